@@ -39,7 +39,7 @@ from pathlib import Path
 import zstandard
 
 import dynadiag
-from dynadiag.kernels import generated_modules
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.reader import Recording
 
 HERE = Path(__file__).resolve().parent

@@ -26,9 +26,9 @@ import zstandard
 
 import dynadiag
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels import CompiledStages, kernel_calls
 from dynadiag.kernels.isolated_job import run_isolated
-from dynadiag.kernels.stages import StageJob
+from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.stages import CompiledStages, StageJob
 from dynadiag.kernels.triton_artifacts import read_stages
 
 DATA = Path(__file__).resolve().parent / "data" / "h200-stages.json.zst"

@@ -25,7 +25,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule, generated_modules
+from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.opening import open_recording
 
 ROOT = Path(__file__).resolve().parent.parent

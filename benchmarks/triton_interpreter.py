@@ -114,7 +114,8 @@ def study(name: str, target: str, folder: Path) -> dict[str, Any]:
 def kernels(recording: Path, target: str) -> list[dict[str, Any]]:
     """Each generated kernel of a recording once, with the lines of its stages for the target."""
     import dynadiag
-    from dynadiag.kernels import kernel_calls, make_stages
+    from dynadiag.kernels.read_modules import kernel_calls
+    from dynadiag.kernels.stages import make_stages
 
     found = []
     with dynadiag.open(recording) as opened:

@@ -1,13 +1,35 @@
-"""Rules for the whole product: which imports load which packages, and that stdout is data."""
+"""Rules for the whole product: which imports load which packages, and that no name is bound twice."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "numpy", "triton", "textual", "rich", "networkx", "minifier", "tui")
+
+
+def names_bound(module: ast.Module) -> list[str]:
+    """The names that a module's own statements bind, as often as they do."""
+    named = [node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assigned = [node for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = [
+        target for node in assigned for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    return named + [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_no_module_binds_a_name_twice() -> None:
+    """Two modules that become one may have a constant of the same name: the second then counts for both."""
+    files = [file for package in ("dynadiag", "minifier", "tui") for file in (ROOT / package).rglob("*.py")]
+    counts = {file: Counter(names_bound(ast.parse(file.read_text()))) for file in files}
+    assert len(counts) > 300
+    assert not [(file, name) for file, names in counts.items() for name, count in names.items() if count > 1]
 
 
 def loaded_by(code: str) -> set[str]:

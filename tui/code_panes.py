@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dynadiag.kernels import CompileLinker, GeneratedModule, SourceLine
+from dynadiag.kernels.document_links import CompileLinker
+from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.graph_parser import SourceLine
 from tui.documents import Document, DocumentRef, compile_documents, language_regions, preferred_stage, split_lines
 from tui.generated_modules import compile_modules
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents

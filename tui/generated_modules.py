@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynadiag.kernels import GeneratedModule, KernelCall, generated_modules
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.records import Event, Graph, Kernel, Node, Run, Symbol
 from tui.session import Session
 

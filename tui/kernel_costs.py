@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dynadiag.kernels import KernelCall
+from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.timing import Roofline, saved_times
 from tui.generated_modules import compile_calls
 from tui.session import Session

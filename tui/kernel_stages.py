@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dynadiag.kernels import CompiledStages, KernelCall, Stage, make_stages
-from dynadiag.kernels.stages import is_in_own_cache
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.stages import CompiledStages, is_in_own_cache, make_stages
 from tui.documents import Document, DocumentRef, split_lines
 from tui.generated_modules import compile_calls
 from tui.line_links import LineKey, LineLinks, invert_links

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from dynadiag.check.measurement import Measurement, Occurrence
+from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.errors import UnreadableInput
 
 __all__ = ["Baseline", "KnownFinding", "most_in_one_run", "read_baseline", "updated_baseline"]
@@ -105,24 +105,24 @@ def _without(targets: set[str], known: Iterable[KnownFinding]) -> Iterable[Known
             yield replace(each, targets=others)
 
 
-def _by_identity(runs: Iterable[Measurement]) -> dict[str, list[tuple[str, Occurrence]]]:
-    found: dict[str, list[tuple[str, Occurrence]]] = {}
+def _by_identity(runs: Iterable[Measurement]) -> dict[str, list[tuple[str, Problem]]]:
+    found: dict[str, list[tuple[str, Problem]]] = {}
     for run in runs:
         for each in run.occurrences:
             found.setdefault(each.identity, []).append((run.target, each))
     return found
 
 
-def _known_finding(occurrences: Sequence[tuple[str, Occurrence]], root: Path) -> KnownFinding:
+def _known_finding(occurrences: Sequence[tuple[str, Problem]], root: Path) -> KnownFinding:
     first = occurrences[0][1]
     return KnownFinding(
         rule=first.rule,
-        id=first.id,
+        id=first.gb_id,
         identity=first.identity,
         count=1,
-        function=first.function,
+        function=first.function or "",
         file=_relative(first.file, root),
-        title=first.title,
+        title=first.text,
         targets=tuple(sorted({target for target, _ in occurrences})),
     )
 

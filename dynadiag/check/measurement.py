@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
-from dynadiag.kernels import KernelCall
+from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Span
 
-__all__ = ["Fallback", "Measurement", "Occurrence", "measure", "peak_memory"]
+__all__ = ["CheckProblem", "Fallback", "Measurement", "Problem", "measure", "peak_memory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A finding at one of its places. ``shown`` is its paragraph in a report."""
+class CheckProblem:
+    """Something new or over budget; in `known`, a finding that the baseline has."""
 
     rule: str
-    id: str | None
+    gb_id: str | None
     identity: str
     severity: str
     file: str | None
@@ -27,10 +26,17 @@ class Occurrence:
     column: int | None
     end_line: int | None
     end_column: int | None
-    function: str
-    title: str
+    function: str | None
+    text: str
     cause: str | None
     advice: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(CheckProblem):
+    """A finding at one of its places, or a budget that is exceeded. ``shown`` is its paragraph in a report."""
+
     shown: str
 
 
@@ -62,7 +68,7 @@ class Measurement:
     compile_seconds: float | None
     memory: int | None
     launches: int | None
-    occurrences: tuple[Occurrence, ...]
+    occurrences: tuple[Problem, ...]
     fallbacks: tuple[Fallback, ...]
     recording: str | None = None
 
@@ -95,7 +101,7 @@ def measure(
         compile_seconds=sum(spent) if spent or not explanation.compiles else None,
         memory=memory,
         launches=len(calls) if calls or not explanation.kernels else None,
-        occurrences=tuple(each for item in explanation.findings for each in _occurrences(item, show)),
+        occurrences=tuple(each for item in explanation.findings for each in _occurrences(item, target, show)),
         fallbacks=tuple(_fallbacks(calls)),
         recording=recording,
     )
@@ -112,33 +118,26 @@ def peak_memory(recording: Recording) -> int | None:
     return found
 
 
-def _occurrences(item: Finding, show: Callable[[Finding], str]) -> Iterator[Occurrence]:
+def _occurrences(item: Finding, target: str, show: Callable[[Finding], str]) -> Iterator[Problem]:
     """A finding at each of its places, unless it follows from another one or costs nothing."""
     if item.caused_by is not None or item.severity == "note":
         return
     shown = show(item)
     identities = item.place_identities or (item.identity,)
     for span, identity in zip(item.places or (item.span,), identities, strict=False):
-        yield _occurrence(item, span, identity, shown)
-
-
-def _occurrence(item: Finding, span: Span, identity: str, shown: str) -> Occurrence:
-    return Occurrence(
-        rule=item.rule,
-        id=item.id,
-        identity=identity,
-        severity=item.severity,
-        file=span.file,
-        line=span.line,
-        column=span.column,
-        end_line=span.end_line,
-        end_column=span.end_column,
-        function=item.function,
-        title=item.title,
-        cause=item.cause,
-        advice=tuple(each.text for each in item.advice),
-        shown=shown,
-    )
+        yield Problem(
+            item.rule,
+            item.id,
+            identity,
+            item.severity,
+            **asdict(span),
+            function=item.function,
+            text=item.title,
+            cause=item.cause,
+            advice=tuple(each.text for each in item.advice),
+            targets=(target,),
+            shown=shown,
+        )
 
 
 def _fallbacks(calls: Sequence[KernelCall]) -> Iterator[Fallback]:

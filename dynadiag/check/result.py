@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynadiag.check.baseline import Baseline, KnownFinding, most_in_one_run
 from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
-from dynadiag.check.measurement import Measurement, Occurrence
+from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 
-__all__ = ["CheckResult", "Problem", "check"]
+__all__ = ["CheckResult", "check"]
 
 _RULES = {  # rule of a finding -> rule of the problem, and the budget that can stand for a baseline
     "break": ("new-break", "max_breaks"),
@@ -20,27 +20,6 @@ _RULES = {  # rule of a finding -> rule of the problem, and the budget that can 
     "recompile-limit": ("new-recompile", "max_recompiles"),
     "failed-compile": ("failed", None),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A finding that is new or over budget; in `CheckResult.known`, one that is neither."""
-
-    rule: str
-    gb_id: str | None
-    identity: str
-    severity: str
-    file: str | None
-    line: int | None
-    column: int | None
-    end_line: int | None
-    end_column: int | None
-    function: str | None
-    text: str
-    cause: str | None
-    advice: tuple[str, ...]
-    targets: tuple[str, ...]
-    shown: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +61,7 @@ def _split(
 ) -> tuple[list[Problem], list[Problem]]:
     """The findings that are new, and those that are known: each identity once, for all targets that have it."""
     counts = {each.identity: each.count for each in baseline.known} if baseline else {}
-    found: dict[tuple[bool, str, int], list[tuple[str, Occurrence]]] = {}
+    found: dict[tuple[bool, str, int], list[tuple[str, Problem]]] = {}
     for run in runs:
         met = Counter[str]()
         for each in run.occurrences:
@@ -102,24 +81,9 @@ def _has_budget(rule: str, budgets: Budgets) -> bool:
     return name is not None and getattr(budgets, name) is not None
 
 
-def _problem(targets: Sequence[str], item: Occurrence) -> Problem:
-    return Problem(
-        rule=_RULES.get(item.rule, (f"new-{item.rule}", None))[0],
-        gb_id=item.id,
-        identity=item.identity,
-        severity=item.severity,
-        file=item.file,
-        line=item.line,
-        column=item.column,
-        end_line=item.end_line,
-        end_column=item.end_column,
-        function=item.function,
-        text=item.title,
-        cause=item.cause,
-        advice=item.advice,
-        targets=tuple(dict.fromkeys(targets)),
-        shown=item.shown,
-    )
+def _problem(targets: Sequence[str], item: Problem) -> Problem:
+    rule = _RULES.get(item.rule, (f"new-{item.rule}", None))[0]
+    return replace(item, rule=rule, targets=tuple(dict.fromkeys(targets)))
 
 
 def _budget_problem(
@@ -130,23 +94,8 @@ def _budget_problem(
     line: int | None = None,
     function: str | None = None,
 ) -> Problem:
-    return Problem(
-        rule=rule,
-        gb_id=None,
-        identity=f"{rule} {run.target}",
-        severity="error",
-        file=file,
-        line=line,
-        column=None,
-        end_line=None,
-        end_column=None,
-        function=function,
-        text=text,
-        cause=None,
-        advice=(),
-        targets=(run.target,),
-        shown=text,
-    )
+    place = (file, line, None, None, None, function)
+    return Problem(rule, None, f"{rule} {run.target}", "error", *place, text, None, (), (run.target,), text)
 
 
 def _failed(run: Measurement) -> Problem:

@@ -19,20 +19,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dynadiag.check import (
-    Baseline,
-    CheckResult,
-    Configuration,
-    Measurement,
-    check,
-    find_configuration,
-    measure,
-    parse_budgets,
-    read_baseline,
-    updated_baseline,
-)
-from dynadiag.check.configuration import relative_seconds
-from dynadiag.check.measurement import peak_memory
+from dynadiag.check.baseline import Baseline, read_baseline, updated_baseline
+from dynadiag.check.configuration import BUDGETS, Configuration, find_configuration, parse_budgets, relative_seconds
+from dynadiag.check.measurement import Measurement, measure, peak_memory
+from dynadiag.check.result import CheckResult, check
 from dynadiag.commands import common
 from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import add_recorder_options
@@ -102,17 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given_budgets(args: argparse.Namespace) -> dict[str, object]:
-    names = (
-        "max_breaks",
-        "max_recompiles",
-        "max_graphs",
-        "max_compile_seconds",
-        "max_memory",
-        "max_launches",
-        "fallback_kernel",
-        "cache_bypass",
-    )
-    return {name.replace("_", "-"): getattr(args, name) for name in names}
+    return {name: getattr(args, name.replace("-", "_")) for name in BUDGETS}
 
 
 def _number_or_text(text: str) -> float | str:

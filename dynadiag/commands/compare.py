@@ -20,9 +20,10 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
-from dynadiag.compare import AMP, DYNAMIC, MODES, ComparisonOptions, Variant, VariantComparison, compare, variants
+from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
 from dynadiag.compare.comparison_report import comparison_text
 from dynadiag.compare.document import compare_document
+from dynadiag.compare.variant import AMP, DYNAMIC, MODES, Variant, variants
 from dynadiag.errors import DynadiagError
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program, TargetError

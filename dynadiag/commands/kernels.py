@@ -21,14 +21,10 @@ from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.kernels import (
-    CompiledStages,
-    KernelCall,
-    compare_kernels,
-    kernel_calls,
-    make_stages,
-)
-from dynadiag.kernels.stages import check_stage, is_in_own_cache
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.kernel_diff import compare_kernels
+from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.stages import CompiledStages, check_stage, is_in_own_cache, make_stages
 from dynadiag.kernels.timing import Roofline, measure_times, saved_times
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording

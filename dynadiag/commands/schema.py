@@ -26,7 +26,7 @@ DOCUMENTS = {
     "fix": ("dynadiag.fix.fix_report", "FixDocument"),
     "kernels": ("dynadiag.render.kernels_document", "KernelsDocument"),
     "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
-    "triage": ("dynadiag.triage", "TriageDocument"),
+    "triage": ("dynadiag.triage.document", "TriageDocument"),
 }
 
 

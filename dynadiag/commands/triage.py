@@ -41,17 +41,10 @@ from dynadiag.recording.opening import fold_in_place
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
-from dynadiag.triage import (
-    LEFT_OUT,
-    PartDocument,
-    TriagedCase,
-    TriageDocument,
-    describe_environment,
-    issue_text,
-    redacted_bisect,
-    redacted_minify,
-    short_environment,
-)
+from dynadiag.triage.document import PartDocument, TriageDocument
+from dynadiag.triage.environment import describe_environment, short_environment
+from dynadiag.triage.issue import TriagedCase, issue_text
+from dynadiag.triage.redaction import LEFT_OUT, redacted_bisect, redacted_minify
 from dynadiag.trial.program import Program, TargetError
 
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.check import CheckResult, KnownFinding, Measurement, Problem
+from dynadiag.check.baseline import KnownFinding
+from dynadiag.check.measurement import CheckProblem, Measurement, Problem
+from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
@@ -36,26 +38,6 @@ class CheckedTarget:
     memory: int | None
     launches: int | None
     fallback_kernels: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckProblem:
-    """Something new or over budget; in `known`, a finding that the baseline has."""
-
-    rule: str
-    gb_id: str | None
-    identity: str
-    severity: str
-    file: str | None
-    line: int | None
-    column: int | None
-    end_line: int | None
-    end_column: int | None
-    function: str | None
-    text: str
-    cause: str | None
-    advice: list[str]
-    targets: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +89,7 @@ def check_json(result: CheckResult) -> bytes:
 
 
 def _problem(item: Problem) -> CheckProblem:
-    values = {name: getattr(item, name) for name in CheckProblem.__dataclass_fields__}
-    return CheckProblem(**values | {"advice": list(item.advice), "targets": list(item.targets)})
+    return CheckProblem(**{name: getattr(item, name) for name in CheckProblem.__dataclass_fields__})
 
 
 def _gone(item: KnownFinding) -> GoneFinding:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from os.path import relpath
 
-from dynadiag.check import CheckResult, Problem
+from dynadiag.check.measurement import Problem
+from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count
 from dynadiag.render.check_report import problem_headline
 from dynadiag.render.clean import clean

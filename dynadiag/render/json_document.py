@@ -24,7 +24,7 @@ from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, origin
 from dynadiag.recording.records import Break, Frame, GuardFailure, Kernel, Recompile, Seconds
 
 if TYPE_CHECKING:
-    from dynadiag.kernels import KernelCall
+    from dynadiag.kernels.generated_module import KernelCall
 
 __all__ = [
     "SCHEMA",

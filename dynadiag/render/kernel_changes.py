@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.kernels import KernelCall, KernelChange, change_diff
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.kernels import si_number, user_lines
 from dynadiag.render.style import Style

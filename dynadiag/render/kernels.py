@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from dynadiag.explanation.formatting import list_some
-from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.stages import CompiledStages
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.kernels.triton_artifacts import TritonArtifact
 from dynadiag.render.clean import clean, clean_line

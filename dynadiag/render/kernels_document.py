@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels import CompiledStages, KernelCall, KernelChange, change_diff
+from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff
+from dynadiag.kernels.stages import CompiledStages
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.recording.reader import Recording
 from dynadiag.render.json_document import CommandDocument

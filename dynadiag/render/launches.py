@@ -16,7 +16,7 @@ from dynadiag.render.style import Style
 from dynadiag.render.wrap import truncate_end, width, wrap_indented
 
 if TYPE_CHECKING:
-    from dynadiag.kernels import KernelCall
+    from dynadiag.kernels.generated_module import KernelCall
 
 __all__ = ["cuda_graphs_section", "launches_section"]
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.source import ExplainedRecording
-from dynadiag.kernels import KernelCall, kernel_calls
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
 from dynadiag.render.coverage import coverage_section
@@ -24,7 +25,7 @@ from dynadiag.render.summary import summary_section, time_section
 from dynadiag.render.wrap import truncate_middle
 
 if TYPE_CHECKING:
-    from dynadiag.kernels import KernelCall
+    from dynadiag.kernels.generated_module import KernelCall
 
 __all__ = ["Report", "explanation_text", "report"]
 

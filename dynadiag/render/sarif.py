@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dynadiag import __version__
-from dynadiag.check import CheckResult, Problem
+from dynadiag.check.measurement import Problem
+from dynadiag.check.result import CheckResult
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
 

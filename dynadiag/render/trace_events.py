@@ -17,7 +17,8 @@ from typing import Any
 import orjson
 
 from dynadiag.caches import TimedSection, timed_sections
-from dynadiag.kernels import KernelCall, kernel_calls
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Event
 from dynadiag.render.clean import clean_line

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.check import Measurement, measure
+from dynadiag.check.measurement import Measurement, measure
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.recording.journal import Journal

@@ -13,17 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dynadiag.check import (
-    Baseline,
-    Budgets,
-    CheckResult,
-    Measurement,
-    check,
-    find_configuration,
-    parse_budgets,
-    read_baseline,
-    updated_baseline,
-)
+from dynadiag.check.baseline import Baseline, read_baseline, updated_baseline
+from dynadiag.check.configuration import Budgets, find_configuration, parse_budgets
+from dynadiag.check.measurement import Measurement
+from dynadiag.check.result import CheckResult, check
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
 from dynadiag.render.check_report import check_text

@@ -31,7 +31,7 @@ _REPLACEMENTS = (
     (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # torch prints tensors with room for a sign
     (re.compile(r"\s+"), " "),
 )
-_MESSAGE_LIMIT = 400  # characters that are compared; what follows are dumps of arguments
+_MAX_COMPARED = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
 _DEVICE_ERROR = re.compile(r"(?:\b(?:CUDA|HIP) error|\bTriton Error \[\w+\]): (.+)")
 _DIAGNOSTIC = re.compile(r"\berror:|^\s*target: ")
@@ -46,7 +46,7 @@ def normalise(message: str) -> str:
     text = " | ".join([*lines[:1], *telling])
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
-    return text.strip()[:_MESSAGE_LIMIT]
+    return text.strip()[:_MAX_COMPARED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
-_MESSAGE_LIMIT = 20_000
+_MAX_MESSAGE = 20_000  # characters
 
 
 def signature_of(error: BaseException, rung: str | None) -> Signature:
@@ -129,7 +129,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
     return Signature(
         kind="exception",
         type=_type_name(error),
-        message=str(error)[:_MESSAGE_LIMIT],
+        message=str(error)[:_MAX_MESSAGE],
         where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.check import Measurement, measure
+from dynadiag.check.measurement import Measurement, measure
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Span
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.check import Budgets, Configuration, find_configuration, read_baseline
+from dynadiag.check.baseline import read_baseline
+from dynadiag.check.configuration import Budgets, Configuration, find_configuration
 from dynadiag.errors import DynadiagError, UnreadableInput
 
 TABLE = """

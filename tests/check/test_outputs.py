@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from dynadiag.check import Baseline, CheckResult, check, parse_budgets, updated_baseline
+from dynadiag.check.baseline import Baseline, updated_baseline
+from dynadiag.check.configuration import parse_budgets
+from dynadiag.check.result import CheckResult, check
 from dynadiag.render import sarif as sarif_module
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.github import annotation_commands, step_summary
@@ -37,12 +39,12 @@ def hostile() -> CheckResult:
     bad = [
         replace(
             each,
-            title=HOSTILE,
+            text=HOSTILE,
             function=HOSTILE,
             cause=HOSTILE,
             shown=HOSTILE,
             file=f"/home/user/{HOSTILE}",
-            id=HOSTILE,
+            gb_id=HOSTILE,
         )
         for each in run.occurrences
     ]

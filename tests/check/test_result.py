@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from dynadiag.check import Baseline, Budgets, CheckResult, Measurement, check, parse_budgets, updated_baseline
+from dynadiag.check.baseline import Baseline, updated_baseline
+from dynadiag.check.configuration import Budgets, parse_budgets
+from dynadiag.check.measurement import Measurement
+from dynadiag.check.result import CheckResult, check
 from tests.check.build import PROGRAM, a_measurement
 from tests.explanation.build import FILE
 

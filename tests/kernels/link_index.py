@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from dynadiag.kernels import GeneratedModule, SourceLine
-from dynadiag.kernels.generated_module import dynamo_nodes_of, reported_dynamo_nodes
+from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of, reported_dynamo_nodes
+from dynadiag.kernels.graph_parser import SourceLine
 
 
 class LinkIndex:

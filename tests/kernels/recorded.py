@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule, generated_modules
+from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
 from tests.interpreters import DYNADIAG, warm

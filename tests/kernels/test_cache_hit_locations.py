@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 from dynadiag.recording.opening import open_recording
 

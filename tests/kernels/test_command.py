@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.kernels import kernel_calls
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import open_recording

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.kernels import CompileLinker, DocumentLinks, SourceLine
+from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
+from dynadiag.kernels.graph_parser import SourceLine
 from tests.tui.build import DYNAMO, FILE, MODULE, POST_GRAD
 from tui.line_links import pane_links, source_links
 

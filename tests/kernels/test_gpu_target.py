@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import dynadiag
-from dynadiag.kernels import GeneratedModule, generated_modules
+from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
 from dynadiag.trial.compile_stages import _target
 

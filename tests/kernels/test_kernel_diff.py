@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels import KernelCall, RooflineCost, change_diff, compare_kernels
+from dynadiag.kernels.cost import RooflineCost
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.kernel_diff import change_diff, compare_kernels
 from dynadiag.kernels.module_parser import KernelDefinition
 
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall
 from dynadiag.kernels.align import AlignedStatement
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.graph_parser import PrintedNode
 from tests.kernels.link_index import LinkIndex
 from tests.kernels.programs import CHANGES

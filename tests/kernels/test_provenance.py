@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, generated_modules
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import open_recording

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.source_lines import CompileContext, locate_dynamo, locate_torch_frames
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.opening import open_recording

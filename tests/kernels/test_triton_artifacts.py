@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dynadiag.capture import generated_code as capture
-from dynadiag.kernels import kernel_calls, make_stages
+from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.stages import make_stages
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.store import save_derived

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from dynadiag.kernels import KernelCall, KernelChange, change_diff, compare_kernels
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
 from tests.interpreters import DYNADIAG
 from tests.kernels.recorded import environment
 from tests.kernels.variants import path, variant

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dynadiag.kernels import KernelCall, kernel_calls
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.opening import open_recording
 from tests.interpreters import warm
 from tests.kernels.programs import HEAD

@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.kernels import KernelCall, RooflineCost, SourceLine
+from dynadiag.kernels.cost import RooflineCost
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.recording.records import Kernel
 from dynadiag.render.json_document import explanation_json
 from dynadiag.render.report import explanation_text

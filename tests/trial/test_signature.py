@@ -56,6 +56,12 @@ def test_normalising_twice_changes_nothing_for_numbers(text: str) -> None:
     assert len(once) <= 400
 
 
+def test_what_a_long_first_line_dumps_is_no_part_of_the_identity() -> None:
+    one, two = (f"bad arguments: {'x ' * 200} {dump}" for dump in ("a tensor", "a list"))
+    assert normalise(one) == normalise(two)
+    assert _signature(one).same_as(_signature(two))
+
+
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_a_signature_survives_json(kind: str, message: str) -> None:
     signature = _signature(message, kind=kind, user="a.py:1", rung="eager")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule
+from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import PrintedGraph
 from dynadiag.kernels.module_parser import ParsedModule
 from tests.tui import build

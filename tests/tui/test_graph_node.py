@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels import CompileLinker
+from dynadiag.kernels.document_links import CompileLinker
 from tests.tui.build import DYNAMO, POST_GRAD
 from tui.documents import split_lines
 from tui.graph_node import NodeDetails, node_on_line

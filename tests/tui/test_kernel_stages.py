@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels import CompiledStages, Stage
+from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.stages import CompiledStages
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.code_panes import read_panes, set_stages

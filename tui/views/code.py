@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
-from dynadiag.kernels import KernelCall
+from dynadiag.kernels.generated_module import KernelCall
 from tui.code_panes import PANES, CodePaneModel, read_diff, read_documents, read_panes, set_stages
 from tui.documents import Document
 from tui.graph_node import node_lines, node_on_line

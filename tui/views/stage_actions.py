@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from dynadiag.kernels import KernelCall
+from dynadiag.kernels.generated_module import KernelCall
 from tui.confirm import Choice, Confirm
 from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
 from tui.styled_text import Line, line, one_line

@@ -10,7 +10,7 @@ from pathlib import Path
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.capture.launch import record_exit
 from dynadiag.capture.settings import Settings
-from dynadiag.check import measure
+from dynadiag.check.measurement import measure
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.journal import SUFFIX
