@@ -144,7 +144,7 @@ def bisect(
     """Compile ``fn`` (a function or a module), call it, and find the part of the compiler that makes that fail.
 
     It fails where it raises, crashes or hangs, and with ``accuracy`` where it gives another result than uncompiled,
-    with float64 as the referee. Each trial is a fork of this process with one thread: nothing of what it does is
+    with float64 as the oracle. Each trial is a fork of this process with one thread: nothing of what it does is
     left here, and nothing of its output is shown. ``repeat`` tries each candidate up to that often, for failures
     that come and go; ``timeout`` is the limit of one trial, in seconds. Raises `DynadiagError` where this process
     cannot be forked: CUDA is in use, or a thread of it holds a lock.

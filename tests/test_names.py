@@ -48,7 +48,6 @@ RIGHT_WORD_FOR = {
     "fine": "passes that change little, against those that change much",
     "group": "a process group, or the kind of a decision in the recordings of searches and in `Verdict`",
     "hits": "matches of a search, or hits of a cache",
-    "how": "a column of recordings: how a link is known",
     "known": "a key of check's JSON: findings that the baseline has",
     "names": "names of functions, nodes or operators",
     "naming": "the module of minifier that gives short names",

@@ -223,9 +223,9 @@ def bisect_call(
         InProcessRunner.of(fn, args, kwargs, HOOKS, Limits.default(timeout)) as runner,
     ):
         name = runner.program.text
-        rows = TrialLog(Path(folder, "search.dynadiag"), name, [name])
+        log = TrialLog(Path(folder, "search.dynadiag"), name, [name])
         try:
-            verdict = bisect(TrialSearch(runner, rows, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
+            verdict = bisect(TrialSearch(runner, log, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
         finally:
-            rows.discard()
+            log.discard()
     return replace(verdict, target=name, accuracy=accuracy, notes=(*verdict.notes, _ONE_THREAD))

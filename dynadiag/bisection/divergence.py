@@ -94,11 +94,11 @@ class _ComparedGraph:
 
 def install() -> None:
     """Install the hooks in torch, once per process."""
-    asked = lambda: bool(_graphs)  # noqa: E731
+    is_active = lambda: bool(_graphs)  # noqa: E731
     torch_private.wrap_kernel_call(
-        asked, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
+        is_active, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
     )
-    torch_private.wrap_kernel_failure(asked, lambda kernel: _graphs[-1].report_divergence(kernel, math.inf))
+    torch_private.wrap_kernel_failure(is_active, lambda kernel: _graphs[-1].report_divergence(kernel, math.inf))
 
 
 def compile_and_compare(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:

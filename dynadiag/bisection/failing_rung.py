@@ -35,18 +35,12 @@ __all__ = [
 ]
 
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
-
-
 _STALE_CACHE_NOTE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
-
-
 _CONFUSED_CACHE_NOTE = (
     "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
     "another "
     "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
 )
-
-
 _DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 

@@ -42,13 +42,13 @@ def hook_function(function: types.FunctionType, ask: Callable[..., Any]) -> None
 
 def reachable_functions(root: Any) -> Iterator[types.FunctionType]:
     """The user's functions that ``root`` can reach: by the names in their code, in containers and in objects."""
-    met: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
     waiting = [root]
-    while waiting and len(met) < _MAX_OBJECTS:
+    while waiting and len(seen) < _MAX_OBJECTS:
         value = waiting.pop()
-        if id(value) in met or isinstance(value, (torch.Tensor, torch.nn.Module, torch.fx.Graph)):
+        if id(value) in seen or isinstance(value, (torch.Tensor, torch.nn.Module, torch.fx.Graph)):
             continue
-        met[id(value)] = value
+        seen[id(value)] = value
         if isinstance(value, types.FunctionType) and value not in _originals and _is_the_users(value):
             yield value
         waiting += _children(_originals.get(value, value) if isinstance(value, types.FunctionType) else value)

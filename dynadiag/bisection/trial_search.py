@@ -34,14 +34,6 @@ class LabeledPlan(NamedTuple):
 OnTrial = Callable[[int, str, str, float], None]  # (trial number, label, status, seconds)
 
 
-def _ignore_trial(_number: int, _label: str, _status: str, _seconds: float) -> None:
-    return None
-
-
-def _ignore_message(_text: str) -> None:
-    return None
-
-
 @dataclass(slots=True)
 class TrialSearch:
     """Runs trials for the ladder and the descent, and remembers their outcomes.
@@ -53,8 +45,8 @@ class TrialSearch:
 
     runner: Runner
     log: TrialLog
-    on_trial: OnTrial = _ignore_trial
-    on_message: Callable[[str], None] = _ignore_message
+    on_trial: OnTrial = lambda *_: None
+    on_message: Callable[[str], None] = lambda _: None
     repeat: int = 1
     reference: Signature | None = None
     inconsistent: bool = False  # the same candidate ended in two ways
@@ -221,8 +213,8 @@ class TrialSearch:
 
     def _has_another_cause(self, found: Signature) -> bool:
         """Whether the same line failed with another exception. At another rung that counts as the same failure."""
-        sought = self.reference
-        return sought is not None and sought.kind == found.kind == "exception" and sought.cause != found.cause
+        expected = self.reference
+        return expected is not None and expected.kind == found.kind == "exception" and expected.cause != found.cause
 
     def shorten_limit(self) -> None:
         """After a hang, shorten the time limit to what passing trials need, so that the next hang costs seconds."""

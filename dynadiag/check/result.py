@@ -63,13 +63,13 @@ def _split(
     counts = {each.identity: each.count for each in baseline.known} if baseline else {}
     found: dict[tuple[bool, str, int], list[tuple[str, Problem]]] = {}
     for run in runs:
-        met = Counter[str]()
+        seen = Counter[str]()
         for each in run.occurrences:
-            met[each.identity] += 1
-            is_known = met[each.identity] <= counts.get(each.identity, 0)
+            seen[each.identity] += 1
+            is_known = seen[each.identity] <= counts.get(each.identity, 0)
             if baseline is None and _has_budget(each.rule, allowed[run.target]):
                 is_known = True
-            found.setdefault((is_known, each.identity, met[each.identity]), []).append((run.target, each))
+            found.setdefault((is_known, each.identity, seen[each.identity]), []).append((run.target, each))
     new, known = list[Problem](), list[Problem]()
     for (is_known, _, _), same in found.items():
         (known if is_known else new).append(_problem([target for target, _ in same], same[0][1]))

@@ -16,6 +16,8 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,7 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that searches by trials."""
+    seconds = common.positive_number("a number of seconds")
     parser.add_argument(
         "--accuracy",
         action="store_true",
@@ -67,9 +70,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
     parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
     parser.add_argument(
-        "--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
+        "--timeout", type=seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
     )
-    parser.add_argument("--budget", type=_seconds, metavar="S", help="time limit of the whole search in seconds")
+    parser.add_argument("--budget", type=seconds, metavar="S", help="time limit of the whole search in seconds")
     parser.add_argument(
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
@@ -86,40 +89,53 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     if args.candidate is not None:
         return _one_trial(program, args)
-    rows = _new_trial_log(program, args)
+    log = _new_trial_log(program, args)
     with ProgressPrinter(sys.stderr) as progress:
-        verdict = find_culprits_of(program, args, rows, progress)
+        verdict = find_culprits_of(program, args, log, progress)
     _report(verdict, args)
-    common.print_path(rows.output)
+    common.print_path(log.output)
     return verdict.exit_code
 
 
-def find_culprits_of(program: Program, args: argparse.Namespace, rows: TrialLog, progress: ProgressPrinter) -> Verdict:
+def find_culprits_of(program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter) -> Verdict:
     """Search with the options of `add_search_options`, and complete the recording of the search.
 
     Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C; the recording then has
     the trials so far.
     """
-    with runner_for(program, args) as runner:
-        budget = SearchBudget(args.budget)
-        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
-        try:
+    try:
+        with trial_search(program, args, log, progress) as search:
             verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program, args))
-        except DynadiagError:
-            rows.discard()
-            raise
-        except KeyboardInterrupt:
-            rows.finish(None, force=True)
-            progress.message(f"interrupted after {rows.count} trials; resume with --resume {rows.output}")
-            raise
-    rows.add_verdict(verdict.to_json())
-    rows.finish(verdict.exit_code, force=True)
+    except KeyboardInterrupt:
+        progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
+        raise
+    log.add_verdict(verdict.to_json())
+    log.finish(verdict.exit_code, force=True)
     return verdict
 
 
-def runner_for(program: Program, args: argparse.Namespace) -> Runner:
-    """Return the runner of trials for the options of `add_search_options`."""
-    return Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
+@contextmanager
+def trial_search(
+    program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter, hooks: Sequence[str] = HOOKS
+) -> Iterator[TrialSearch]:
+    """A search with the options of `add_search_options`.
+
+    After Ctrl-C its recording has the trials so far; where the target is no program there is none.
+    """
+    with _runner(program, args, hooks) as runner:
+        budget = SearchBudget(args.budget)
+        try:
+            yield TrialSearch(runner, log, progress.on_trial, progress.message, args.repeat, budget=budget)
+        except DynadiagError:
+            log.discard()
+            raise
+        except KeyboardInterrupt:
+            log.finish(None, force=True)
+            raise
+
+
+def _runner(program: Program, args: argparse.Namespace, hooks: Sequence[str] = HOOKS) -> Runner:
+    return Runner(program, hooks, Limits.default(args.timeout), fresh_caches=args.fresh)
 
 
 def _new_trial_log(program: Program, args: argparse.Namespace) -> TrialLog:
@@ -153,13 +169,7 @@ def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def bisect_options(args: argparse.Namespace) -> BisectOptions:
     """Return the options of the bisection from those of `add_search_options`."""
-    return BisectOptions(args.accuracy, args.rungs, args.repeat, _tolerance(args))
-
-
-def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
-    if args.rtol is None and args.atol is None:
-        return None
-    return (args.rtol or 0.0, args.atol or 0.0)
+    return BisectOptions(args.accuracy, args.rungs, args.repeat, common.tolerance(args))
 
 
 def _report_fields(program: Program, args: argparse.Namespace) -> dict[str, Any]:
@@ -184,7 +194,7 @@ def _one_trial(program: Program, args: argparse.Namespace) -> int:
             raise ValueError(f"no rung {plan.rung!r}")
     except ValueError as error:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
-    with runner_for(program, args) as runner:
+    with _runner(program, args) as runner:
         outcome = runner.run_fresh(plan)
     common.print_text(outcome.tail)
     ended = "passes" if outcome.passed else f"fails: {outcome.signature.type if outcome.signature else outcome.invalid}"
@@ -198,10 +208,3 @@ def _rungs(text: str) -> tuple[str, ...]:
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"no such rung: {', '.join(unknown) or text!r}. Rungs are {', '.join(RUNGS)}")
     return names
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"must be more than 0 seconds, not {text}")
-    return value

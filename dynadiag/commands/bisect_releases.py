@@ -7,25 +7,21 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-
-from packaging.version import Version
 
 from dynadiag.bisection.bisector import HOOKS
 from dynadiag.bisection.releases.environments import EnvironmentStore, InstallError, cache_folder
-from dynadiag.bisection.releases.package_index import list_releases, newest_builds
 from dynadiag.bisection.releases.release_report import ReleaseChange, ReleaseReport, compare_sides
-from dynadiag.bisection.releases.release_search import most_trials
 from dynadiag.bisection.releases.release_trials import METRICS, MetricBound, ReleaseTrials
 from dynadiag.bisection.releases.requirements import installed_versions, program_packages
-from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher, TorchRelease
-from dynadiag.bisection.releases.version_range import VersionRange, parse_range, public
+from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher
+from dynadiag.bisection.releases.version_range import parse_range
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.release_plan import GIGABYTE, SearchPlan, agree_to_install, plan_search
 from dynadiag.commands.target_options import parse_program
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explanation.formatting import count, duration
@@ -36,8 +32,6 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["add_release_options", "add_release_range", "asks_for_releases", "prune", "run", "search_releases"]
-
-_GB = 1e9
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +82,7 @@ def asks_for_releases(args: argparse.Namespace) -> bool:
 def prune() -> int:
     """Remove the environments that earlier searches installed."""
     number, size = EnvironmentStore(cache_folder()).prune()
-    sys.stdout.write(f"removed {count(number, 'environment')} ({size / _GB:.1f} GB) from {cache_folder()}\n")
+    sys.stdout.write(f"removed {count(number, 'environment')} ({size / GIGABYTE:.1f} GB) from {cache_folder()}\n")
     return 0
 
 
@@ -119,22 +113,9 @@ def search_releases(
     wanted = parse_range(args.torch) if args.torch else None
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         store = _store(program, args)
-        plan = _plan_search(wanted, args, store, Path(folder), progress.message)
-        _agree_to_install(plan, store, args)
+        plan = plan_search(wanted, args, store, Path(folder), progress.message)
+        agree_to_install(plan, store, args)
         return _search(program, plan, store, output, Path(folder), args, progress)
-
-
-@dataclass(frozen=True, slots=True)
-class _SearchPlan:
-    """The releases to search, oldest first, the index of our own, and how many may have to be installed.
-
-    ``installs`` are for a failure that only came or only went, ``max_installs`` for one that did both.
-    """
-
-    candidates: tuple[TorchRelease, ...]
-    own: int
-    installs: int
-    max_installs: int
 
 
 def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
@@ -144,116 +125,9 @@ def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
     return EnvironmentStore(cache_folder(), tuple(sorted(packages)), constraints, tuple(args.index))
 
 
-# What is there to try
-
-
-def _plan_search(
-    wanted: VersionRange | None,
-    args: argparse.Namespace,
-    store: EnvironmentStore,
-    folder: Path,
-    say: Callable[[str], None],
-) -> _SearchPlan:
-    own = Interpreter(Path(sys.executable), _own_torch())
-    named = [probe(python, folder) for python in args.python]
-    found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
-    found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
-    if len(found) == 1:
-        raise DynadiagError(
-            f"--torch {args.torch}: only the release of this environment is in the range"
-            if args.torch
-            else f"{args.python[0]}: it has the release of this environment, torch {public(own.torch)}"
-        )
-    candidates = tuple(found[key] for key in sorted(found))
-    index = next(i for i, one in enumerate(candidates) if one.interpreter is own)
-    single, most = most_trials(len(candidates), index, lambda i: candidates[i].interpreter is not None)
-    return _SearchPlan(candidates, index, single, most)
-
-
-def _own_torch() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        raise DynadiagError(f"{sys.executable}: there is no torch in this environment") from None
-
-
-def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:
-    found: dict[Version, TorchRelease] = {}
-    for one in named:
-        release = public(one.torch)
-        if release in found:
-            raise DynadiagError(f"--python {one.python}: a second interpreter with torch {release}; name one of them")
-        found[release] = TorchRelease(release, interpreter=one)
-    return found
-
-
-def _installable(
-    wanted: VersionRange | None,
-    args: argparse.Namespace,
-    store: EnvironmentStore,
-    own: str,
-    folder: Path,
-    say: Callable[[str], None],
-) -> dict[Version, TorchRelease]:
-    """The releases in the range: those that are installed already, and those that the index has."""
-    if wanted is None:
-        return {}
-    try:
-        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases), own)
-    except DynadiagError as error:
-        builds = {public(one.version): one.version for one in store.all()}
-        if not any(release in wanted for release in builds) and not args.python:
-            raise
-        say(f"{error}; the search goes on with what is there")
-    found: dict[Version, TorchRelease] = {}
-    for release, build in builds.items():
-        if release in wanted:
-            requirement = f"torch=={build}"
-            kept = store.find(requirement)
-            found[release] = TorchRelease(release, requirement, probe(kept.python, folder) if kept else None)
-    return found
-
-
-# Agreement
-
-
-def _agree_to_install(plan: _SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
-    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees."""
-    if not plan.max_installs:
-        return
-    text = _cost(plan, store)
-    sys.stderr.write(text + "\n")
-    if args.yes:
-        return
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DynadiagError("nothing is installed without --yes; --python PYTHON uses releases that are there")
-    sys.stderr.write("Install them? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise DynadiagError("nothing was installed; --python PYTHON uses releases that are there")
-
-
-def _cost(plan: _SearchPlan, store: EnvironmentStore) -> str:
-    """What the installs take, in words."""
-    new = [one for one in plan.candidates if one.interpreter is None]
-    size = max(store.bytes_of_one(one.requirement) for one in new) / _GB
-    seconds = store.seconds_of_one()
-    each = f"{size:.1f} GB and, as before, {duration(seconds)}" if seconds else f"{size:.1f} GB, some of it downloaded"
-    more = f" ({plan.max_installs} if it came and was mended)" if plan.max_installs > plan.installs else ""
-    names = ", ".join(str(one.version) for one in new)
-    return (
-        f"to install: at most {plan.installs} releases{more} of torch {names}\n"
-        f"each takes about {each}; at most {plan.max_installs * size:.0f} GB in {store.folder}, "
-        f"where {store.free_bytes() / _GB:.0f} GB are free"
-    )
-
-
-# The search
-
-
 def _search(
     program: Program,
-    plan: _SearchPlan,
+    plan: SearchPlan,
     store: EnvironmentStore,
     output: Path,
     folder: Path,
@@ -299,9 +173,8 @@ def _search(
 
 
 def _trials(program: Program, folder: Path, log: TrialLog, args: argparse.Namespace) -> ReleaseTrials:
-    tolerance = None if args.rtol is None and args.atol is None else (args.rtol or 0.0, args.atol or 0.0)
     bound = MetricBound(args.metric, args.most) if args.metric else None
-    plan = Plan(accuracy=args.accuracy, tolerance=tolerance)
+    plan = Plan(accuracy=args.accuracy, tolerance=common.tolerance(args))
     return ReleaseTrials(program, folder, Limits.default(args.timeout), log, plan, HOOKS, bound)
 
 
@@ -320,7 +193,7 @@ def _installer(
     def install(requirement: str) -> Interpreter:
         progress.message(f"installing {requirement} ({next(numbers)} of at most {most})")
         kept = store.install(requirement)
-        progress.message(f"installed {requirement}: {kept.bytes / _GB:.1f} GB in {duration(kept.seconds)}")
+        progress.message(f"installed {requirement}: {kept.bytes / GIGABYTE:.1f} GB in {duration(kept.seconds)}")
         try:
             return probe(kept.python, folder)
         except DynadiagError as error:
@@ -366,6 +239,6 @@ def _kept(store: EnvironmentStore, args: argparse.Namespace) -> str:
     there = store.all()
     if not there:
         return ""
-    size = sum(one.bytes for one in there) / _GB
+    size = sum(one.bytes for one in there) / GIGABYTE
     what = f"{count(len(there), 'release')} of torch ({size:.1f} GB) in {store.folder}"
     return f"removed: {what}" if args.prune else f"kept for the next search: {what}; bisect --prune removes them"

@@ -30,8 +30,6 @@ from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
 
 _MAX_RECORDINGS = 2
-_INTERRUPTED = 130
-_STDERR = 2  # the descriptor
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +76,14 @@ def _run_twice(args: argparse.Namespace) -> int:
     second = common.new_recording(args.output, program.text, force=args.force)
     first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
     if not _start_twice(program, (first, second), args, {}):
-        return _INTERRUPTED
+        return common.INTERRUPTED
     report = _read([first, second])
     if report.options and args.try_:
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
             tried = [Path(folder, f"{name}.dynadiag") for name in ("first", "second")]
             sys.stderr.write("the cure can be tried: two more starts (--no-try leaves them out)\n")
             if not _start_twice(program, tried, args, report.options):
-                return _INTERRUPTED
+                return common.INTERRUPTED
             report = report.with_tried(report.options, _read(tried))
     _write_report(report, args)
     common.print_path(first)
@@ -100,7 +98,7 @@ def _start_twice(
 
     What it prints goes to stdout, but for starts that only try ``options``.
     """
-    streams = (_STDERR, None) if options else (None, None)
+    streams = (common.STDERR, None) if options else (None, None)
     with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
         for recording in recordings:
             sys.stdout.flush()

@@ -20,6 +20,8 @@ from dynadiag.render.markdown import escape_commands
 from dynadiag.render.style import Style
 
 __all__ = [
+    "INTERRUPTED",
+    "STDERR",
     "add_json",
     "add_output",
     "check_json_path",
@@ -32,12 +34,13 @@ __all__ = [
     "print_text",
     "state_folder",
     "style_for",
+    "tolerance",
     "width_of",
     "write_file",
     "write_json",
 ]
-
-
+INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
+STDERR = 2  # the descriptor
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
 _CONTROL_CHARS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
@@ -176,6 +179,11 @@ def print_path(path: Path) -> None:
     """Print the path of a result as the last line on stderr."""
     shown = for_log(clean(str(path)).replace("\n", "\\n").replace("\t", "\\t"))
     print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the last line on stderr is the path
+
+
+def tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
+    """Return (rtol, atol) of ``--rtol`` and ``--atol``; None without either: then each dtype has its own."""
+    return None if args.rtol is None and args.atol is None else (args.rtol or 0.0, args.atol or 0.0)
 
 
 def positive_int(what: str) -> Callable[[str], int]:

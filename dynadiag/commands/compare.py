@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     _report(comparison, program, args)
     common.print_path(folder)
     if comparison.interrupted:
-        return 130
+        return common.INTERRUPTED
     return 0 if any(result.rounds for result in comparison.results) else 1
 
 

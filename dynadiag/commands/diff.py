@@ -31,7 +31,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text
 
 DIFFERENT = 1
-_STDERR = 2  # the descriptor
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +69,7 @@ def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) ->
     recording = common.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
-    run_recorded(program, recording, args, caches=folder / "caches", streams=(_STDERR, None))
+    run_recorded(program, recording, args, caches=folder / "caches", streams=(common.STDERR, None))
     fold_in_place(recording)
     common.print_path(recording)
     return open_recording(recording)

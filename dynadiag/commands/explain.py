@@ -124,12 +124,12 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
         _report_one(main or paths[0], args)
         return
     reader = JobReader(paths, main)
-    told = reader.report()
+    job = reader.report()
     if args.json is not None:
-        common.write_json(args.json, encode(reader.document(told)))
+        common.write_json(args.json, encode(reader.document(job)))
     if args.json != "-":
         common.print_text(
-            job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
+            job_text(job, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
         )
 
 

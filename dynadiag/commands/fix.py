@@ -35,7 +35,6 @@ from dynadiag.trial.supervise import Limits
 
 _TIMEOUT = 600.0  # default limit of a trial in seconds
 _OUTPUT = 16 << 20  # bytes of a program's output that are compared
-_INTERRUPTED = 130
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             log.finish(None, force=True)
             progress.message(f"interrupted after {log.count} trials")
-            return _INTERRUPTED
+            return common.INTERRUPTED
         except DynadiagError:
             log.discard()
             raise

@@ -41,23 +41,23 @@ class JobReader:
 
     def _groups(self) -> list[tuple[Process, ...]]:
         """The sets of alike processes: ranks by restart, then the others."""
-        told = self._reported()
+        processes = self._reported()
         found: list[tuple[Process, ...]] = []
         for restart in self.job.restarts:
-            found += group_alike([each for each in told if each.role == "rank" and each.restart == restart])
-        return found + list(group_alike([each for each in told if each.role != "rank"]))
+            found += group_alike([each for each in processes if each.role == "rank" and each.restart == restart])
+        return found + list(group_alike([each for each in processes if each.role != "rank"]))
 
-    def document(self, told: JobReport) -> ExplainDocument:
+    def document(self, job: JobReport) -> ExplainDocument:
         """Return the document of the job."""
         lead = self._main if self.job.ranks else self._main or self._reported()[0].path
         ranks = self.job.ranks or tuple(each for each in self._reported() if each.path != lead)
-        first = {each.path: part.processes[0] for part in told.parts for each in part.processes}
+        first = {each.path: part.processes[0] for part in job.parts for each in part.processes}
         documents = [
             rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
             for each in ranks
         ]
         main = None if lead is None else self._explain_path(lead)
-        return job_document(told, documents, documents[0] if main is None else document(main, main.calls))
+        return job_document(job, documents, documents[0] if main is None else document(main, main.calls))
 
     def _explain(self, item: Process) -> Report:
         return self._explain_path(item.path)

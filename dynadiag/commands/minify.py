@@ -18,20 +18,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.commands import common
-from dynadiag.commands.bisect import add_resume, add_search_options, bisect_options, new_trial_log
+from dynadiag.commands.bisect import add_resume, add_search_options, bisect_options, new_trial_log, trial_search
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
-from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import Runner
-from dynadiag.trial.supervise import Limits
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -52,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    rows = new_trial_log("minify", program, args, recording)
+    log = new_trial_log("minify", program, args, recording)
     with ProgressPrinter(sys.stderr) as progress:
         try:
-            result = reduce_to_repro(program, args, rows, progress, output)
+            result = reduce_to_repro(program, args, log, progress, output)
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
@@ -66,44 +61,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def reduce_to_repro(
-    program: Program, args: argparse.Namespace, rows: TrialLog, progress: ProgressPrinter, output: Path
+    program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter, output: Path
 ) -> MinifyResult:
     """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
 
     Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` where
     there is something to keep); the recording then has the trials so far.
     """
-    with Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh) as runner:
-        budget = SearchBudget(args.budget)
-        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
-        try:
-            result = minify(search, MinifyRequest(bisect_options(args), output))
-        except DynadiagError:
-            rows.discard()
-            raise
-        except KeyboardInterrupt:
-            rows.finish(None, force=True)
-            raise
+    with trial_search(program, args, log, progress, HOOKS) as search:
+        result = minify(search, MinifyRequest(bisect_options(args), output))
     named = replace(result, repro=str(output.absolute())) if result.text else result
-    rows.add_verdict(
+    log.add_verdict(
         encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
     )
-    rows.finish(result.exit_code, force=True)
+    log.finish(result.exit_code, force=True)
     return written(result, output)
 
 
 def _output(args: argparse.Namespace, program: Program) -> Path:
     """Return the path of the repro: `-o` if given, otherwise beside the recordings."""
-    output: Path | None = args.output
-    if args.issue is not None and args.issue.exists() and not args.force:
-        raise DynadiagError(f"{args.issue} exists: give another name, or --force to overwrite it")
-    if output is None:
-        return common.new_recording(None, f"repro-{Path(program.target).stem}", force=False).with_suffix(".py")
-    if output.exists() and not args.force:
-        raise DynadiagError(f"{output} exists: give another name, or --force to overwrite it")
-    if not output.absolute().parent.is_dir():
-        raise DynadiagError(f"{output}: there is no folder {output.absolute().parent}")
-    return output
+    for path in (args.issue, args.output):
+        if path is not None:
+            common.check_writable(path, force=args.force)
+    name = f"repro-{Path(program.target).stem}"
+    return args.output or common.new_recording(None, name, force=False).with_suffix(".py")
 
 
 def _recording(args: argparse.Namespace, program: Program) -> Path:
@@ -130,7 +111,7 @@ def _interrupted(
             proved = "proved" if result.proved else "not proved"
             progress.message(f"interrupted: the best so far ({sizes(result)}) is in {output}; it is {proved}")
     progress.message(f"resume with --resume {recording}")
-    return 130
+    return common.INTERRUPTED
 
 
 def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:

@@ -30,7 +30,6 @@ __all__ = [
     "run_recorded",
 ]
 
-_INTERRUPTED = 130
 _SIGNAL = 128  # what a shell adds to the number of the signal that ended a program
 
 _RUN_PROGRAM = "import sys; from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
@@ -161,7 +160,7 @@ def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Se
 def exit_code(ended: ProcessEnd) -> int:
     """Return the exit code of a command that only runs a program: the program's own, as a shell gives it."""
     if ended.interrupted:
-        return _INTERRUPTED
+        return common.INTERRUPTED
     return _SIGNAL - ended.exit_code if ended.exit_code < 0 else ended.exit_code
 
 

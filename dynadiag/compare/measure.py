@@ -28,10 +28,8 @@ _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 # Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
 # the third replays it.
 WARM_UP_CALLS = 3
-MIN_PROFILED_CALLS, MAX_PROFILED_CALLS = (
-    5,
-    50,
-)  # calls in a profile: a median needs five, and the events of more than 50 take long to read
+# Calls in a profile: a median needs five, and the events of more than 50 take long to read
+MIN_PROFILED_CALLS, MAX_PROFILED_CALLS = (5, 50)
 
 
 class Measurer:

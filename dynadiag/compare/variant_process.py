@@ -21,13 +21,12 @@ from dynadiag.recording.journal import Journal
 from dynadiag.trial.events import parse_lines
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature
-from dynadiag.trial.supervise import Limits, kill_session, read_tail, session_memory
+from dynadiag.trial.supervise import Limits, exceeded_limit, kill_session, read_tail
 from dynadiag.trial.typed_json import dump, typed
 
 __all__ = ["VariantFailedError", "VariantProcess"]
 
 _POLL = 0.1  # seconds between looks at the clock
-_MEMORY_EVERY = 5  # polls between looks at /proc, which take some milliseconds
 _EXIT_TIMEOUT = 10.0  # seconds that a process gets to exit by itself, so that its recording is complete
 
 
@@ -135,10 +134,11 @@ class VariantProcess:
         raise AssertionError("unreachable")
 
     def _check(self, seconds: float, poll: int) -> None:
-        if seconds > self._limits.seconds:
+        reason = exceeded_limit(self._process.pid, self._limits, seconds, poll)
+        if reason == "hang":
             message = f"did not finish in {self._limits.seconds:g} s (--timeout)"
             raise VariantFailedError(Signature("hang", "timeout", message))
-        if poll % _MEMORY_EVERY == 0 and session_memory(self._process.pid) > self._limits.memory:
+        if reason == "memory":
             raise VariantFailedError(Signature("memory", "memory", "used more memory than the machine has free"))
 
     def _ended(self) -> dict[str, Any]:

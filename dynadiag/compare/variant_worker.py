@@ -44,8 +44,8 @@ def serve(request: str, requests: int, replies: int) -> int:
         wanted = load(request, VariantRequest)
         answers = _answers(wanted.program, _measurer(wanted))
         for line in os.fdopen(requests):
-            asked = json.loads(line)
-            write_line(replies, {"event": "done", **answers[asked.pop("do")](**asked)})
+            call = json.loads(line)
+            write_line(replies, {"event": "done", **answers[call.pop("do")](**call)})
     except TargetError as error:
         write_line(replies, {"event": "unusable", "message": str(error)})
         return 2

@@ -26,8 +26,6 @@ from dynadiag.kernels.statements import (
 __all__ = ["AlignedStatement", "KernelBuffers", "align_statements", "producer"]
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
-
-
 _MAX_CANDIDATES = 12  # nodes shown for one line: a reader cannot use more
 
 

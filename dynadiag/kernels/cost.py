@@ -27,8 +27,6 @@ _REDUCTIONS = ("sum", "mean", "var_mean", "var", "amax", "amin", "max", "min", "
                "cumsum", "cumprod", "logsumexp", "norm", "std")  # fmt: skip
 _DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
            "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16}  # fmt: skip
-
-
 _MATRIX_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "addmv", "mv")
 
 
@@ -232,7 +230,7 @@ def _convolution_backward_flops(
     """As many operations as forward for each requested gradient: of the input, and of the filters."""
     if len(tensors) < 3 or not tensors[2].sizes:
         return None
-    asked = split_arguments(node.text, node.text.find("(") + 1)[-1].strip("[]").split(",")
+    requested = split_arguments(node.text, node.text.find("(") + 1)[-1].strip("[]").split(",")
     outer, weights, channels = (
         tensors[0].element_count(hints),
         tensors[2].element_count(hints),
@@ -240,7 +238,7 @@ def _convolution_backward_flops(
     )
     if not outer or not weights or not channels:
         return None
-    return sum(one.strip() == "True" for one in asked[:2]) * 2 * outer * (weights // channels)
+    return sum(one.strip() == "True" for one in requested[:2]) * 2 * outer * (weights // channels)
 
 
 def _convolution_flops(node: PrintedNode, tensors: Sequence[TensorType], hints: Mapping[str, int]) -> int | None:

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 
 from dynadiag.kernels.comments import CommentReader
 from dynadiag.kernels.expressions import split_arguments
-from dynadiag.kernels.module_parser import Buffer, KernelDefinition, ModuleCall, ParsedModule, parse_module
+from dynadiag.kernels.module_parser import (
+    Buffer,
+    KernelDefinition,
+    ModuleCall,
+    ParsedModule,
+    parse_module,
+    split_parameters,
+)
 
 __all__ = ["is_cpp_wrapper", "parse_cpp_wrapper"]
 
@@ -63,10 +70,8 @@ def _add_definition(module: ParsedModule, lines: Sequence[str], place: int, name
     first = place - 1 if place and lines[place - 1].startswith("#include") else place
     source = "\n".join(lines[first : last + 1]) + "\n"
     declared = source.partition("(")[2].partition(")")[0]
-    parameters = tuple(" ".join(part.split()) for part in declared.split(",") if part.strip())
-    module.definitions[name] = KernelDefinition(
-        name, "cpp", place + 1, first + 1, last + 1, source, parameters, (), None
-    )
+    lines_of = (place + 1, first + 1, last + 1)
+    module.definitions[name] = KernelDefinition(name, "cpp", *lines_of, source, split_parameters(declared), (), None)
 
 
 class _EntryReader:

@@ -60,9 +60,8 @@ class KernelCall:
     cache: str | None  # outcome of the FX graph cache: "hit", "miss" or "bypass"
     partition: str | None
     fallback: str | None  # why Inductor fell back to ATen, if it did
-    statements: tuple[
-        AlignedStatement, ...
-    ] = ()  # the nodes of each statement of a generated kernel, by its line in the module
+    # The nodes of each statement of a generated kernel, by its line in the module
+    statements: tuple[AlignedStatement, ...] = ()
     enclosing_nodes: tuple[str, ...] = ()
     artifact: TritonArtifact | None = None  # the kernel as the run compiled it, if recorded
 

@@ -26,9 +26,8 @@ _CALLED = re.compile(
     r"|(?P<kernel>\w+?)(?P<run>\.run)?)\("
 )
 _ALLOCATED = re.compile(r"^\s+(\w+) = (?:empty_strided\w*|rand_strided|generate_example_value)\(")
-_ASSERTED = re.compile(
-    r"^\s+assert_(?:size_stride|tensor_metadata)(_grouped)?\("
-)  # since torch 2.15 one line may check several buffers, or a dtype
+# Since torch 2.15 one line may check several buffers, or a dtype
+_ASSERTED = re.compile(r"^\s+assert_(?:size_stride|tensor_metadata)(_grouped)?\(")
 _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del \2\b")
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
@@ -279,12 +278,13 @@ def _split_sizes(text: str) -> tuple[str, ...]:
 def _parameters(source: str, language: str, name: str) -> tuple[str, ...]:
     if language == "cpp":
         found = _CPP_PARAMETERS.search(source)
-        return _split_parameters(found[1]) if found else ()
+        return split_parameters(found[1]) if found else ()
     functions = dict(_TRITON_PARAMETERS.findall(source))  # the helpers of a scan come before the kernel
-    return _split_parameters(functions.get(name) or next(reversed(functions.values()), ""))
+    return split_parameters(functions.get(name) or next(reversed(functions.values()), ""))
 
 
-def _split_parameters(text: str) -> tuple[str, ...]:
+def split_parameters(text: str) -> tuple[str, ...]:
+    """Split the parameters of a kernel as they are declared; white space is folded."""
     return tuple(" ".join(part.split()) for part in text.split(",") if part.strip())
 
 

@@ -157,8 +157,8 @@ class RecordedSession:
             return
         terminalreporter.section("dynadiag")
         totals = [sum(getattr(run, name) for run in self._runs) for name in _FIGURES]
-        told = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
-        terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {told}")
+        totals_text = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
+        terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {totals_text}")
         terminalreporter.write(check_text(self._result, Style(width=terminalreporter._tw.fullwidth)))
         if self._message:
             terminalreporter.write_line(self._message)

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch._dynamo import convert_frame
 from torch._dynamo.types import ConvertFrameReturn
-from torch._guards import CompileContext
 from torch.fx import Node
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
+from dynadiag.torch_private.capture import current_compile_id, unwrapped_backend
 from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
 
 __all__ = [
@@ -65,8 +65,7 @@ _graph_kinds: list[str] = []  # kinds of the AOTAutograd graphs that are being c
 
 def compile_id() -> str:
     """Return torch's text of the running compile: ``0/1``, or ``-`` outside any."""
-    found = CompileContext.current_compile_id()
-    return "-" if found is None else str(found)
+    return current_compile_id() or "-"
 
 
 def graph_kind() -> str | None:
@@ -183,10 +182,7 @@ def origin_nodes(scheduler_node: Any) -> list[Node]:
 
 def innermost_function(backend: Any) -> Callable[..., Any] | None:
     """Return the Python function of a backend below torch's wrappers, or None if it is not a function."""
-    from torch._dynamo.eval_frame import innermost_backend
-
-    found = innermost_backend(backend)
-    found = getattr(found, "compiler_fn", found)
+    found = unwrapped_backend(backend)
     while isinstance(found, functools.partial):
         found = found.func
     return found if inspect.isfunction(found) else None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
+
+from dynadiag.torch_private.exception_frames import traceback_frames
 
 __all__ = ["instructions_backwards"]
 
@@ -25,10 +27,8 @@ SOFT_FAILURES = ("Unsupported", "UserError")  # exceptions of exc.py for which t
 START_EMITTER = ("log_dynamo_start", "code")  # convert_frame.py: dynamo_start
 GRAPH_EMITTER = ("compile_and_call_fx_graph", "gm")  # OutputGraph, output_graph.py: dynamo_output_graph
 GUARDS_EMITTER = ("__init__", "sorted_guards")  # CheckFunctionManager, guards.py: dynamo_cpp_guards_str
-RECOMPILE_EMITTER = (
-    "get_and_maybe_log_recompilation_reasons",
-    "frame",
-)  # guards.py: artifact recompile_reasons
+# In guards.py: artifact recompile_reasons.
+RECOMPILE_EMITTER = ("get_and_maybe_log_recompilation_reasons", "frame")
 # graph.py of Inductor: inductor_output_code; `self` is the lowered graph
 CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 
@@ -94,16 +94,9 @@ def _translates(frame: FrameType) -> bool:
 
 def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
     """The instruction translators in the traceback of ``failure``, and of the exceptions that it was raised from."""
-    chain: list[BaseException] = []
-    while failure is not None and failure not in chain:
-        chain.append(failure)
-        failure = failure.__cause__ or failure.__context__
-    for one in chain:
-        trace: TracebackType | None = one.__traceback__
-        while trace is not None:
-            if _translates(trace.tb_frame):
-                yield trace.tb_frame.f_locals.get("self")
-            trace = trace.tb_next
+    for frame in traceback_frames(failure):
+        if _translates(frame):
+            yield frame.f_locals.get("self")
 
 
 # Inductor logs here why it makes no CUDA graph (cudagraph_utils.py). At run time it has no other event for it.
@@ -181,10 +174,8 @@ def is_compiled(fn: object) -> bool:
     return isinstance(fn, OptimizedModule) or any(found.get(name) is not None for name in _COMPILED_ATTRIBUTES)
 
 
-_COMPILED_ATTRIBUTES = (
-    "_torchdynamo_orig_callable",
-    "_compiled_call_impl",
-)  # a compiled function; a module after compile()
+# Of a compiled function, and of a module after compile().
+_COMPILED_ATTRIBUTES = ("_torchdynamo_orig_callable", "_compiled_call_impl")
 STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame; it is called at the start of every compiled call
 
 
@@ -241,13 +232,8 @@ def interned_names() -> dict[str, int]:
 
 def lowered_graph(start: FrameType | None) -> Any:
     """Return the lowered graph (``GraphLowering``) whose code is being emitted, or None if it came from a cache."""
-    function, local = CODE_EMITTER
-    frame, distance = start, 0
-    while frame is not None and distance < _MAX_EMITTER_DISTANCE:
-        if frame.f_code.co_name == function and "/torch/_inductor/" in frame.f_code.co_filename:
-            return frame.f_locals.get("self") if local in frame.f_locals else None
-        frame, distance = frame.f_back, distance + 1
-    return None
+    found = emitter_locals(*CODE_EMITTER, start, package="/torch/_inductor/")
+    return None if found is None else found.get("self")
 
 
 def fused_operations(lowered: Any) -> list[list[Any]]:

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["RaisedBreak", "RefusedRecompile", "find_raised_break", "find_refused_recompile"]
+__all__ = ["RaisedBreak", "RefusedRecompile", "find_raised_break", "find_refused_recompile", "traceback_frames"]
 
 _COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
-_GUARD_REASONS = (
-    "get_and_maybe_log_recompilation_reasons",
-    "torch/_dynamo/guards.py",
-)  # it has `reasons`, torch's messages
+# It has `reasons`, the messages of torch.
+_GUARD_REASONS = ("get_and_maybe_log_recompilation_reasons", "torch/_dynamo/guards.py")
 _COMPILED_CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `fn`, the user's function
 
 
@@ -49,13 +47,13 @@ def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | 
     """Return the refused recompile behind an exception, if there is one."""
     if not any(type(one).__name__ == "RecompileError" for one in _exception_chain(failure)):
         return None
-    frames = [frame for one in _exception_chain(failure) for frame in _frames(one)]
+    frames = list(traceback_frames(failure))
     compiling = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_COMPILE)), {})
-    told = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_GUARD_REASONS)), {})
-    if not {"code", "compile_id"} <= compiling.keys() or "reasons" not in told:
+    guards = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_GUARD_REASONS)), {})
+    if not {"code", "compile_id"} <= compiling.keys() or "reasons" not in guards:
         return None
     return RefusedRecompile(
-        str(compiling["compile_id"]), compiling["code"], [str(reason) for reason in told["reasons"]]
+        str(compiling["compile_id"]), compiling["code"], [str(reason) for reason in guards["reasons"]]
     )
 
 
@@ -70,7 +68,7 @@ def find_raised_break(failure: BaseException | None) -> RaisedBreak | None:
 
 def _describe_break(gb_type: str, text: str, failure: BaseException | None) -> RaisedBreak:
     compile_id, called, caller = None, None, None
-    for frame in (frame for one in _exception_chain(failure) for frame in _frames(one)):
+    for frame in traceback_frames(failure):
         if _is_frame_of(frame, *_COMPILE) and "code" in frame.f_locals:
             compile_id, called, caller = str(frame.f_locals.get("compile_id")), frame.f_locals["code"], frame.f_back
         elif _is_frame_of(frame, *_COMPILED_CALL) and called is None:
@@ -91,8 +89,7 @@ def _exception_chain(failure: BaseException | None) -> Iterator[BaseException]:
         failure = failure.__cause__ or failure.__context__
 
 
-def _frames(failure: BaseException) -> Iterator[FrameType]:
-    trace = failure.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
+def traceback_frames(failure: BaseException | None) -> Iterator[FrameType]:
+    """Yield the frames in the traceback of an exception, then those of the exceptions that it was raised from."""
+    for one in _exception_chain(failure):
+        yield from (frame for frame, _ in traceback.walk_tb(one.__traceback__))

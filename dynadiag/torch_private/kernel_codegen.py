@@ -87,11 +87,11 @@ def wrap_kernel_call(
     TritonScheduling.define_kernel = _remember_nodes(is_active, TritonScheduling.define_kernel)
 
 
-def _remember_nodes(asked: Callable[[], bool], inner: Callable[..., str]) -> Callable[..., str]:
+def _remember_nodes(is_active: Callable[[], bool], inner: Callable[..., str]) -> Callable[..., str]:
     @functools.wraps(inner)
     def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
         name = inner(self, source, nodes, *args)
-        if asked():
+        if is_active():
             parts = (part for part in nodes if hasattr(part, "get_nodes"))
             _nodes_by_kernel[name] = KernelNodes.from_nodes([node for part in parts for node in origin_nodes(part)])
         return name

@@ -35,17 +35,9 @@ def prepare_compile_only(backend: str, arch: int | str, warp_size: int, device: 
 
     original.__new__ = staticmethod(properties)  # the class itself stays, because torch makes isinstance checks
     if backend == "cuda":
-        torch.cuda.is_available = _true  # the heuristics of 2.11 call it to choose the warps of some reductions
+        torch.cuda.is_available = lambda: True  # the heuristics of 2.11 call it to choose the warps of some reductions
     for name in ("set_driver_to_gpu", "set_driver_to_cpu"):
-        setattr(triton_helpers, name, _nothing)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _true() -> bool:
-    return True
+        setattr(triton_helpers, name, lambda: None)
 
 
 def triton_compile_arguments(tuner: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -62,9 +62,8 @@ class _SkipLogger(logging.Logger):
     """Dynamo's logger while we listen. It logs the same records to the same handlers as the program configured."""
 
     def debug(self, msg: object, *args: object, **options: Any) -> None:
-        own = (
-            super().debug
-        )  # read before listeners are called: a listener may release this logger, which is an ordinary one from then on
+        # read before listeners are called: a listener may release this logger, which is an ordinary one from then on
+        own = super().debug
         if msg == _MESSAGE and len(args) == 3:
             frame = sys._getframe(1).f_locals.get("frame")
             _notify(listeners(self), getattr(frame, "f_code", None), str(args[1]))

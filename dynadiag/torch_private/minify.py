@@ -187,9 +187,8 @@ def copy_graph_module(module: GraphModule) -> GraphModule:
     graph.output(graph.graph_copy(module.graph, {}))
     for node in graph.find_nodes(op="call_function", target=torch.ops.higher_order.flex_attention):
         if not any(node.args[_FIRST_BUFFER_ARGUMENT:]):
-            node.args = node.args[
-                :_FIRST_BUFFER_ARGUMENT
-            ]  # Dynamo adds empty tuples there that it does not accept again
+            # Dynamo adds empty tuples there that it does not accept again
+            node.args = node.args[:_FIRST_BUFFER_ARGUMENT]
     targets = dict.fromkeys(str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module"))
     held = {target: functools.reduce(getattr, target.split("."), module) for target in targets}
     copied = GraphModule({k: copy_graph_module(v) if isinstance(v, GraphModule) else v for k, v in held.items()}, graph)

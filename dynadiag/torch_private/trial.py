@@ -89,12 +89,8 @@ def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
     output_graph.OutputGraph.call_user_compiler = call_user_compiler
 
 
-_UNNAMED_BACKENDS = (
-    "eager",
-    "aot_eager",
-    "aot_eager_decomp_partition",
-    "inductor",
-)  # plain functions without a backend name
+# Plain functions without a backend name.
+_UNNAMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 
 
 def backend_name(backend: Any) -> str:

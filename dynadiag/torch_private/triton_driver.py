@@ -17,9 +17,8 @@ __all__ = ["CodegenOnlyDriver"]
 class CodegenOnlyDriver(DriverBase):
     """Names a GPU to generate code for. It cannot launch kernels. ``tensor_device`` is the device of the tensors."""
 
-    def __init__(
-        self, device: GpuSpec, tensor_device: str
-    ) -> None:  # not the base class's: a GPU's own asks its driver
+    # Not the base class's: a GPU's own asks its driver
+    def __init__(self, device: GpuSpec, tensor_device: str) -> None:
         self._target = GPUTarget("cuda", device.major * 10 + device.minor, device.warp_size)
         self._tensor_device = torch.device(tensor_device)
 

@@ -154,8 +154,8 @@ def _versions(case: TriagedCase) -> Iterator[str]:
     yield "\n".join(["| torch | result |", "| --- | --- |", *rows])
     ends = {"last good": made.last_good, "first bad": made.first_bad}
     ends |= {"last bad": made.last_bad, "first good": made.first_good}
-    if told := [f"{name}: {inline_code(release)}" for name, release in ends.items() if release]:
-        yield ", ".join(told)
+    if sides := [f"{name}: {inline_code(release)}" for name, release in ends.items() if release]:
+        yield ", ".join(sides)
     yield from (f"Commits between {each.before} and {each.after}: {each.commits}" for each in made.changes)
 
 

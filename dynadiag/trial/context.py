@@ -91,8 +91,6 @@ class TrialContext:
 
 
 TRIAL = TrialContext()
-
-
 JOIN_VARIABLE = "DYNADIAG_JOIN"  # `dynadiag.autoload` looks for this variable
 _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile workers run no code of the program
 

@@ -75,8 +75,8 @@ def compare_runs(
     apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)]
     if not apart:
         return []
-    referee = _Oracle(call)
-    return [_judge(pair, referee, tolerance) for pair in apart]
+    oracle = _Oracle(call)
+    return [_judge(pair, oracle, tolerance) for pair in apart]
 
 
 def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:
@@ -112,34 +112,34 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
 
 
-def _shared_memory(arm: RunResult) -> list[int | None]:
+def _shared_memory(run: RunResult) -> list[int | None]:
     """For each output, the position of the first input or earlier output that shares its memory, or ``None``."""
     memory: dict[int, int] = {}
     shared: list[int | None] = []
-    for position, value in enumerate([*arm.inputs, *arm.outputs]):
+    for position, value in enumerate([*run.inputs, *run.outputs]):
         known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
         key = value.untyped_storage().data_ptr() if known else -1 - position
         shared.append(memory.get(key))
         memory.setdefault(key, position)
-    return shared[len(arm.inputs) :]
+    return shared[len(run.inputs) :]
 
 
 def _compared_values(call: ReplayableCall, expected: RunResult, actual: RunResult) -> list[_ComparedValue]:
     pairs = [
-        _ComparedValue(f"output {i}", e, a, lambda arm, i=i: arm.outputs[i])  # type: ignore[misc]
+        _ComparedValue(f"output {i}", e, a, lambda run, i=i: run.outputs[i])  # type: ignore[misc]
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True))
     ]
     pairs += [
-        _ComparedValue(f"input {i} afterwards", e, a, lambda arm, i=i: arm.inputs[i])  # type: ignore[misc]
+        _ComparedValue(f"input {i} afterwards", e, a, lambda run, i=i: run.inputs[i])  # type: ignore[misc]
         for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True))
     ]
     pairs += [
-        _ComparedValue(f"{call.state_name(i)} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
+        _ComparedValue(f"{call.state_name(i)} afterwards", e, a, lambda run, i=i: run.state[i])  # type: ignore[misc]
         for i, (e, a) in enumerate(_state_pairs(call, expected, actual))
     ]
     for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients or (), strict=False)):
         name = f"gradient of {call.gradient_names[i]}" if i < len(call.gradient_names) else f"gradient {i}"
-        pairs.append(_ComparedValue(name, *_gradient_pair(e, a), lambda arm, i=i: (arm.gradients or ())[i]))  # type: ignore[misc]
+        pairs.append(_ComparedValue(name, *_gradient_pair(e, a), lambda run, i=i: (run.gradients or ())[i]))  # type: ignore[misc]
     return pairs
 
 
@@ -188,24 +188,24 @@ def _to_dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
-def _judge(pair: _ComparedValue, referee: _Oracle, tolerance: tuple[float, float] | None) -> ResultDifference:
+def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float] | None) -> ResultDifference:
     """The difference in words, and whether float64 calls it rounding."""
     e, a = pair.expected, pair.actual
     if not isinstance(e, torch.Tensor) or not isinstance(a, torch.Tensor) or e.shape != a.shape:
         return ResultDifference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
     e, a = _to_dense(e), _to_dense(a)
-    arms = to_float64(e), to_float64(a)
+    values = to_float64(e), to_float64(a)
     rtol, atol = _tolerances(e.dtype, tolerance)
-    truth = referee.value(pair.pick)
+    truth = oracle.value(pair.pick)
     if truth is None:
         return ResultDifference(
-            _describe(pair.name, *arms, atol, rtol) + "; the function does not run in float64", rounding=False
+            _describe(pair.name, *values, atol, rtol) + "; the function does not run in float64", rounding=False
         )
-    bad = _beyond_rounding(arms, truth, referee.samples(pair.pick), (rtol, atol))
-    text = _describe(pair.name, *arms, atol, rtol)
+    bad = _beyond_rounding(values, truth, oracle.samples(pair.pick), (rtol, atol))
+    text = _describe(pair.name, *values, atol, rtol)
     if not bool(bad.any()):
         return ResultDifference(text + "; rounding, by a float64 run", rounding=True)
-    kind = "nan" if _only_compiled_is_not_finite(*arms, truth) else "wrong_result"
+    kind = "nan" if _only_compiled_is_not_finite(*values, truth) else "wrong_result"
     return ResultDifference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
 
 
@@ -214,7 +214,7 @@ def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.
 
 
 def _beyond_rounding(
-    arms: tuple[torch.Tensor, torch.Tensor],
+    values: tuple[torch.Tensor, torch.Tensor],
     truth: torch.Tensor,
     samples: Iterator[torch.Tensor],
     tolerance: tuple[float, float],
@@ -223,14 +223,14 @@ def _beyond_rounding(
 
     The number of samples is doubled as long as more samples clear more suspects.
     """
-    off = _error(arms[0], truth)
-    bad = _suspects(arms, truth, off, tolerance)
+    off = _error(values[0], truth)
+    bad = _suspects(values, truth, off, tolerance)
     left, enough = int(bad.sum()), _MIN_SAMPLES
     for count in range(1, _MAX_SAMPLES + 1):
         if not bool(bad.any()) or (sample := next(samples, None)) is None:
             break
         off = torch.maximum(off, _error(sample, truth))
-        bad = _suspects(arms, truth, off, tolerance)
+        bad = _suspects(values, truth, off, tolerance)
         if count == enough:
             if int(bad.sum()) > _MAX_SUSPECTS_LEFT * left:
                 break
@@ -245,9 +245,9 @@ def _error(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
 
 
 def _suspects(
-    arms: tuple[torch.Tensor, torch.Tensor], truth: torch.Tensor, off: torch.Tensor, tolerance: tuple[float, float]
+    values: tuple[torch.Tensor, torch.Tensor], truth: torch.Tensor, off: torch.Tensor, tolerance: tuple[float, float]
 ) -> torch.Tensor:
-    expected, actual = arms
+    expected, actual = values
     rtol, atol = tolerance
     apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
     allowed = atol + rtol * truth.abs().nan_to_num(0.0) + _ERROR_FACTOR * off
@@ -290,11 +290,11 @@ class _Oracle:
             return run_call(self._call, self._call.function, arguments)
 
 
-def _picked(arm: RunResult, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
-    if arm.error is not None:
+def _picked(run: RunResult, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
+    if run.error is not None:
         return None
     try:
-        value = find(arm)
+        value = find(run)
     except IndexError:
         return None
     return to_float64(_to_dense(value)) if isinstance(value, torch.Tensor) else None

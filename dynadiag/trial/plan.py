@@ -78,8 +78,8 @@ class Plan:
         effect elsewhere than in Inductor. Trials that share this part do the same up to that point, so they can be
         forked from there.
         """
-        asked = {*self.record, *(switch.group for switch in self.switches)}
-        if self.rung != "inductor" or self.task is not None or not asked <= _IN_INDUCTOR:
+        kinds = {*self.record, *(switch.group for switch in self.switches)}
+        if self.rung != "inductor" or self.task is not None or not kinds <= _IN_INDUCTOR:
             return None
         return replace(self, record=(), switches=())
 

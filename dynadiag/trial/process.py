@@ -127,7 +127,7 @@ def become_trial(output: int, events: int) -> None:
 
 def run_program_and_exit(target: program.Program) -> NoReturn:
     """Run the program as the trial, then end as Python does: wait for its threads, and run its exit functions."""
-    _default_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the supervisor ignores it
     code = run_and_report(lambda: program.run_program(target))
     threading._shutdown()  # type: ignore[attr-defined]  # what Python does at its end
     atexit._run_exitfuncs()
@@ -184,11 +184,6 @@ def _print_traceback(error: BaseException) -> None:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
     except Exception:  # noqa: BLE001 - the program's own excepthook may fail; the failure is reported already
         traceback.print_exc()
-
-
-def _default_signals() -> None:
-    """Let Ctrl-C interrupt the program, also where the supervisor ignores it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _exit(code: int) -> NoReturn:

@@ -110,13 +110,13 @@ def expand_objects(values: Iterable[Any]) -> list[Any]:
 
 def walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """The tensors, dicts, lists and user objects that the roots lead to, with their names, each once, depth first."""
-    met: set[int] = set()
+    seen: set[int] = set()
     waiting = list(roots)[::-1]
     while waiting:
         name, value = waiting.pop()
-        if isinstance(value, _SCALARS) or id(value) in met:
+        if isinstance(value, _SCALARS) or id(value) in seen:
             continue
-        met.add(id(value))
+        seen.add(id(value))
         inner = _children(name, value)
         if isinstance(value, (torch.Tensor, dict, list)) or _may_be_inspected(value):
             yield name, value

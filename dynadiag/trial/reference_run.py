@@ -157,11 +157,11 @@ def run_call(
     inputs = tensors_in(arguments)
     try:
         result = function(*args, **kwargs)
-        arm = RunResult(result, inputs, expand_objects(pytree.tree_leaves(result)))
-        arm.state = [t.detach().clone() for t in call.reachable_tensors()]
+        run = RunResult(result, inputs, expand_objects(pytree.tree_leaves(result)))
+        run.state = [t.detach().clone() for t in call.reachable_tensors()]
         if differentiate:
-            _differentiate(arm, call)
-        return arm
+            _differentiate(run, call)
+        return run
     except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
         return RunResult(None, inputs, [], error=error)
     finally:
@@ -169,11 +169,11 @@ def run_call(
             call.restore()
 
 
-def _differentiate(arm: RunResult, call: ReplayableCall) -> None:
+def _differentiate(run: RunResult, call: ReplayableCall) -> None:
     try:
-        arm.gradients = _gradients(arm.outputs, arm.inputs, call.state)
+        run.gradients = _gradients(run.outputs, run.inputs, call.state)
     except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
-        arm.backward_error = error
+        run.backward_error = error
 
 
 def _gradients(

@@ -25,10 +25,8 @@ __all__ = [
     "trial_environment",
 ]
 
-_CACHES = {
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "TRITON_CACHE_DIR": "triton",
-}  # each variable, and the subfolder of our own caches
+# Each variable, and the subfolder of our own caches
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, even where TORCHINDUCTOR_CACHE_DIR is set
 
 

@@ -13,7 +13,16 @@ from pathlib import Path
 
 from dynadiag.trial.events import TrialEvent, parse_events
 
-__all__ = ["Limits", "ProcessResult", "RunningProcess", "kill_session", "read_tail", "session_memory", "supervise"]
+__all__ = [
+    "Limits",
+    "ProcessResult",
+    "RunningProcess",
+    "exceeded_limit",
+    "kill_session",
+    "read_tail",
+    "session_memory",
+    "supervise",
+]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.1  # seconds between looks at the clock and the output
@@ -124,7 +133,7 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
         if process.ended in readable:
             break
         if stop_reason is None:
-            stop_reason = _exceeded_limit(process.pid, limits, time.monotonic() - start, poll)
+            stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll)
             if stop_reason:
                 kill_session(process.pid)
         if poll % _POLLS_PER_MEMORY_CHECK == 0:
@@ -135,7 +144,8 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
     return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason)
 
 
-def _exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
+def exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
+    """``hang`` or ``memory`` where a session has exceeded a limit. Not each ``poll``, from 0, looks at /proc."""
     if seconds > limits.seconds:
         return "hang"
     if poll % _POLLS_PER_MEMORY_CHECK == 0 and session_memory(leader) > limits.memory:

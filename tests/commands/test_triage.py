@@ -19,7 +19,7 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
-from dynadiag.commands import bisect_releases, triage
+from dynadiag.commands import bisect_releases, triage_run
 from dynadiag.commands.schema import schema_of
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.minimizer import Interrupted
@@ -41,10 +41,10 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret.py").write_text("import torch\n")
-    monkeypatch.setattr(triage, "run_recorded", _recorded)
-    monkeypatch.setattr(triage, "find_culprits_of", _found("found"))
-    monkeypatch.setattr(triage, "reduce_to_repro", _reduced)
-    monkeypatch.setattr(triage, "describe_environment", lambda redact: "PyTorch version: 2.13.0")
+    monkeypatch.setattr(triage_run, "run_recorded", _recorded)
+    monkeypatch.setattr(triage_run, "find_culprits_of", _found("found"))
+    monkeypatch.setattr(triage_run, "reduce_to_repro", _reduced)
+    monkeypatch.setattr(triage_run, "describe_environment", lambda redact: "PyTorch version: 2.13.0")
 
 
 def _recorded(program: object, recording: Path, args: object, **_: object) -> ProcessEnd:
@@ -114,9 +114,9 @@ def test_the_repro_is_tried_with_other_releases(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_not_there_to_be_minified_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triage, "reduce_to_repro", _raises(AssertionError("not to be called")))
+    monkeypatch.setattr(triage_run, "reduce_to_repro", _raises(AssertionError("not to be called")))
     for number, (verdict, expected) in enumerate((("passes", 3), ("fails_uncompiled", 4), ("flaky", 5))):
-        monkeypatch.setattr(triage, "find_culprits_of", _found(verdict))
+        monkeypatch.setattr(triage_run, "find_culprits_of", _found(verdict))
         code, document = run("-o", "out", *["--force"] * (number > 0))
         assert code == expected
         assert document["minify"] is None
@@ -126,7 +126,7 @@ def test_what_is_not_there_to_be_minified_is_skipped(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("part", ["run_recorded", "find_culprits_of", "reduce_to_repro", "write_report"])
 def test_each_part_can_fail_and_the_rest_is_there(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triage, part, _raises(RuntimeError("of ours")))
+    monkeypatch.setattr(triage_run, part, _raises(RuntimeError("of ours")))
     code, document = run("-o", "out")
     assert code == (5 if part == "find_culprits_of" else 0)
     found = status(document)
@@ -139,13 +139,13 @@ def test_each_part_can_fail_and_the_rest_is_there(part: str, monkeypatch: pytest
 def test_after_an_interrupt_there_is_what_there_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(triage, "reduce_to_repro", _raises(Interrupted(REPRO)))
+    monkeypatch.setattr(triage_run, "reduce_to_repro", _raises(Interrupted(REPRO)))
     code, document = run("-o", "out")
     assert code == 130
     assert status(document)["minify"] == "interrupted"
     assert document["minify"]["proved"] is False
     assert Path("out", "repro.py").read_text() == REPRO.text
-    monkeypatch.setattr(triage, "find_culprits_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(triage_run, "find_culprits_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     code, document = run("-o", "out", "--force")
     assert (code, document["bisect"], document["reproduced"]) == (130, None, False)
     assert status(document) | {"bisect": "interrupted", "minify": "skipped", "report": "done"} == status(document)
@@ -187,7 +187,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_target_that_is_none_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["triage", "-o", "out", "missing.py"]) == 2
-    monkeypatch.setattr(triage, "find_culprits_of", _raises(TargetError("no such module")))
+    monkeypatch.setattr(triage_run, "find_culprits_of", _raises(TargetError("no such module")))
     assert main(["triage", "-o", "out", "secret.py"]) == 2
     assert not Path("out").exists()
 

@@ -3,5 +3,3 @@
 `package_index` says which releases there are, `environments` installs them, `release_search` chooses the next one to
 try, and `release_trials` runs the program there.
 """
-
-from __future__ import annotations

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
@@ -33,14 +33,20 @@ class InstallError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEnvironment:
-    """An environment that is there. ``bytes`` is its size on disk, ``seconds`` what its install took."""
+class _Facts:
+    """What the file of facts has: ``bytes`` is the size on disk, ``seconds`` what the install took."""
 
-    folder: Path
     requirement: str
     packages: tuple[str, ...]
     bytes: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEnvironment(_Facts):
+    """An environment that is there."""
+
+    folder: Path
 
     @property
     def version(self) -> str:
@@ -51,14 +57,6 @@ class KeptEnvironment:
     def python(self) -> Path:
         """Its interpreter."""
         return self.folder / "bin" / "python"
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    requirement: str
-    packages: tuple[str, ...]
-    bytes: int
-    seconds: float
 
 
 def cache_folder() -> Path:
@@ -117,10 +115,9 @@ class EnvironmentStore:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             seconds = round(time.monotonic() - began, 1)
-            (folder / _FACTS).write_text(dump(_Facts(requirement, self.packages, _size(folder), seconds)))
-        kept = _read(folder)
-        assert kept is not None
-        return kept
+            facts = _Facts(requirement, self.packages, _size(folder), seconds)
+            (folder / _FACTS).write_text(dump(facts))
+        return KeptEnvironment(**asdict(facts), folder=folder)
 
     def prune(self) -> tuple[int, int]:
         """Remove all environments, also unfinished ones. Returns their number and their size in bytes."""
@@ -186,10 +183,9 @@ class EnvironmentStore:
 
 def _read(folder: Path) -> KeptEnvironment | None:
     try:
-        facts = load((folder / _FACTS).read_bytes(), _Facts)
+        kept = KeptEnvironment(**asdict(load((folder / _FACTS).read_bytes(), _Facts)), folder=folder)
     except (OSError, ValueError):  # not whole, or not ours
         return None
-    kept = KeptEnvironment(folder, facts.requirement, facts.packages, facts.bytes, facts.seconds)
     return kept if kept.python.exists() else None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from dynadiag.bisection.document import BisectDocument, FailureDocument, ReleaseChangeDocument
 from dynadiag.bisection.releases.searcher import ReleaseResult
@@ -98,7 +99,6 @@ class ReleaseReport:
 
     def document(self) -> BisectDocument:
         """The contract's document."""
-        sides = self._sides() if self.result.verdict == "found" else {}
         return BisectDocument(
             torch=self.torch,
             target=self.target,
@@ -117,10 +117,7 @@ class ReleaseReport:
             versions={self._name(index): status for index, status in enumerate(self.result.statuses) if status},
             installs=self.result.installs,
             changes=tuple(change.document() for change in self.changes),
-            last_good=sides.get("last_good"),
-            first_bad=sides.get("first_bad"),
-            last_bad=sides.get("last_bad"),
-            first_good=sides.get("first_good"),
+            **(self._sides() if self.result.verdict == "found" else {}),
         )
 
     def text(self, style: Style) -> str:
@@ -139,14 +136,9 @@ class ReleaseReport:
     def _name(self, index: int) -> str:
         return str(self.result.candidates[index].version)
 
-    def _sides(self) -> dict[str, str]:
-        found = self.result.boundaries
-        sides = {
-            "last_good": found.last_good,
-            "first_bad": found.first_bad,
-            "last_bad": found.last_bad,
-            "first_good": found.first_good,
-        }
+    def _sides(self) -> dict[str, Any]:
+        """The releases on either side of each change, by their field in the document."""
+        sides = asdict(self.result.boundaries)
         return {name: self._name(index) for name, index in sides.items() if index is not None}
 
     def _headline(self, style: Style) -> str:

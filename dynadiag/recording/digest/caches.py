@@ -126,8 +126,8 @@ class CacheCollector:
         lookups = self._compile(event).lookups
         for position, lookup in reversed(list(enumerate(lookups))):
             if lookup.cache == "aot_autograd":
-                told = f"the result cannot be stored: {data.get('error')} (field {data.get('field')})"
-                lookups[position] = replace(lookup, reason=told[:_MAX_REASON])
+                reason = f"the result cannot be stored: {data.get('error')} (field {data.get('field')})"
+                lookups[position] = replace(lookup, reason=reason[:_MAX_REASON])
                 return
 
     def _autotuned(self, event: Event, data: dict[str, Any]) -> None:

@@ -28,9 +28,9 @@ def read_reasons(context: DigestContext, event: Event, _metadata: dict[str, Any]
     """Hold the reasons until `CompileCollector` knows whether the frame was compiled again or given up."""
     text = payload()
     data = context.take("recompile", event.compile_id) or {}
-    told = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
+    reported = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
     known = [_recorded_failure(context, item) for item in data.get("failures", ()) if isinstance(item, dict)]
-    context.hold("recompiled", event.compile_id, {**data, "reasons": _merge_failures(known, told)})
+    context.hold("recompiled", event.compile_id, {**data, "reasons": _merge_failures(known, reported)})
     return iter(())
 
 
@@ -42,10 +42,10 @@ def _reason_texts(payload: str) -> list[str]:
     return [str(item) for item in found] if isinstance(found, list) else [str(found)]
 
 
-def _merge_failures(known: list[GuardFailure], told: list[GuardFailure]) -> tuple[GuardFailure, ...]:
+def _merge_failures(known: list[GuardFailure], reported: list[GuardFailure]) -> tuple[GuardFailure, ...]:
     """The failures that the recorder found, and torch's own reason for an entry without any."""
     entries = {failure.against for failure in known}
-    return (*known, *(failure for failure in told if failure.against not in entries))
+    return (*known, *(failure for failure in reported if failure.against not in entries))
 
 
 def _recorded_failure(context: DigestContext, item: dict[str, Any]) -> GuardFailure:

@@ -1,0 +1,137 @@
+"""What a search over releases of torch will try and install, and the user's agreement to that."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from packaging.version import Version
+
+from dynadiag.bisection.releases.environments import EnvironmentStore
+from dynadiag.bisection.releases.package_index import list_releases, newest_builds
+from dynadiag.bisection.releases.release_search import most_trials
+from dynadiag.bisection.releases.searcher import TorchRelease
+from dynadiag.bisection.releases.version_range import VersionRange, public
+from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import duration
+from dynadiag.trial.interpreter import Interpreter, probe
+
+__all__ = ["GIGABYTE", "SearchPlan", "agree_to_install", "plan_search"]
+
+GIGABYTE = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """The releases to search, oldest first, the index of our own, and how many may have to be installed.
+
+    ``installs`` are for a failure that only came or only went, ``max_installs`` for one that did both.
+    """
+
+    candidates: tuple[TorchRelease, ...]
+    own: int
+    installs: int
+    max_installs: int
+
+
+def plan_search(
+    wanted: VersionRange | None,
+    args: argparse.Namespace,
+    store: EnvironmentStore,
+    folder: Path,
+    say: Callable[[str], None],
+) -> SearchPlan:
+    """Raises `DynadiagError` where there is nothing to search. ``say`` gets what the user should know."""
+    own = Interpreter(Path(sys.executable), _own_torch())
+    named = [probe(python, folder) for python in args.python]
+    found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
+    found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
+    if len(found) == 1:
+        raise DynadiagError(
+            f"--torch {args.torch}: only the release of this environment is in the range"
+            if args.torch
+            else f"{args.python[0]}: it has the release of this environment, torch {public(own.torch)}"
+        )
+    candidates = tuple(found[key] for key in sorted(found))
+    index = next(i for i, one in enumerate(candidates) if one.interpreter is own)
+    single, most = most_trials(len(candidates), index, lambda i: candidates[i].interpreter is not None)
+    return SearchPlan(candidates, index, single, most)
+
+
+def _own_torch() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        raise DynadiagError(f"{sys.executable}: there is no torch in this environment") from None
+
+
+def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:
+    found: dict[Version, TorchRelease] = {}
+    for one in named:
+        release = public(one.torch)
+        if release in found:
+            raise DynadiagError(f"--python {one.python}: a second interpreter with torch {release}; name one of them")
+        found[release] = TorchRelease(release, interpreter=one)
+    return found
+
+
+def _installable(
+    wanted: VersionRange | None,
+    args: argparse.Namespace,
+    store: EnvironmentStore,
+    own: str,
+    folder: Path,
+    say: Callable[[str], None],
+) -> dict[Version, TorchRelease]:
+    """The releases in the range: those that are installed already, and those that the index has."""
+    if wanted is None:
+        return {}
+    try:
+        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases), own)
+    except DynadiagError as error:
+        builds = {public(one.version): one.version for one in store.all()}
+        if not any(release in wanted for release in builds) and not args.python:
+            raise
+        say(f"{error}; the search goes on with what is there")
+    found: dict[Version, TorchRelease] = {}
+    for release, build in builds.items():
+        if release in wanted:
+            requirement = f"torch=={build}"
+            kept = store.find(requirement)
+            found[release] = TorchRelease(release, requirement, probe(kept.python, folder) if kept else None)
+    return found
+
+
+def agree_to_install(plan: SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
+    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees."""
+    if not plan.max_installs:
+        return
+    text = _cost(plan, store)
+    sys.stderr.write(text + "\n")
+    if args.yes:
+        return
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise DynadiagError("nothing is installed without --yes; --python PYTHON uses releases that are there")
+    sys.stderr.write("Install them? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise DynadiagError("nothing was installed; --python PYTHON uses releases that are there")
+
+
+def _cost(plan: SearchPlan, store: EnvironmentStore) -> str:
+    """What the installs take, in words."""
+    new = [one for one in plan.candidates if one.interpreter is None]
+    size = max(store.bytes_of_one(one.requirement) for one in new) / GIGABYTE
+    seconds = store.seconds_of_one()
+    each = f"{size:.1f} GB and, as before, {duration(seconds)}" if seconds else f"{size:.1f} GB, some of it downloaded"
+    more = f" ({plan.max_installs} if it came and was mended)" if plan.max_installs > plan.installs else ""
+    names = ", ".join(str(one.version) for one in new)
+    return (
+        f"to install: at most {plan.installs} releases{more} of torch {names}\n"
+        f"each takes about {each}; at most {plan.max_installs * size:.0f} GB in {store.folder}, "
+        f"where {store.free_bytes() / GIGABYTE:.0f} GB are free"
+    )

@@ -1,0 +1,260 @@
+"""The parts of a triage, one after the other: each can fail, and the others are still done."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynadiag.bisection.document import BisectDocument
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.commands import bisect_releases, common
+from dynadiag.commands.bisect import find_culprits_of, new_trial_log
+from dynadiag.commands.explain import explain_document
+from dynadiag.commands.minify import reduce_to_repro, written
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.report import write_report
+from dynadiag.commands.target_options import run_recorded
+from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
+from dynadiag.minify.minimizer import Interrupted
+from dynadiag.recording.opening import fold_in_place
+from dynadiag.render.json_document import ExplainDocument, encode
+from dynadiag.render.style import Style
+from dynadiag.triage.document import PartDocument, TriageDocument
+from dynadiag.triage.environment import describe_environment, short_environment
+from dynadiag.triage.issue import TriagedCase, issue_text
+from dynadiag.triage.redaction import LEFT_OUT, redacted_bisect, redacted_minify
+from dynadiag.trial.program import Program, TargetError
+
+__all__ = ["FILES", "TriageRun"]
+
+_ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
+_REPRO, _OUTPUT = "repro.py", "output.txt"
+_RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
+_VERSIONS = "versions.dynadiag"
+FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
+_NO_VERDICT = 5
+_MIN_SECONDS = 1.0  # seconds that a part needs to be begun
+_MAX_OUTPUT = 1 << 20  # bytes of the end of an output
+_NOT_MINIFIED = {
+    "passes": "the program does not fail",
+    "fails_uncompiled": "the program fails uncompiled too",
+    "flaky": "the program does not fail every time; --repeat N tries each candidate up to N times",
+}
+
+
+@dataclass(slots=True)
+class TriageRun:
+    """A triage under way. ``folder`` is handed over, ``kept`` has the recordings and the repro."""
+
+    program: Program
+    args: argparse.Namespace
+    folder: Path
+    kept: Path
+    progress: ProgressPrinter
+    began: float = field(default_factory=time.monotonic)
+    parts: list[PartDocument] = field(default_factory=list)
+    recordings: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+    explained: ExplainDocument | None = None
+    verdict: Verdict | None = None
+    minified: MinifyResult | None = None
+    releases: BisectDocument | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """That of the verdict; 130 after Ctrl-C."""
+        if self.interrupted:
+            return common.INTERRUPTED
+        return _NO_VERDICT if self.verdict is None else self.verdict.exit_code
+
+    def run(self) -> TriageDocument:
+        """Do one part after the other, and write the folder. Raises `TargetError` if the target is no program."""
+        self._part("explain", self._explain, _RUN, _OUTPUT)
+        self._part("bisect", self._bisect, _BISECT)
+        self._part("minify", self._minify, _MINIFY, _REPRO, skip=self._why_not_minified())
+        if self.args.torch or self.args.python:
+            self._part("versions", self._search_releases, _VERSIONS, skip=self._why_not_searched())
+        environment = self._environment()
+        self._part("report", self._write_report, _REPORT, always=True)
+        self._part("issue", lambda: self._write_issue(environment), _ISSUE, always=True)
+        document = self._document()
+        (self.folder / _JSON).write_bytes(encode(document))
+        return document
+
+    def _part(
+        self, name: str, make: Callable[[], str | None], *files: str, skip: str | None = None, always: bool = False
+    ) -> None:
+        """Do a part and note how it ended. ``make`` returns why the part was not done in full, or ``None``."""
+        began, status, reason = time.monotonic(), "done", None
+        if not always:
+            skip = skip or ("interrupted before it began" if self.interrupted else None)
+            left = self._seconds_left()
+            skip = skip or ("the time of --budget was used up" if left is not None and left < _MIN_SECONDS else None)
+        try:
+            if skip is None:
+                self.progress.message(f"triage: {name}")
+                reason = make()
+                status = "failed" if reason else "done"
+            else:
+                status, reason = "skipped", skip
+        except KeyboardInterrupt:
+            self.interrupted, status, reason = True, "interrupted", "Ctrl-C"
+        except TargetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever ends one part, the others are still of use
+            status, reason = "failed", f"{type(error).__name__}: {error}"
+        if reason:
+            self.progress.message(f"triage: {name} {status}: {reason}")
+        present = tuple(each for each in files if (self.folder / each).exists())
+        self.parts.append(PartDocument(name, status, reason, round(time.monotonic() - began, 2), present))
+
+    def _seconds_left(self) -> float | None:
+        budget = self.args.budget
+        return None if budget is None else budget - (time.monotonic() - self.began)
+
+    def _options(self) -> argparse.Namespace:
+        return argparse.Namespace(**vars(self.args) | {"budget": self._seconds_left(), "force": True})
+
+    def _explain(self) -> str | None:
+        options = argparse.Namespace(
+            target=self.args.target, fresh=self.args.fresh, no_source=False, stop_after=None, limit=2.0, gpu=None
+        )
+        left = self._seconds_left()
+        limit = self.args.timeout if left is None else min(left, self.args.timeout)
+        recording = self.kept / _RUN
+        with (self.kept / _OUTPUT).open("wb") as file:
+            streams = (file.fileno(), file.fileno())
+            ended = run_recorded(self.program, recording, options, streams=streams, limit=limit)
+        paths = (recording, *ended.other_journals)
+        for path in paths:
+            fold_in_place(path)
+        self.recordings += paths
+        self.explained = explain_document(paths, recording)
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return f"the program was stopped after {limit:.0f} s" if ended.seconds >= limit else None
+
+    def _bisect(self) -> str | None:
+        options = self._options()
+        log = new_trial_log("bisect", self.program, options, self.kept / _BISECT)
+        try:
+            self.verdict = find_culprits_of(self.program, options, log, self.progress)
+        finally:
+            self._add_recording(_BISECT)
+        return None
+
+    def _why_not_minified(self) -> str | None:
+        return None if self.verdict is None else _NOT_MINIFIED.get(self.verdict.verdict)
+
+    def _minify(self) -> str | None:
+        options, output = self._options(), self.kept / _REPRO
+        if self.verdict is not None:
+            options.resume = self.kept / _BISECT  # the first runs are the same
+        log = new_trial_log("minify", self.program, options, self.kept / _MINIFY)
+        try:
+            self.minified = reduce_to_repro(self.program, options, log, self.progress, output)
+        except Interrupted as interrupt:
+            self.minified = written(interrupt.result, output)
+            raise
+        finally:
+            self._add_recording(_MINIFY)
+        return None if self.minified.proved else result_text(self.minified, Style()).splitlines()[0]
+
+    def _why_not_searched(self) -> str | None:
+        verdict = self.verdict.verdict if self.verdict else None
+        return "the program fails uncompiled too" if verdict == "fails_uncompiled" else None
+
+    def _search_releases(self) -> str | None:
+        """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
+        program, options = self.program, self._options()
+        if self.minified is not None and self.minified.proved:
+            program, options.accuracy = Program(str(self.kept / _REPRO)), False
+        try:
+            self.releases = bisect_releases.search_releases(
+                program, options, self.kept / _VERSIONS, self.progress
+            ).document()
+        finally:
+            self._add_recording(_VERSIONS)
+        return None
+
+    def _add_recording(self, name: str) -> None:
+        if (self.kept / name).exists():
+            self.recordings.append(self.kept / name)
+
+    def _environment(self) -> str:
+        found: list[str] = []
+
+        def ask() -> str | None:
+            found.append(describe_environment(redact=self.args.redact))
+            return None
+
+        interrupted = "interrupted before it began" if self.interrupted else None
+        self._part("environment", ask, skip=interrupted, always=True)  # an issue needs it, and it takes seconds
+        return found[0] if found else short_environment()
+
+    def _write_report(self) -> str | None:
+        if not self.recordings:
+            return "nothing was recorded"
+        write_report(self.recordings, self.folder / _REPORT, redact=self.args.redact)
+        return None
+
+    def _write_issue(self, environment: str) -> str | None:
+        text = issue_text(self._case(environment))
+        (self.folder / _ISSUE).write_text(text, encoding="utf-8", errors="backslashreplace")
+        return None
+
+    def _case(self, environment: str) -> TriagedCase:
+        verdict, redact = self.verdict, self.args.redact
+        shown = self._document()
+        return TriagedCase(
+            bisect=shown.bisect,
+            minify=shown.minify,
+            versions=shown.versions,
+            explain=self.explained,
+            parts=shown.parts,
+            environment=environment,
+            repro=self.minified.text if self.minified and not redact else "",
+            repro_name=_REPRO,
+            output="" if redact else _end_of(self.kept / _OUTPUT),
+            repro_output=self.minified.printed if self.minified and not redact else "",
+            command=verdict.command if verdict else "",
+            is_function=self.program.name is not None,
+            accuracy=self.args.accuracy,
+            redacted=redact,
+        )
+
+    def _document(self) -> TriageDocument:
+        redact = self.args.redact
+        bisect = self.verdict.document() if self.verdict else None
+        minify = minify_document(self.minified, self.program.text) if self.minified else None
+        parts = [replace(each, reason=each.reason and LEFT_OUT) for each in self.parts] if redact else self.parts
+        return TriageDocument(
+            torch=bisect.torch if bisect else self.explained.torch if self.explained else None,
+            target=LEFT_OUT if redact else self.program.text,
+            reproduced=bisect is not None and bisect.failure is not None,
+            explain=None if redact else self.explained,
+            bisect=redacted_bisect(bisect) if bisect and redact else bisect,
+            minify=redacted_minify(minify) if minify and redact else minify,
+            versions=redacted_bisect(self.releases) if self.releases and redact else self.releases,
+            issue=self._shown(_ISSUE),
+            report=self._shown(_REPORT),
+            redacted=redact,
+            parts=tuple(parts),
+            seconds=round(time.monotonic() - self.began, 2),
+        )
+
+    def _shown(self, name: str) -> str | None:
+        """The path of a file of the folder; redacted, its name."""
+        path = self.folder / name
+        return None if not path.exists() else name if self.args.redact else str(path)
+
+
+def _end_of(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _MAX_OUTPUT))
+        return file.read().decode(errors="replace")
