@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import platform
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dynadiag.bisection.trial_search import TrialSearch
@@ -14,7 +15,12 @@ from dynadiag.minify.source_program import ProgramSource, read_program
 from dynadiag.minify.source_trials import UNCOMPILED, SourceTrials, source_trials
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
-from minifier.source.assertions import asserting_programs, printing_program, with_texts
+from minifier.source.assertions import (
+    asserting_programs,
+    output_asserting_program,
+    printing_program,
+    with_plain_values,
+)
 from minifier.source.enlarge import enlarged
 
 __all__ = ["reduce_program"]
@@ -99,16 +105,21 @@ def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceRed
     """The program with an assertion in place of the output that differs, reduced again. None if no assertion fails."""
     wrong, tree = trials.expected, ast.parse(reduced.text)
     trials.expected, trials.own_words = ASSERTION, False
-    for form in (tree, ast.parse(ast.unparse(with_texts(tree)))):
-        text = ast.unparse(form)
-        printed = trials.printed(text, UNCOMPILED, "uncompiled") or ""
-        seen = trials.observe(text)
-        parsed = ast.parse(text)
-        for candidate in asserting_programs(parsed, seen.of(parsed), printed):
-            if trials.fails(candidate):
-                return _reduced(trials, candidate)
+    forms = [ast.parse(ast.unparse(form)) for form in with_plain_values(tree)]
+    for candidate in _asserting_programs(trials, forms):
+        if trials.fails(candidate):
+            return _reduced(trials, candidate)
     trials.expected = wrong
     return None
+
+
+def _asserting_programs(trials: SourceTrials, forms: Sequence[ast.Module]) -> Iterator[str]:
+    """Programs that assert what they print, one value first, and the whole output last."""
+    for form in forms:
+        yield from asserting_programs(form, trials.observe(ast.unparse(form)).of(form))
+    for form in (forms[0], forms[-1]):
+        printed = trials.printed(ast.unparse(form), UNCOMPILED, "uncompiled") or ""
+        yield output_asserting_program(form, printed)
 
 
 def _outlasting(trials: SourceTrials, text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from minifier.source.observed import Seen
 from minifier.source.trees import Edit, apply_edit, expression, render, statements
 
-__all__ = ["asserting_programs", "printing_program", "with_texts"]
+__all__ = ["asserting_programs", "output_asserting_program", "printing_program", "with_plain_values"]
 
 _PRINTING_DECORATOR = """
 def shown(function):
@@ -21,26 +21,43 @@ def shown(function):
 """
 
 
-def asserting_programs(tree: ast.Module, seen: Seen, printed: str) -> Iterator[str]:
-    """Programs that assert what this one prints uncompiled, the shortest first.
-
-    ``seen`` is the uncompiled run, ``printed`` its whole output.
+def asserting_programs(tree: ast.Module, seen: Seen) -> Iterator[str]:
+    """Programs that assert one of the values that this one prints uncompiled, or all that one statement prints; the
+    last statement first. ``seen`` is the uncompiled run.
     """
     prints = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_print(node.value)]
+    evaluated: Edit = {node: _evaluated(node) for node in prints}
     for node in reversed(prints):
         assert isinstance(node.value, ast.Call)
-        for argument in node.value.args:
-            values = seen.values(argument)
-            if len(values) == 1:
-                equal = ast.Compare(argument, [ast.Eq()], [expression(values[0])])
-                yield _applied(tree, {**dict.fromkeys(prints, ()), node: ast.Assert(equal, None)})
+        arguments = node.value.args
+        for shown in [*arguments, ast.Tuple(arguments, ast.Load())] if len(arguments) > 1 else arguments:
+            values = [seen.values(part) for part in (arguments if isinstance(shown, ast.Tuple) else [shown])]
+            if all(len(found) == 1 for found in values):
+                right = [expression(found[0]) for found in values]
+                equal = ast.Compare(shown, [ast.Eq()], [ast.Tuple(right, ast.Load()) if len(right) > 1 else right[0]])
+                yield _applied(tree, {**evaluated, node: (*_others(arguments, shown), ast.Assert(equal, None))})
+
+
+def _evaluated(node: ast.Expr) -> tuple[ast.Expr, ...]:
+    """The arguments of a print as statements: what they call may have an effect."""
+    assert isinstance(node.value, ast.Call)
+    return tuple(ast.Expr(argument) for argument in node.value.args)
+
+
+def _others(arguments: list[ast.expr], shown: ast.expr) -> tuple[ast.Expr, ...]:
+    """The arguments before the one that is shown, as statements."""
+    return tuple(ast.Expr(a) for a in arguments[: arguments.index(shown)]) if shown in arguments else ()
+
+
+def output_asserting_program(tree: ast.Module, printed: str) -> str:
+    """The program asserting its whole output, which is ``printed`` uncompiled."""
     calls = [node for node in ast.walk(tree) if _is_print(node)]
     kept: Edit = {node: _kept(node) for node in calls if isinstance(node, ast.Call)}
     collected = apply_edit(tree, kept)
     start = 1 + max((i for i, s in enumerate(collected.body) if isinstance(s, ast.ImportFrom)), default=-1)
     last = statements(f"assert ' '.join(printed) == {' '.join(printed.split(chr(10))).strip()!r}")
     body = [*collected.body[:start], *statements("printed = []"), *collected.body[start:], *last]
-    yield render(ast.Module(body, []))
+    return render(ast.Module(body, []))
 
 
 def _kept(call: ast.Call) -> ast.expr:
@@ -57,10 +74,21 @@ def _is_print(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
 
 
-def with_texts(tree: ast.Module) -> ast.Module:
-    """The program with `str(x)` printed in place of `x`, so that each printed value is text."""
+def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:
+    """The program, then with each printed tensor as numbers or as their sum, then with each value as text."""
+    yield tree
     arguments = [a for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node) for a in node.args]
-    return apply_edit(tree, {a: ast.Call(ast.Name("str", ast.Load()), [a], []) for a in arguments if not _is_text(a)})
+    values = [a for a in arguments if not _is_text(a)]
+    for methods in (["item"], ["tolist"], ["sum", "item"]):
+        yield apply_edit(tree, {a: _called(a, methods) for a in values})
+    yield apply_edit(tree, {a: ast.Call(ast.Name("str", ast.Load()), [a], []) for a in values})
+
+
+def _called(value: ast.expr, methods: list[str]) -> ast.expr:
+    """The value with these methods called: `x.sum().item()`."""
+    for name in methods:
+        value = ast.Call(ast.Attribute(value, name, ast.Load()), [], [])
+    return value
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -38,9 +38,12 @@ _COARSE: tuple[Proposals, ...] = (
     statements.drop_unused,
     objects.methods_to_functions,
     objects.classes_to_functions,
+    objects.objects_to_values,
     objects.objects_to_variables,
     objects.attributes_to_variables,
     inlining.unroll_generators,
+    statements.print_at_once,
+    statements.unroll_loops,
     statements.drop_unused,
 )
 _FINE: tuple[Proposals, ...] = (
@@ -49,11 +52,18 @@ _FINE: tuple[Proposals, ...] = (
     expressions.smaller_expressions,
     expressions.shorter_constants,
     inlining.to_lambda,
+    inlining.call_directly,
 )
 PASSES: tuple[Proposals, ...] = tuple(dict.fromkeys((*_ONCE, *_COARSE, *_FINE)))
 _GROWTH = 25  # tokens by which inlining may make a program longer: later passes make it shorter again
 _MAY_GROW: frozenset[Proposals] = frozenset(
-    {inlining.inline_calls, objects.methods_to_functions, objects.objects_to_variables}
+    {
+        inlining.inline_calls,
+        inlining.unroll_generators,
+        objects.methods_to_functions,
+        objects.objects_to_variables,
+        statements.unroll_loops,
+    }
 )
 
 

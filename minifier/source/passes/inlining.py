@@ -8,10 +8,10 @@ from typing import Any
 
 from minifier.source.calls import Calls, CallTarget
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, functions, names_read, new_name, own_nodes, use_counts
+from minifier.source.scopes import bound_names, functions, is_free_of, names_read, new_name, own_nodes, use_counts
 from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
 
-__all__ = ["inline_calls", "inline_variables", "to_lambda", "unroll_generators"]
+__all__ = ["call_directly", "inline_calls", "inline_variables", "to_lambda", "unroll_generators"]
 
 _SIMPLE = (ast.Name, ast.Constant)
 
@@ -52,6 +52,22 @@ def inline_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             single = use_counts(tree)[target.function.name] <= 1 or target.function.name.startswith("__")
             yield [{**edit, target.function: ()}] if single else [edit]
     yield from _inline_properties(tree, calls)
+    for call in calls.calls:
+        value = _value_of_call(call.func, call)
+        if value is not None:
+            yield [{call: value}]
+
+
+def _value_of_call(function: ast.expr, call: ast.Call) -> ast.expr | None:
+    """What a call of a lambda returns, or of one of two lambdas; None if it calls something else."""
+    match function:
+        case ast.Lambda(body=body):
+            arguments = call_arguments(function, call, 0)
+            return _spliced(body, arguments) if arguments is not None else None
+        case ast.IfExp(test=test, body=one, orelse=other):
+            values = _value_of_call(one, call), _value_of_call(other, call)
+            return ast.IfExp(test, values[0], values[1]) if values[0] is not None and values[1] is not None else None
+    return None
 
 
 def _inline_properties(tree: ast.Module, calls: Calls) -> Iterator[list[Edit]]:
@@ -209,28 +225,57 @@ def _decorators_as_calls(function: ast.FunctionDef, name: ast.Name) -> Iterator[
         yield [{function: (), name: ast.Call(made.func, [lambda_, *made.args], made.keywords)}]
 
 
+def call_directly(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`torch.compile(lambda x: f(x, 1))(y)` becomes `torch.compile(f)(y, 1)`."""
+    for call in ast.walk(tree):
+        match call:
+            case ast.Call(func=ast.Call(args=[ast.Lambda(body=ast.Call() as inner) as wrapper, *_]) as made):
+                arguments = call_arguments(wrapper, call, 0)
+                if arguments is None or not is_free_of(inner.func, arguments):
+                    continue
+                keywords = [ast.keyword(k.arg, substitute(k.value, arguments)) for k in inner.keywords]
+                given = [substitute(argument, arguments) for argument in inner.args]
+                yield [{wrapper: inner.func, call: ast.Call(made, given, keywords)}]
+
+
 def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Replace a loop over a generator by the generator's body, with the loop's body in place of each yield."""
+    """Replace a loop over a generator, or a `with` of one that is a context manager, by the generator's body, with the
+    body of the loop or `with` in place of its only yield.
+    """
     calls = Calls(tree, seen)
-    for loop in ast.walk(tree):
-        if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
-            continue
-        for target in calls.targets(loop.iter):
-            yields = [
-                n for n in ast.walk(target.function) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Yield)
-            ]
-            arguments = call_arguments(target.function, loop.iter, target.bound)
-            if (
-                len(yields) != 1
-                or arguments is None
-                or any(isinstance(n, ast.Return) for n in ast.walk(target.function))
-            ):
+    counts = use_counts(tree)
+    for user in ast.walk(tree):
+        match user:
+            case ast.For(target=target, iter=ast.Call() as call):
+                body = user.body
+            case ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=target), *more]):
+                body = [ast.With(more, user.body)] if more else user.body
+            case _:
                 continue
-            if target.receiver is not None and target.function.args.args:
-                arguments[target.function.args.args[0].arg] = target.receiver
-            marker = yields[0]
-            assert isinstance(marker.value, ast.Yield)
-            body = ast.Module(target.function.body, [])
-            value = marker.value.value or ast.Constant(None)
-            unrolled = apply_edit(body, {marker: (ast.Assign([loop.target], value), *loop.body)})
-            yield [{loop: tuple(substitute(part, arguments) for part in unrolled.body)}]
+        for found in calls.targets(call):
+            unrolled = _unrolled(found, call, target, body)
+            if unrolled is not None:
+                gone: Edit = {found.function: ()} if counts[found.function.name] <= 1 else {}
+                yield [{user: unrolled, **gone}]
+
+
+def _unrolled(
+    found: CallTarget, call: ast.Call, target: ast.expr | None, body: list[ast.stmt]
+) -> tuple[ast.stmt, ...] | None:
+    """The body of a generator with another body in place of its yield; None if it has several, or returns."""
+    function = found.function
+    nodes = list(ast.walk(function))
+    yields = [n for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Yield)]
+    arguments = call_arguments(function, call, found.bound)
+    if len(yields) != 1 or arguments is None or any(isinstance(n, ast.Return) for n in nodes):
+        return None
+    if found.receiver is not None and function.args.args:
+        arguments[function.args.args[0].arg] = found.receiver
+    marker = yields[0]
+    assert isinstance(marker.value, ast.Yield)
+    value = marker.value.value or ast.Constant(None)
+    given = [ast.Assign([target], value)] if target is not None else []
+    marked = apply_edit(ast.Module(function.body, []), {marker: (*given, ast.Expr(ast.Constant(...)))})
+    whole = ast.Module([substitute(part, arguments) for part in marked.body], [])
+    places = [n for n in ast.walk(whole) if isinstance(n, ast.Expr) and ast.unparse(n) == "..."]
+    return tuple(apply_edit(whole, {place: tuple(body) for place in places}).body)  # whose names are not substituted

@@ -11,7 +11,13 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, names_read, new_name, own_nodes
 from minifier.source.trees import Edit, call_arguments, expression, parents_of, substitute
 
-__all__ = ["attributes_to_variables", "classes_to_functions", "methods_to_functions", "objects_to_variables"]
+__all__ = [
+    "attributes_to_variables",
+    "classes_to_functions",
+    "methods_to_functions",
+    "objects_to_values",
+    "objects_to_variables",
+]
 
 _CALL_METHODS = ("__call__", "forward")
 
@@ -140,6 +146,27 @@ def _as_variable(
         if place is not None:
             read: Edit = {load: ast.Name(variable, ast.Load()) for load in loads}
             yield [{node: (), place: (ast.Assign([ast.Name(variable, ast.Store())], value), place), **read}]
+
+
+def objects_to_values(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace an object that has one attribute and no methods by the value of that attribute."""
+    calls = Calls(tree, seen)
+    for owner in calls.classes.values():
+        stored = [node for node in _attribute_assignments(owner) if ast.unparse(node.targets[0]).startswith("self.")]
+        made = [(call, init) for call, of, init in calls.constructors() if of is owner and init is not None]
+        if len(stored) != 1 or not made or len(owner.body) != 1:
+            continue
+        target = stored[0].targets[0]
+        assert isinstance(target, ast.Attribute)
+        edit: dict[ast.AST, ast.AST | tuple[()]] = {owner: ()}
+        for call, init in made:
+            arguments = call_arguments(init, call, 1)
+            if arguments is not None:
+                edit[call] = substitute(stored[0].value, arguments)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == target.attr and node is not target:
+                edit[node] = node.value
+        yield [edit]
 
 
 def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

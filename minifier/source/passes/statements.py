@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 
 from minifier.source.observed import Seen
@@ -15,11 +16,15 @@ __all__ = [
     "drop_statements",
     "drop_unused",
     "keep_value_only",
+    "print_at_once",
     "split_tuples",
+    "unroll_loops",
     "unwrap_compounds",
 ]
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_MAX_ROUNDS = 3  # of a loop that is unrolled
 
 
 def drop_not_run(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
@@ -98,7 +103,7 @@ def unwrap_compounds(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     """Replace a compound statement by one of its bodies; a loop runs once, with the first value that it had."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and not isinstance(node, _DEFINITIONS)]
     for node in sorted(found, key=size, reverse=True):
-        edits: list[Edit] = [{node: tuple(body)} for body in _bodies(node, seen)]
+        edits: list[Edit] = [{**_jumps(node), node: tuple(body)} for body in _bodies(node, seen)]
         if edits:
             yield edits
         for part in [*getattr(node, "handlers", ()), *getattr(node, "items", ())]:
@@ -107,6 +112,63 @@ def unwrap_compounds(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
         for block in (getattr(node, "orelse", None), getattr(node, "finalbody", None)):
             if block:
                 yield [dict.fromkeys(block, ())]
+
+
+def unroll_loops(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace a loop of few rounds by its body for each round, or take the last statement out of it."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.For):
+            continue
+        values = _few_values(node.iter)
+        if values and not _jumps(node):
+            rounds = [(_assign(node.target, value), *copy.deepcopy(node.body)) for value in values]
+            yield [{node: tuple(part for parts in rounds for part in parts)}]
+        if len(node.body) > 1:
+            yield [{node.body[-1]: (), node: (node, copy.deepcopy(node.body[-1]))}]
+
+
+def _few_values(node: ast.expr) -> list[ast.expr]:
+    """The values of a loop of at most three rounds, as far as they are written down."""
+    match node:
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(count))]):
+            return [ast.Constant(n) for n in range(count)] if count <= _MAX_ROUNDS else []
+        case ast.Tuple(elts=values) | ast.List(elts=values) if len(values) <= _MAX_ROUNDS:
+            return values
+    return []
+
+
+def print_at_once(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Print what is collected in a list where it is collected: `found.append(x)` becomes `print(x)`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value])):
+                shown = [p for p in ast.walk(tree) if _prints(p, name)]
+                if shown:
+                    printed = ast.Expr(ast.Call(ast.Name("print", ast.Load()), [value], []))
+                    yield [{node: printed, **dict.fromkeys(shown, ())}]
+
+
+def _prints(node: ast.AST, name: str) -> bool:
+    """Whether a statement prints something with this name."""
+    is_print = (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and "print" in ast.unparse(node.value.func)
+    )
+    return is_print and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+
+
+def _jumps(loop: ast.stmt) -> dict[ast.AST, tuple[()]]:
+    """The edit that removes the `break` and `continue` of a loop, which mean nothing without it."""
+    found: dict[ast.AST, tuple[()]] = {}
+    waiting: list[ast.AST] = list(loop.body) if isinstance(loop, _LOOPS) else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Break | ast.Continue):
+            found[node] = ()
+        if isinstance(node, _LOOPS):  # its own jumps stay
+            waiting += node.orelse
+        elif not isinstance(node, _DEFINITIONS):
+            waiting += [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.expr)]
+    return found
 
 
 def _bodies(node: ast.stmt, seen: Seen) -> Iterator[list[ast.stmt]]:

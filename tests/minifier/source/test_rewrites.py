@@ -1,0 +1,91 @@
+"""Each pass that rewrites a construct leaves a program that prints the same."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+
+import pytest
+
+from minifier.source import Observed
+from minifier.source.passes import inlining, objects, statements
+from minifier.source.reduction import Proposals
+from minifier.source.trees import apply_edit, render
+
+GENERATOR = """
+import contextlib
+found = []
+
+@contextlib.contextmanager
+def noted(name):
+    found.append(name)
+    try:
+        yield name.upper()
+    finally:
+        found.append("end")
+"""
+REWRITES: dict[str, tuple[Proposals, str, str]] = {
+    "a with of a generator": (
+        inlining.unroll_generators,
+        GENERATOR + "name = 'x'\nwith noted('a') as upper:\n    found.append(upper + name)\nprint(found)\n",
+        "with ",
+    ),
+    "a loop over a generator": (
+        inlining.unroll_generators,
+        "def g(n):\n    for i in range(n):\n        yield i * n\nn = 5\nfor j in g(3):\n    print(j, n)\n",
+        "def ",
+    ),
+    "a loop of three rounds": (
+        statements.unroll_loops,
+        "x = 1\nfor i in (4, 5, 6):\n    x = x * i\n    print(x)\n",
+        "for ",
+    ),
+    "a loop that is left at once": (
+        statements.unwrap_compounds,
+        "def g():\n    yield 5\nfor i in g():\n    print(i)\n    break\n",
+        "break",
+    ),
+    "an object of one attribute": (
+        objects.objects_to_values,
+        "class Holder:\n\n    def __init__(self, n, f):\n        self.f = f\nprint(Holder(1, len).f('ab'))\n",
+        "class ",
+    ),
+    "a call of one of two lambdas": (
+        inlining.inline_calls,
+        "c = 3\nprint(((lambda x: x * 2) if c else lambda x: x + 1)(c))\n",
+        "lambda",
+    ),
+    "a lambda that only calls": (
+        inlining.call_directly,
+        "import functools\n\ndef f(x, y):\n    return x - y\nprint(functools.partial(lambda y: f(3, y))(5))\n",
+        "lambda",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REWRITES)
+def test_a_rewritten_program_prints_the_same(what: str) -> None:
+    proposals, text, gone = REWRITES[what]
+    tree = ast.parse(text)
+    made = [render(apply_edit(tree, edit)) for group in proposals(tree, Observed().of(tree)) for edit in group]
+    first = next(one for one in made if gone not in one)
+    assert _printed(first) == _printed(text)
+
+
+def _printed(text: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(text, "program.py", "exec"), {})
+    return printed.getvalue()
+
+
+def test_jumps_of_an_inner_loop_stay() -> None:
+    tree = ast.parse("while x:\n    for y in z:\n        break\n    else:\n        continue\n    if y:\n        break\n")
+    (group,) = [g for g in statements.unwrap_compounds(tree, Observed().of(tree)) if tree.body[0] in g[0]]
+    assert render(apply_edit(tree, group[0])) == "for y in z:\n    break\nif y:\n    pass\n"
+
+
+def test_what_is_collected_is_printed_where_it_is_collected() -> None:
+    tree = ast.parse("found = []\nfor i in range(3):\n    found.append(i)\nprint('found', found)\n")
+    ((edit,),) = statements.print_at_once(tree, Observed().of(tree))
+    assert render(apply_edit(tree, edit)) == "found = []\nfor i in range(3):\n    print(i)\n"
