@@ -165,8 +165,8 @@ def exit_code(ended: ProcessEnd) -> int:
 
 
 def python_command(program: Program, typed: str, refusal: Path, gpu: str | None) -> list[str]:
-    """Return the command line that runs a program: Python's own, unless a function must be compiled and called."""
-    if program.name is not None or gpu is not None:
+    """Return the command line that runs a program: Python's own, unless something in it is called."""
+    if program.name is not None or program.test is not None or gpu is not None:
         return [sys.executable, "-P", "-c", _RUN_PROGRAM, dump(program), str(refusal), gpu or ""]
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]

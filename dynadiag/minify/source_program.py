@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from dynadiag.minify.pytest_call import with_test_call
 from dynadiag.trial.program import Program, TargetError
 from minifier.source import MergeError, merge_program
 
@@ -27,8 +28,12 @@ class ProgramSource:
 def read_program(program: Program) -> ProgramSource:
     """The program and the modules of its project as one file. Raises `MergeError` if that cannot be made."""
     file, folder = _file(program)
-    merged = merge_program(file, [folder, Path.cwd()] if program.module else [folder], _package(program))
+    folders = [folder, Path.cwd()] if program.module else [folder]
+    is_main = program.name is None and program.test is None
+    merged = merge_program(file, folders, _package(program), main=is_main)
     text = merged.text
+    if program.test is not None:
+        text = with_test_call(text, program.test)
     if program.name is not None:
         text = f"{text}import torch\n{_CALL.format(name=program.name)}"
     if program.arguments:

@@ -106,8 +106,9 @@ class SourceTrials:
         self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
 
     def limit_seconds(self, seconds: float) -> None:
-        """Set the time limit of a candidate."""
-        self.runner.limits = replace(self.runner.limits, seconds=min(seconds, self.search.runner.limits.seconds))
+        """Set the time limit of a candidate, in seconds of CPU time."""
+        most = self.search.runner.limits.seconds
+        self.runner.limits = replace(self.runner.limits, seconds=min(seconds, most), of_cpu=True)
 
     def fails(self, text: str) -> bool:
         """Whether a program fails in the expected way, and passes uncompiled. After Ctrl-C none does."""

@@ -25,12 +25,15 @@ class TargetError(DynadiagError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``FILE.py``, ``-m pkg.mod``, ``FILE.py:NAME`` or ``pkg.mod:NAME``, with the program's own arguments."""
+    """``FILE.py``, ``-m pkg.mod``, ``FILE.py:NAME``, ``pkg.mod:NAME`` or ``FILE.py::TEST``, with the program's own
+    arguments.
+    """
 
     target: str
     arguments: tuple[str, ...] = ()
     module: bool = False  # -m
     name: str | None = None  # of a function that returns (fn, args) or (fn, args, kwargs)
+    test: str | None = None  # of pytest: test_name, Class::test_name or test_name[parameters]
 
     @classmethod
     def parse(cls, target: str, arguments: tuple[str, ...] = (), module: bool = False) -> Program:
@@ -39,17 +42,23 @@ class Program:
             return cls(target, arguments, module=True)
         if Path(target).is_file():
             return cls(str(Path(target).absolute()), arguments)
+        file, colons, test = target.partition("::")
+        if colons and test and file.endswith(".py") and Path(file).is_file():
+            return cls(str(Path(file).absolute()), arguments, test=test)
         place, colon, name = target.rpartition(":")
         if colon and name.isidentifier() and place.endswith(".py") and Path(place).is_file():
             return cls(str(Path(place).absolute()), arguments, name=name)
         if colon and name.isidentifier() and all(part.isidentifier() for part in place.split(".")):
             return cls(place, arguments, name=name)
-        raise TargetError(f"{target}: no such program. Give FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME.")
+        raise TargetError(
+            f"{target}: no such program. Give FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME or FILE.py::TEST."
+        )
 
     @property
     def text(self) -> str:
         """The target as the user would write it."""
-        return ("-m " if self.module else "") + self.target + (f":{self.name}" if self.name else "")
+        inside = f":{self.name}" if self.name else f"::{self.test}" if self.test else ""
+        return ("-m " if self.module else "") + self.target + inside
 
 
 def run_program(program: Program) -> None:
@@ -58,12 +67,34 @@ def run_program(program: Program) -> None:
     Raises `TargetError` if a module or a factory cannot be imported, or a factory returns something other than a
     call.
     """
-    if program.name is not None:
+    if program.test is not None:
+        _run_test(program)
+    elif program.name is not None:
         _run_call(program)
     elif program.module:
         _run_module(program)
     else:
         _run_file(program)
+
+
+def _run_test(program: Program) -> None:
+    """Run one test with pytest, and raise what it raises."""
+    try:
+        import pytest
+    except ImportError as error:
+        raise TargetError(f"{program.text}: pytest is not installed.") from error
+    raised: list[BaseException] = []
+
+    class Raised:
+        def pytest_exception_interact(self, call: Any) -> None:
+            raised.append(call.excinfo.value)
+
+    options = ["-q", "-x", "--assert=plain", "--capture=no", "-p", "no:cacheprovider", "-o", "addopts="]
+    code = pytest.main([*options, f"{program.target}::{program.test}", *program.arguments], plugins=[Raised()])
+    if raised:
+        raise raised[0]
+    if code != pytest.ExitCode.OK:
+        raise TargetError(f"{program.text}: pytest runs no such test.")
 
 
 def _main_module(file: str, spec: Any = None) -> types.ModuleType:

@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")  # of CPU time, a second
+_WAITING_FACTOR = 4.0  # wall clock for each second of CPU time that a process may take
 _POLL = 0.1  # seconds between looks at the clock and the output
 _POLLS_PER_MEMORY_CHECK = 5  # polls between looks at /proc: walking it costs some milliseconds
 _TERM_TIMEOUT = 0.5  # seconds between SIGTERM and SIGKILL
@@ -35,12 +37,14 @@ _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is 
 class Limits:
     """``seconds`` of wall clock, and bytes of resident memory of the process with everything that it started.
 
-    ``output`` is how many bytes of the end of what it prints are kept.
+    With ``of_cpu`` the seconds are CPU time of the process, which a busy machine does not change. One that waits ends
+    after four times as many of wall clock. ``output`` is how many bytes of the end of what it prints are kept.
     """
 
     seconds: float
     memory: int
     output: int = 8000
+    of_cpu: bool = False
 
     @classmethod
     def default(cls, seconds: float) -> Limits:
@@ -146,11 +150,22 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
 
 def exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
     """``hang`` or ``memory`` where a session has exceeded a limit. Not each ``poll``, from 0, looks at /proc."""
+    if limits.of_cpu:
+        seconds = max(_cpu_seconds(leader), seconds / _WAITING_FACTOR)
     if seconds > limits.seconds:
         return "hang"
     if poll % _POLLS_PER_MEMORY_CHECK == 0 and session_memory(leader) > limits.memory:
         return "memory"
     return None
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of its children that have ended; 0 where the process has ended."""
+    try:
+        after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, after[11:15])) / _TICKS
 
 
 def _drain(report: int, data: bytearray) -> bool:

@@ -35,13 +35,14 @@ class MergedProgram:
     libraries: tuple[str, ...]
 
 
-def merge_program(file: Path, folders: Sequence[Path], package: str = "") -> MergedProgram:
-    """The program in a file; ``folders`` are where its own modules are found. The file may be in a package.
+def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, main: bool = True) -> MergedProgram:
+    """The program in a file; ``folders`` are where its own modules are found. The file may be in a package. Without
+    ``main`` it is imported, so what is under ``if __name__ == "__main__"`` does not run.
 
     Raises `MergeError` if a file cannot be read or is not Python.
     """
     merger = _Merger([str(folder) for folder in folders])
-    body = merger.module(file, "__main__", package)
+    body = merger.module(file, "__main__" if main else file.stem, package)
     future = [ast.ImportFrom("__future__", [ast.alias(n) for n in sorted(merger.future)], 0)] if merger.future else []
     module = ast.Module([*future, *body], [])
     return MergedProgram(render(module), tuple(merger.files), tuple(sorted(_libraries(module))))

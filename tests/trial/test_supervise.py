@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from dynadiag.trial.supervise import kill_session
+import pytest
+
+from dynadiag.trial.supervise import Limits, RunningProcess, kill_session, supervise
 
 _LEADER = """
 import subprocess, sys, time
@@ -54,3 +58,17 @@ def test_a_child_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("code", "reason"), [("while True: pass", "hang"), ("time.sleep(1)", None)])
+def test_a_limit_of_cpu_time_does_not_count_the_time_that_a_process_waits(code: str, reason: str | None) -> None:
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen([sys.executable, "-c", f"import time\n{code}"], start_new_session=True)
+        ended, (events, writer) = os.pidfd_open(process.pid), os.pipe()
+        running = RunningProcess(process.pid, ended, events, output.fileno(), process.wait)
+        os.close(writer)
+        result = supervise(running, Limits(0.5, 1 << 40, of_cpu=True))
+        process.wait()
+        for descriptor in (ended, events):
+            os.close(descriptor)
+    assert result.stop_reason == reason

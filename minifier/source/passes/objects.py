@@ -122,7 +122,7 @@ def attributes_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]
                     yield [{item: (), **dict.fromkeys(loads, item.value)}]
 
 
-def _attribute_assignments(tree: ast.Module) -> list[ast.Assign]:
+def _attribute_assignments(tree: ast.AST) -> list[ast.Assign]:
     return [
         n
         for n in ast.walk(tree)

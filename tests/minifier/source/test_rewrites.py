@@ -80,7 +80,9 @@ def _printed(text: str) -> str:
 
 
 def test_jumps_of_an_inner_loop_stay() -> None:
-    tree = ast.parse("while x:\n    for y in z:\n        break\n    else:\n        continue\n    if y:\n        break\n")
+    tree = ast.parse(
+        "while x:\n    for y in z:\n        break\n    else:\n        continue\n    if y:\n        break\n"
+    )
     (group,) = [g for g in statements.unwrap_compounds(tree, Observed().of(tree)) if tree.body[0] in g[0]]
     assert render(apply_edit(tree, group[0])) == "for y in z:\n    break\nif y:\n    pass\n"
 
