@@ -54,16 +54,37 @@ def drop_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 def smaller_expressions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     """Replace an expression by a part of it, or by a constant, the largest expressions first."""
+    used = _never_constant(tree)
     for node in _expressions(tree):
         if isinstance(node, ast.Constant | ast.Name):
             continue
         parts: list[Edit] = [{node: part} for part in _inner(node)]
-        constants: list[Edit] = [{node: expression(text)} for text in _CONSTANTS]
+        constants: list[Edit] = [{node: expression(text)} for text in _CONSTANTS if node not in used]
         for edit in [*constants[:1], *parts, *constants[1:]]:
             yield [edit]
     for node in _expressions(tree):
-        if isinstance(node, ast.Name) and node.id not in _CONSTANTS:
+        if isinstance(node, ast.Name) and node.id not in _CONSTANTS and node not in used:
             yield [{node: expression("0")}]
+
+
+def _never_constant(tree: ast.Module) -> set[ast.expr]:
+    """The expressions in whose place no constant can be: it has no attributes that matter, and cannot be called, read
+    by index, iterated over or entered.
+    """
+    found: set[ast.expr] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Starred(value=value):
+                found.add(value)
+            case (
+                ast.Call(func=value) | ast.For(iter=value) | ast.comprehension(iter=value) | ast.YieldFrom(value=value)
+            ):
+                found.add(value)
+            case ast.withitem(context_expr=value) | ast.Raise(exc=ast.expr() as value):
+                found.add(value)
+            case ast.FunctionDef() | ast.ClassDef():
+                found |= {*node.decorator_list, *getattr(node, "bases", ())}
+    return found
 
 
 def _expressions(tree: ast.Module) -> list[ast.expr]:
