@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 
 from minifier.source.observed import Seen
-from minifier.source.scopes import import_bindings, use_counts
+from minifier.source.scopes import import_bindings, is_free_of, use_counts
 from minifier.source.trees import Edit, blocks, expression, size
 
 __all__ = [
@@ -178,6 +178,8 @@ def _bodies(node: ast.stmt, seen: Seen) -> Iterator[list[ast.stmt]]:
                 yield node.orelse
             yield node.body
         case ast.For():
+            if is_free_of(ast.Module(node.body, []), {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}):
+                yield [ast.Expr(ast.Call(ast.Name("next", ast.Load()), [node.iter], [])), *node.body]
             yield [_assign(node.target, ast.Call(ast.Name("next", ast.Load()), [_iterator(node)], [])), *node.body]
             for value in seen.values(node.target)[:1] if isinstance(node.target, ast.Name) else ():
                 yield [_assign(node.target, expression(value)), *node.body]
