@@ -108,7 +108,7 @@ def _gpu(text: str) -> str:
 def parse_program(args: argparse.Namespace) -> Program:
     """Return the program that the arguments name. Raises `TargetError` if they name none."""
     if not args.target:
-        raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME")
+        raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME or FILE.py::TEST")
     if Path(args.target).suffix == SUFFIX and not args.module:
         raise TargetError(f"{args.target[:200]}: a recording cannot be run; name the program that it is of")
     file, colon, _ = args.target.rpartition(":")
