@@ -1,8 +1,8 @@
 """Run a program and keep its recording, without a report.
 
 TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME) or a test (FILE.py::TEST). Options come before
-TARGET; words after it belong to the program. `dynadiag explain RECORDING` and `dynadiag browse RECORDING` show what was recorded; the path of the
-recording is the last line on stderr.
+TARGET; words after it belong to the program. `dynadiag explain RECORDING` and `dynadiag browse RECORDING` show what
+was recorded; the path of the recording is the last line on stderr.
 
 With `-o FOLDER/` any command can be run, such as `dynadiag record -o FOLDER/ -- torchrun --nproc-per-node 8 train.py`:
 each rank, and each other process that compiles, leaves a recording in FOLDER. Two other ways do the same: `torchrun

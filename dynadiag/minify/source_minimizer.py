@@ -12,12 +12,13 @@ from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
-from dynadiag.minify.source_trials import UNCOMPILED, SourceTrials, source_trials
+from dynadiag.minify.source_trials import OUTPUT_DIFFERS, UNCOMPILED, SourceTrials, source_trials
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
 from minifier.source.assertions import (
     asserting_programs,
     output_asserting_program,
+    printing_assertions,
     printing_program,
     with_plain_values,
 )
@@ -55,9 +56,9 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
     if compared and not trials.stopped:
         reduced = _with_assertion(trials, reduced) or _reduced(trials, reduced.text)
-    elif own:
+    elif own and not trials.stopped:
         trials.own_words = False  # the other comparisons of the program are gone by now
-        reduced = _reduced(trials, reduced.text)
+        reduced = _with_other_values(trials, reduced.text) or _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
     result = replace(
@@ -99,6 +100,19 @@ def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> Sourc
         on_step=trials.note_step,
         thorough=thorough,
     )
+
+
+def _with_other_values(trials: SourceTrials, text: str) -> SourceReduction | None:
+    """The program reduced by what its assertions compare, with the assertion written anew. None if that is equal."""
+    failed = trials.expected
+    trials.expected = OUTPUT_DIFFERS
+    printing = printing_assertions(ast.parse(text))
+    found = None
+    if trials.fails(printing):
+        found = _with_assertion(trials, _reduced(trials, printing, thorough=False))
+    if found is None:
+        trials.expected = failed
+    return found
 
 
 def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceReduction | None:

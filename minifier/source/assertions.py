@@ -6,9 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from minifier.source.observed import Seen
+from minifier.source.scopes import names_read
 from minifier.source.trees import Edit, apply_edit, expression, render, statements
 
-__all__ = ["asserting_programs", "output_asserting_program", "printing_program", "with_plain_values"]
+__all__ = [
+    "asserting_programs",
+    "output_asserting_program",
+    "printing_assertions",
+    "printing_program",
+    "with_plain_values",
+]
 
 _PRINTING_DECORATOR = """
 def shown(function):
@@ -72,6 +79,23 @@ def _applied(tree: ast.Module, edit: Edit) -> str:
 
 def _is_print(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+
+
+def printing_assertions(tree: ast.Module) -> str:
+    """The program printing what it asserts: then a reduced program need not keep the values that are right."""
+    edit: dict[ast.AST, ast.AST] = {}
+    for node in ast.walk(tree):
+        shown: list[ast.expr] = []
+        match node:
+            case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+                shown = [left, right] if names_read(right) else [left]
+            case ast.Assert(test=test):
+                shown = [test]
+            case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
+                shown = args[:2]
+        if shown:
+            edit[node] = ast.Expr(ast.Call(ast.Name("print", ast.Load()), shown, []))
+    return _applied(tree, edit)
 
 
 def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:

@@ -38,6 +38,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.drop_unused,
     objects.methods_to_functions,
     objects.classes_to_functions,
+    objects.callables_to_functions,
     objects.objects_to_values,
     objects.objects_to_variables,
     objects.attributes_to_variables,
@@ -60,6 +61,7 @@ _MAY_GROW: frozenset[Proposals] = frozenset(
     {
         inlining.inline_calls,
         inlining.unroll_generators,
+        objects.callables_to_functions,
         objects.methods_to_functions,
         objects.objects_to_variables,
         statements.unroll_loops,

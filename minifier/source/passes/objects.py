@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
@@ -13,6 +14,7 @@ from minifier.source.trees import Edit, call_arguments, expression, parents_of, 
 
 __all__ = [
     "attributes_to_variables",
+    "callables_to_functions",
     "classes_to_functions",
     "methods_to_functions",
     "objects_to_values",
@@ -87,6 +89,60 @@ def classes_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             function = _without_self(method, owner.name)
             names: Edit = {call: ast.Name(owner.name, ast.Load()) for call, of in made if of is owner}
             yield [{owner: function, **names}]
+
+
+def callables_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Make a class whose only method besides `__init__` is called a function, with its attributes as parameters."""
+    calls = Calls(tree, seen)
+    for owner in calls.classes.values():
+        methods = {m.name: m for m in owner.body if isinstance(m, ast.FunctionDef)}
+        names = [name for name in methods if name != "__init__"]
+        made = [(call, init) for call, of, init in calls.constructors() if of is owner]
+        if len(names) != 1 or names[0] not in _CALL_METHODS or len(made) != 1 or len(methods) != len(owner.body):
+            continue
+        method, (construction, init) = methods[names[0]], made[0]
+        own = _self_name(method)
+        arguments = call_arguments(init, construction, 1) if init is not None else {}
+        values = _values_of_attributes(init, arguments) if arguments is not None else None
+        if own is None or values is None:
+            continue
+        function = _without_self(method, owner.name)
+        function.args.args = [*(ast.arg(name) for name in values), *function.args.args]
+        function.body = [_attributes_as_names(copy.deepcopy(part), own) for part in method.body]
+        edit: dict[ast.AST, ast.AST] = {owner: function, construction: ast.Name(owner.name, ast.Load())}
+        for call in _calls_of_object(tree, construction):
+            edit[call] = ast.Call(call.func, [*copy.deepcopy(list(values.values())), *call.args], call.keywords)
+        yield [edit]
+
+
+def _calls_of_object(tree: ast.Module, construction: ast.Call) -> Iterator[ast.Call]:
+    """The calls of an object, or of what was made of it (``torch.compile(obj)``) and has a name."""
+    made: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                inside = list(ast.walk(value))
+                if construction in inside or any(isinstance(n, ast.Name) and n.id in made for n in inside):
+                    made.add(name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Call):
+            inside = list(ast.walk(node.func))
+            if construction in inside or any(isinstance(n, ast.Name) and n.id in made for n in inside):
+                yield node
+
+
+def _values_of_attributes(init: ast.FunctionDef | None, arguments: dict[str, ast.expr]) -> dict[str, ast.expr] | None:
+    """The attributes that `__init__` sets, with their values; None if it does anything else."""
+    found: dict[str, ast.expr] = {}
+    for part in init.body if init is not None else ():
+        match part:
+            case ast.Pass():
+                continue
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=name)], value=value):
+                found[name] = substitute(value, arguments)
+            case _:
+                return None
+    return found
 
 
 def attributes_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
@@ -206,6 +262,6 @@ class _AttributesAsNames(ast.NodeTransformer):
         return node
 
 
-def _attributes_as_names(node: ast.AST, holder: str | None) -> ast.AST:
-    found: ast.AST = _AttributesAsNames(holder).visit(node)
+def _attributes_as_names(node: ast.AST, holder: str | None) -> Any:
+    found: Any = _AttributesAsNames(holder).visit(node)
     return found

@@ -9,6 +9,7 @@ import io
 import pytest
 
 from minifier.source import Observed
+from minifier.source.assertions import printing_assertions
 from minifier.source.passes import inlining, objects, statements
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
@@ -51,6 +52,13 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "class Holder:\n\n    def __init__(self, n, f):\n        self.f = f\nprint(Holder(1, len).f('ab'))\n",
         "class ",
     ),
+    "an object that is called": (
+        objects.callables_to_functions,
+        "import functools\n\nclass Adder:\n\n    def __init__(self, n):\n        self.n = n\n\n"
+        "    def __call__(self, x):\n        return x - self.n\n"
+        "f = functools.partial(Adder(3))\nprint(f(5), functools.partial(f)(1), len('ab'))\n",
+        "class ",
+    ),
     "a call of one of two lambdas": (
         inlining.inline_calls,
         "c = 3\nprint(((lambda x: x * 2) if c else lambda x: x + 1)(c))\n",
@@ -91,3 +99,9 @@ def test_what_is_collected_is_printed_where_it_is_collected() -> None:
     tree = ast.parse("found = []\nfor i in range(3):\n    found.append(i)\nprint('found', found)\n")
     ((edit,),) = statements.print_at_once(tree, Observed().of(tree))
     assert render(apply_edit(tree, edit)) == "found = []\nfor i in range(3):\n    print(i)\n"
+
+
+def test_what_is_asserted_is_printed() -> None:
+    text = "assert f(x) == 3\nassert x == y, 'no'\nassert ok(x)\ntorch.testing.assert_close(x, y, atol=1)\n"
+    printed = printing_assertions(ast.parse(text))
+    assert printed == "print(f(x))\nprint(x, y)\nprint(ok(x))\nprint(x, y)\n"
