@@ -13,7 +13,7 @@ __all__ = ["is_raised_by_program", "same_failure_of_source", "values_differ"]
 # These frames raise on behalf of their caller, which says what went wrong.
 _RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_\w+|_?assert\w*|_check(_with)?|format_\w+)$")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(?!\w)")
 _RAISED = re.compile(r"raised exception (\w+)")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.*)$", re.M)
@@ -78,7 +78,16 @@ def _subject_of(signature: Signature, bound: frozenset[str]) -> Iterator[str]:
 
 
 def _without_names(quoted: str, bound: frozenset[str]) -> str:
-    return _WORD.sub(lambda word: "<name>" if word[0] in bound else word[0], quoted)
+    """The text without names of the program, and without the modules that they are in (``package.module.Name``)."""
+
+    def instead(found: re.Match[str]) -> str:
+        words = found[0].split(".")
+        if words[0] == "torch":
+            return ".".join("<name>" if word in bound else word for word in words)
+        first = next((i for i, word in enumerate(words) if word in bound), None)
+        return found[0] if first is None else ".".join(["<name>", *(w for w in words[first + 1 :] if w not in bound)])
+
+    return _WORDS.sub(instead, quoted)
 
 
 def _defined_names(text: str) -> frozenset[str]:

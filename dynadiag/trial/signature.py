@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ _REPLACEMENTS = (
     (re.compile(r"(?:#[ ,x*]*){2,}"), "# "),
     (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # torch prints tensors with room for a sign
     (re.compile(r"\s+"), " "),
+    (re.compile(r"(maximum recursion depth exceeded).*"), r"\1"),  # where the limit is met depends on the stack
 )
 _MAX_COMPARED = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
@@ -119,6 +121,7 @@ _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
+_RECURSION = "maximum recursion depth exceeded"
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
@@ -193,19 +196,30 @@ def _deepest_torch_frame(error: BaseException) -> str | None:
     root = _torch_root()
     if root is None:
         return None
-    for entry in reversed(traceback.extract_tb(error.__traceback__)):
+    for entry in _innermost_entries(error):
         if entry.filename.startswith(root + "torch/") and "/torch/testing/" not in entry.filename:
             return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"
     return None
 
 
+def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of an exception, the innermost first. Of a recursion without end only those that are called again and
+    again, in an order of their own: the innermost is wherever the stack was full.
+    """
+    entries = traceback.extract_tb(error.__traceback__)
+    if _RECURSION not in str(error):
+        return entries[::-1]
+    places = Counter((entry.filename, entry.lineno or 0) for entry in entries)
+    often = max(places.values(), default=0) / 2
+    found = {place: entry for entry in entries if places[place := (entry.filename, entry.lineno or 0)] > often}
+    return [found[place] for place in sorted(found)]
+
+
 def _innermost_frames(error: BaseException) -> tuple[str, ...]:
     root = _torch_root() or "/"
-    entries = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
-    inside = (e.filename.startswith(root + "torch/") for e in reversed(entries))
     return tuple(
-        f"{e.filename[len(root) :]}:{e.lineno} in {e.name}" if ours else "program"
-        for e, ours in zip(reversed(entries), inside, strict=True)
+        f"{e.filename[len(root) :]}:{e.lineno} in {e.name}" if e.filename.startswith(root + "torch/") else "program"
+        for e in _innermost_entries(error)[:_MAX_FRAMES]
     )
 
 

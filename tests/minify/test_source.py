@@ -94,6 +94,12 @@ def test_a_word_of_torchs_that_is_also_a_name_of_the_whole_program_does_not_coun
     assert same_failure_of_source(_failure(message), _failure(message), "pass", "number = 1")
 
 
+def test_the_module_of_a_name_does_not_count() -> None:
+    whole, small = (_failure(f"no key\n  Explanation: of `<class '{name}.Job'>`") for name in ("pkg.jobs", "__main__"))
+    assert same_failure_of_source(small, whole, "class Job: pass", "class Job: pass")
+    assert not same_failure_of_source(small, whole, "pass", "class Other: pass")
+
+
 def test_another_raising_place_is_another_failure() -> None:
     here, there = _failure("no"), _failure("no", frame="torch/_dynamo/y.py:1 in g")
     assert not same_failure_of_source(there, here, "", "")

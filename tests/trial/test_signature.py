@@ -101,3 +101,21 @@ def test_an_exception_during_tracing_equals_the_uncompiled_one() -> None:
     assert found[0].type != found[1].type
     assert {one.cause for one in found} == {"RuntimeError"}
     assert found[0].same_across_rungs(found[1])
+
+
+def test_a_recursion_without_end_is_the_same_failure_wherever_the_stack_is_full() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+
+    def deeper(depth: int) -> Signature:
+        if depth:
+            return deeper(depth - 1)
+        with pytest.raises(RecursionError) as raised:
+            torch.utils._pytree.tree_flatten(endless)
+        return signature_of(raised.value, None)
+
+    found = [deeper(depth) for depth in range(4)]
+    assert all(one.same_as(found[0]) for one in found)
+    assert {one.frames for one in found} == {found[0].frames}
+    assert found[0].where
+    assert "_pytree" in found[0].where
