@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from minifier.source.naming import tidied
 from minifier.source.observed import Observed
@@ -18,6 +18,7 @@ _ONCE: tuple[Proposals, ...] = (
     statements.drop_not_run,
     isolation.isolate_calls,
     definitions.drop_annotations,
+    inlining.inline_exec,
 )
 _COARSE: tuple[Proposals, ...] = (
     statements.drop_driver_statements,
@@ -56,17 +57,16 @@ _FINE: tuple[Proposals, ...] = (
     inlining.call_directly,
 )
 PASSES: tuple[Proposals, ...] = tuple(dict.fromkeys((*_ONCE, *_COARSE, *_FINE)))
-_GROWTH = 25  # tokens by which inlining may make a program longer: later passes make it shorter again
-_MAY_GROW: frozenset[Proposals] = frozenset(
-    {
-        inlining.inline_calls,
-        inlining.unroll_generators,
-        objects.callables_to_functions,
-        objects.methods_to_functions,
-        objects.objects_to_variables,
-        statements.unroll_loops,
-    }
-)
+_GROWTH = 25  # tokens by which a pass may make a program longer: later passes make it shorter again
+_MAY_GROW: Mapping[Proposals, int] = {
+    inlining.inline_calls: _GROWTH,
+    inlining.inline_exec: 10_000,  # text has fewer tokens than the statements in it, but hides them
+    inlining.unroll_generators: _GROWTH,
+    objects.callables_to_functions: _GROWTH,
+    objects.methods_to_functions: _GROWTH,
+    objects.objects_to_variables: _GROWTH,
+    statements.unroll_loops: _GROWTH,
+}
 
 
 def reduce_source(
@@ -84,11 +84,11 @@ def reduce_source(
     far. Without ``thorough`` edits that failed once are not tried again, so the result is not minimal.
     """
     candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step)
-    _round(candidates, _ONCE)
+    _round(candidates, _ONCE, grow=True)
     best = candidates.text
     while not stop():
         _coarse(candidates)
-        _round(candidates, _FINE, growth=_GROWTH)
+        _round(candidates, _FINE, grow=True)
         if measure(candidates.text) >= measure(best):  # what grew has led to nothing
             candidates.text = best
             if not thorough:
@@ -108,14 +108,14 @@ def _coarse(candidates: Candidates) -> None:
     """Run the coarse passes again as long as they take a tenth of the program."""
     while True:
         before = count_tokens(candidates.text)
-        _round(candidates, _COARSE, growth=_GROWTH)
+        _round(candidates, _COARSE, grow=True)
         if count_tokens(candidates.text) > 0.9 * before:
             break
 
 
-def _round(candidates: Candidates, passes: Sequence[Proposals], growth: int = 0) -> bool:
+def _round(candidates: Candidates, passes: Sequence[Proposals], *, grow: bool = False) -> bool:
     found = False
     for proposals in passes:
-        grow = growth if proposals in _MAY_GROW else 0
-        found = run_pass(candidates, proposals.__name__, proposals, may_grow=grow) or found
+        tokens = _MAY_GROW.get(proposals, 0) if grow else 0
+        found = run_pass(candidates, proposals.__name__, proposals, may_grow=tokens) or found
     return found

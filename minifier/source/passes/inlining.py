@@ -11,7 +11,7 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, functions, is_free_of, names_read, new_name, own_nodes, use_counts
 from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
 
-__all__ = ["call_directly", "inline_calls", "inline_variables", "to_lambda", "unroll_generators"]
+__all__ = ["call_directly", "inline_calls", "inline_exec", "inline_variables", "to_lambda", "unroll_generators"]
 
 _SIMPLE = (ast.Name, ast.Constant)
 
@@ -236,6 +236,44 @@ def call_directly(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 keywords = [ast.keyword(k.arg, substitute(k.value, arguments)) for k in inner.keywords]
                 given = [substitute(argument, arguments) for argument in inner.args]
                 yield [{wrapper: inner.func, call: ast.Call(made, given, keywords)}]
+
+
+def inline_exec(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace `exec` of a text by the statements in it; `space["f"]`, where they are executed, becomes `f`."""
+    texts = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="exec"), args=[code, *spaces])):
+                text = texts.get(code.id) if isinstance(code, ast.Name) else code
+                body = _parsed(text)
+                if body is not None:
+                    yield [{node: body, **_reads_by_key(tree, spaces)}]
+
+
+def _parsed(node: ast.expr | None) -> tuple[ast.stmt, ...] | None:
+    """The statements in a text; None if it is not known, or not Python."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    try:
+        return tuple(ast.parse(node.value).body)
+    except SyntaxError:
+        return None
+
+
+def _reads_by_key(tree: ast.Module, spaces: list[ast.expr]) -> dict[ast.AST, ast.AST]:
+    """The edit that replaces `space["f"]` by `f`."""
+    names = {space.id for space in spaces if isinstance(space, ast.Name)}
+    found: dict[ast.AST, ast.AST] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key)), ctx=context):
+                if name in names and key.isidentifier():
+                    found[node] = ast.Name(key, context)
+    return found
 
 
 def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

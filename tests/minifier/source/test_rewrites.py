@@ -59,6 +59,11 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "f = functools.partial(Adder(3))\nprint(f(5), functools.partial(f)(1), len('ab'))\n",
         "class ",
     ),
+    "an exec of a text": (
+        inlining.inline_exec,
+        "space = {'n': 3}\ncode = 'def f(x):\\n    return x * 2\\n'\nexec(code, space)\nprint(space['f'](4))\n",
+        "exec(",
+    ),
     "a call of one of two lambdas": (
         inlining.inline_calls,
         "c = 3\nprint(((lambda x: x * 2) if c else lambda x: x + 1)(c))\n",
