@@ -15,7 +15,7 @@ from dynadiag.render.paths import fit_path, short_stack, source_location
 from dynadiag.render.runtime_cost import cost_text
 from dynadiag.render.snippet import snippet, source_lines
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import truncate_end, truncate_middle, wrap_indented
+from dynadiag.render.wrap import truncate_end, truncate_middle, width, wrap_indented
 
 __all__ = ["finding_text", "findings_section"]
 
@@ -204,7 +204,7 @@ def _aside(item: Finding, explanation: Explanation, style: Style, all_: bool) ->
     at = f"{source_location(item.span.file, item.span.line, None, explanation.run.cwd)} in {clean_line(item.function)}"
     told = item.title if item.caused_by is None else f"see {_name(explanation.findings[item.caused_by])}"
     why = truncate_middle(clean_line(told), min(_TITLE, style.columns // 2))
-    lines = [f"    {fit_path(at, style.columns - len(why) - 6)}: {why}"]
+    lines = [f"    {fit_path(at, style.columns - width(why) - 6)}: {why}"]
     return (
         [*lines, *wrap_indented("        ", item.evidence[0].text, style.columns)] if all_ and item.evidence else lines
     )
