@@ -68,7 +68,7 @@ def _breaks(findings: Sequence[Finding]) -> str:
 def _whole(run: RunRecords, made: int) -> str:
     graphs = {graph.compile_id for graph in run.graphs if graph.stage == "dynamo"}
     functions = len({(each.file, each.line, each.function) for each in run.compiles if each.compile_id in graphs})
-    variants = f", in {made} variants" if made > functions else ""
+    variants = f", in {made} variants" if made > max(functions, 1) else ""
     if functions <= 1:
         return f"All that was compiled is one graph{variants}."
     together = f"{variants} together" if variants else ""
@@ -90,6 +90,11 @@ def _why_nothing(run: RunRecords, events: Mapping[str, int]) -> tuple[str, ...]:
             "torch reported no event at all: nothing that `torch.compile` returned was called, compiling was "
             "disabled, torch refused what was called before it looked at it (a generator function), or it was torch's "
             "own code, such as an `nn.Sequential` after `.compile()` (`torch.compile(module)` compiles one).",
+        )
+    if events.get("describe_tensor"):
+        return (
+            "No call reached a function that `torch.compile` had returned. Something was traced without Dynamo, as "
+            "`torch.export` does it: that is not recorded (`torch.export.export(..., strict=True)` is).",
         )
     return ("No call reached a function that `torch.compile` had returned.",)
 
