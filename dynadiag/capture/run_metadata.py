@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["job_place", "recording_stems", "run_footer", "run_header"]
+__all__ = ["job_place", "recording_stems", "run_footer", "run_header", "uses_gpu"]
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -142,18 +142,23 @@ def _exception_frames() -> list[dict[str, Any]]:
     return found[-_MAX_FRAMES:]
 
 
+def uses_gpu() -> bool:
+    """Whether this process has had memory on a GPU. That CUDA is initialized says nothing: any compile does that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.memory_stats().get("allocation.all.allocated", 0) > 0
+
+
 def _device() -> str | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"
+    return str(torch.cuda.get_device_name()) if uses_gpu() else "cpu"
 
 
 def _peak_memory() -> int | None:
     """Peak memory in bytes: what torch had allocated on the GPU, if the program used one, else that of this process."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
+    if uses_gpu():
+        return int(sys.modules["torch"].cuda.max_memory_allocated())
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:  # no Linux

@@ -49,7 +49,7 @@ _TEXTS = tuple(
         ),
         (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
         (r"GLOBAL_STATE changed:? ?(?P<index>.*?)\s*", "global_state"),
-        (r"BACKEND_MATCH failure.*?Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\..*", "backend"),
+        (r"BACKEND_MATCH failure.*?(Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\..*)?", "backend"),
         (r"Duplicate tensors? found.*", "alias"),
         (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False))", "value"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),

@@ -152,6 +152,8 @@ def backend(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 def backend_change(was: str | None, now: str | None) -> str:
     """The backends of two calls of `torch.compile`: ``eager, now aot_eager``."""
+    if was is None:  # torch 2.11
+        return "another one: this torch names neither"
     before, after = _backend_name(was), _backend_name(now)
     return f"{before}, now {after}" if before != after else f"{after} both times, with other options"
 

@@ -151,11 +151,15 @@ def _shared(ran: RunResult) -> list[int]:
 
 
 def random_state() -> str:
-    """A digest of the random number generators of torch, Python and NumPy."""
+    """A digest of the random number generators of torch, Python and NumPy.
+
+    A GPU's generator counts once it is used. Any compile initializes CUDA, so whether it exists tells nothing.
+    """
     digest = hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=12)
-    if torch.cuda.is_initialized():
-        for state in torch.cuda.get_rng_state_all():
-            digest.update(state.numpy().tobytes())
+    for generator in torch.cuda.default_generators:
+        state = generator.initial_seed(), generator.get_offset()
+        if state != (torch.initial_seed(), 0):
+            digest.update(repr(state).encode())
     digest.update(repr(random.getstate()).encode())
     if "numpy" in sys.modules:
         digest.update(repr(sys.modules["numpy"].random.get_state()).encode())

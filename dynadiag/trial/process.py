@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NoReturn
 
+from dynadiag.capture.run_metadata import uses_gpu
 from dynadiag.trial import program
 from dynadiag.trial.context import TRIAL, install_hooks
 from dynadiag.trial.events import EventWriter, RunFacts, TargetUnusable, TrialEnded
@@ -205,6 +206,6 @@ def run_facts() -> RunFacts:
         threads=torch.get_num_threads(),
         backends=tuple(private.backends_used()) if compiles else (),
         failed_compiles=tuple(private.failed_compiles()) if compiles else (),
-        cuda=torch.cuda.is_initialized(),
+        cuda=uses_gpu(),
         disabled=private.is_disabled(),
     )

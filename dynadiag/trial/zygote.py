@@ -34,6 +34,7 @@ __all__ = ["BOOT", "ForkReply", "ForkRequest", "main", "receive", "send", "serve
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE_FOLDERS = {"site-packages", "dist-packages"}  # of this environment, the user's or another one on `sys.path`
 _CLOCK_IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:import|from)\b[^#\n]*\b(?:time|datetime|timeit)\b", re.M)
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
 # Set for the zygote alone; the program must not see them.
@@ -304,7 +305,7 @@ class _Checkpoint:
         if os.getpid() != self._owner:
             return "the program compiles in a child process"
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
-            return "the program uses a GPU"
+            return "CUDA is initialized, and does not work in a fork"
         if len(_threads() - self._pool) > 1:
             return "the program has threads"
         if any(signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)):
@@ -323,10 +324,12 @@ def _clock_reader() -> str | None:
     """A file of the program that imports a module that reads clocks; ``None`` if none does. Whether it has read one
     yet, and whether it keeps the time, cannot be seen from outside.
     """
-    installed = {str(Path(folder)) + os.sep for folder in sysconfig.get_paths().values()}
+    standard_library = sysconfig.get_path("stdlib") + os.sep
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py") or file.startswith((_OURS, *installed)):
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith((_OURS, standard_library)):
+            continue
+        if not _PACKAGE_FOLDERS.isdisjoint(Path(file).parts):
             continue
         with contextlib.suppress(OSError):
             if _CLOCK_IMPORT.search(Path(file).read_bytes()):

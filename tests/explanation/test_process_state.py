@@ -110,6 +110,8 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x.sin() * 2
 
 
+NAMES_BACKENDS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
+
 # The second call -> what the title, the evidence and the advice say.
 CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
     in_inference_mode: ("inference mode changed", "inference mode was off, now on", "torch.inference_mode"),
@@ -133,7 +135,7 @@ CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
     of_a_negated_view: ("x is a negated view now", "+Negative", "is a negated view now"),
     by_another_backend: (
         "compiled by another torch.compile",
-        "the backend was eager, now aot_eager",
+        "the backend was eager, now aot_eager" if NAMES_BACKENDS else "the backend was another one",
         "Another `torch.compile`",
     ),
 }

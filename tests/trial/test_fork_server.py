@@ -145,7 +145,11 @@ def test_a_program_whose_time_runs_on_while_it_is_stopped_is_run_whole(tmp_path:
 
 
 def test_a_program_without_a_clock_is_stopped_at_its_first_call(tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
-    file.write_text("from __future__ import annotations\nruntime = 'import time'  # time\n" + COMPILES)
+    """A package that is installed anywhere may read clocks: torch does."""
+    file, packages = tmp_path / "program.py", tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "installed.py").write_text("import time\n")
+    installed = f"import sys\nsys.path.insert(0, {str(packages)!r})\nimport installed\n"
+    file.write_text("from __future__ import annotations\nruntime = 'import time'  # time\n" + installed + COMPILES)
     with warm(), Runner(Program(str(file)), HOOKS) as runner:
         assert runner.start_forks(threads=1) is None

@@ -17,6 +17,7 @@ _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTI
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<said>[^\n]*)\)$", re.MULTILINE)
+_CONSTANT = re.compile(r"\[ConstantVariable\(str: (?P<text>.*)\)\]")  # torch 2.11 shows its own object
 _ONE_STRING = re.compile(r"(?P<quote>['\"])(?P<text>((?!(?P=quote)).)*)(?P=quote)")
 # What torch says of an `assert` whose condition is constant (generic_jump, symbolic_convert.py).
 _FALSE_CONDITION = re.compile(r"attempted to jump with ConstantVariable\(\w+: (?P<value>.*)\)")
@@ -112,6 +113,7 @@ def _exception(text: str, data: dict[str, Any]) -> str:
     if found is None:
         return ""
     kind, said = found["kind"], found["said"].strip()
+    said = constant["text"] if (constant := _CONSTANT.fullmatch(said)) else said
     said = alone["text"] if (alone := _ONE_STRING.fullmatch(said)) else said
     lines = f"\nThe exception: {kind}: {said}" if said else f"\nThe exception: {kind}"
     at = data.get("raised_at")
