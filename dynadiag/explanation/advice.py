@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.changes import nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import EXPLAINS_OTHERS, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.guard_text import joined_sources
+from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
@@ -53,6 +53,8 @@ def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]
     A dtype follows from the default one; items of a container, from its length or keys; and a size that an older,
     static entry could not take is told by the shapes that the newest, dynamic one could not.
     """
+    if explaining := {kind: kinds[kind] for kind in EXPLAINS_OTHERS if kind in kinds}:
+        return explaining
     kept = dict(kinds)
     if any(item.index == "default_dtype" or item.subject == "default_dtype" for item in kept.get("global_state", [])):
         kept["dtype"] = []
@@ -61,11 +63,16 @@ def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]
         kept["size"] = special or [item for item in kept.get("size", []) if not _is_told(item, kept["shape"])]
         if special:
             kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.match(item.index or "")]
-    for container in (*kept.get("length", []), *kept.get("keys", [])):
+    for container in (*filter(_holds_values, kept.get("length", [])), *kept.get("keys", [])):
         for kind in ("value", "presence", "type", "size"):
             items = kept.get(kind, [])
             kept[kind] = [item for item in items if not (item.subject or "").startswith(f"{container.subject}[")]
     return {kind: found for kind, found in kept.items() if found}
+
+
+def _holds_values(container: ParsedGuard) -> bool:
+    """Whether a container is a value of the program's, and not the arguments of a call."""
+    return container.subject not in ARGUMENTS
 
 
 def _is_told(size: ParsedGuard, shapes: Sequence[ParsedGuard]) -> bool:
@@ -93,6 +100,8 @@ _ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[Advice]]] = {
     "keys": advice_values.keys,
     "membership": advice_values.membership,
     "identity": advice_values.identity,
+    "first_call": advice_values.first_call,
+    "race": process_state.thread_race,
     "freed": advice_values.freed,
     "type": advice_values.type_,
     "alias": advice_tensors.alias,

@@ -161,6 +161,10 @@ RECOMPILES = {
         f"Called inside and outside `torch.autograd.forward_ad.dual_level`: {_SWITCHED}", "dual_level"
     ),
     "state.torch_function": tried(f"Called with `__torch_function__` on and off: {_SWITCHED}", "torch_function_off"),
+    "state.race": AdviceEntry(
+        "Where threads call a function together, one compiles what another is about to compile, and each such compile "
+        "is wasted. Call the function once in each shape before the threads start."
+    ),
     "state.other": AdviceEntry(
         "A global setting of torch changed between the calls. The code is made for each: set it once, before the first "
         "call."
@@ -239,6 +243,11 @@ RECOMPILES = {
         "to one item.",
         "a_length",
     ),
+    "items.arguments": tried(
+        "The call passes another number of arguments to a function that takes any (`*args, **kwargs`): each number is "
+        "code of its own. Pass the same ones always, with a default where there is nothing to pass.",
+        "keyword_arguments",
+    ),
     "items.keys": tried(
         "{names} has other keys, or in another order: use the same keys for every call, in the same order.", "keys"
     ),
@@ -261,6 +270,11 @@ RECOMPILES = {
         "anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a module with "
         "`reset_parameters` or `load_state_dict`.",
         "a_freed_optimizer",
+    ),
+    "object.first_call": tried(
+        "{name} is set in the first call (a cache that is filled, a lazy module): what is compiled for the first call "
+        "is not used again, so expect one compile more. Or initialize it before the first compiled call.",
+        "a_cache",
     ),
     "object.type": tried(
         "{names} is of another type than before: code is made for each type. Pass one type always.", "a_type"

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.guard_text import is_global, joined_sources, source_text
+from dynadiag.explanation.guard_text import ARGUMENTS, is_global, joined_sources, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [
+    "first_call",
     "freed",
     "identity",
     "keys",
@@ -101,7 +102,13 @@ def _float(what: str, again: bool) -> Advice:
 
 
 def length(found: Sequence[ParsedGuard]) -> list[Advice]:
-    return [advice("items.length", names=joined_sources(found))]
+    values = [item for item in found if item.subject not in ARGUMENTS]
+    called = [advice("items.arguments")] if len(values) < len(found) else []
+    return called + ([advice("items.length", names=joined_sources(values))] if values else [])
+
+
+def first_call(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("object.first_call", name=f"`{source_text(found[0].subject)}`")]
 
 
 def keys(found: Sequence[ParsedGuard]) -> list[Advice]:

@@ -15,8 +15,9 @@ from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
+__all__ = ["EXPLAINS_OTHERS", "GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
 
+EXPLAINS_OTHERS = ("first_call", "race")  # kinds of failures that all others of a recompile follow from
 _MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
@@ -36,11 +37,11 @@ class GuardChange:
 
 
 def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
-    """Each change said once, whatever the number of entries that it failed."""
+    """Each change said once, whatever the number of entries that it failed; one that explains the others first."""
     found: dict[tuple[object, ...], list[GuardFailure]] = {}
     for reason in reasons:
         found.setdefault(_key(reason), []).append(reason)
-    return tuple(_merge(same) for same in found.values())
+    return tuple(sorted(map(_merge, found.values()), key=lambda change: change.parsed.kind not in EXPLAINS_OTHERS))
 
 
 def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
@@ -130,7 +131,7 @@ def _is_of_state(reading: ParsedGuard, state: ParsedGuard) -> bool:
         return explains_dispatch(state, reading)
     if reading.index == "torch function modes":
         return state.index == "default device"
-    return (reading.subject or "").startswith(_MODULE_OF_TORCH)
+    return _MODULE_OF_TORCH in (reading.subject or "")
 
 
 def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:
@@ -166,5 +167,6 @@ def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailur
     for reason in reasons:
         reading = parse_guard(reason)
         failed.setdefault(reason.against, set()).add((reading.kind, reading.subject, reading.index))
-    kept = {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
+    raced = {entry for entry, what in failed.items() if {kind for kind, *_ in what} == {"race"}}  # it fits by now
+    kept = raced or {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
     return tuple(reason for reason in reasons if reason.against in kept)

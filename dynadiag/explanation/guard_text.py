@@ -12,6 +12,7 @@ from dynadiag.explanation.process_state import backend_change, dispatch_change, 
 from dynadiag.recording.records import Symbol
 
 __all__ = [
+    "ARGUMENTS",
     "argument_description",
     "describe_change",
     "described",
@@ -22,6 +23,7 @@ __all__ = [
     "what_changed",
 ]
 
+ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wrappers do
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
 _ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
@@ -73,6 +75,12 @@ def what_changed(change: GuardChange) -> str:
     subject = brief(source_text(change.source)) if change.source else ""
     if change.parsed.kind == "freed":
         return f"{subject or 'an object'} was freed"
+    if change.parsed.kind == "race":
+        return "a cached entry fits by now"
+    if change.parsed.kind == "first_call":
+        return f"{subject} was set by the first call"
+    if change.source in ARGUMENTS:
+        return "called with another number of arguments"
     if change.parsed.kind == "global_state":
         return f"{state_words(change.parsed.index or 'a global setting')} changed"
     if change.parsed.kind == "dispatch_keys":
@@ -96,6 +104,8 @@ def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symb
 def described(change: GuardChange) -> str:
     """By the values where those are known, by the guard's own text where not."""
     kind, source, now = change.parsed.kind, source_text(change.source), brief(change.now)
+    if kind == "race":
+        return "this entry did not fit when the call began, and fits now: it was made meanwhile, as by another thread"
     if kind == "backend":
         return f"the backend was {backend_change(change.parsed.was, change.parsed.now)}"
     if kind == "dispatch_keys":

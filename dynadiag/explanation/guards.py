@@ -50,6 +50,7 @@ _TEXTS = tuple(
         (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
         (r"GLOBAL_STATE changed:? ?(?P<index>.*?)\s*", "global_state"),
         (r"BACKEND_MATCH failure.*?(Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\..*)?", "backend"),
+        (r"Unexpected recompilation: runtime guards failed even though they passed .*", "race"),
         (r"Duplicate tensors? found.*", "alias"),
         (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False))", "value"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
@@ -81,6 +82,7 @@ _AMBIENT = (
     (re.compile(r".*compare_functorch_state"), "torch.func transforms"),
 )
 _ALIAS = re.compile(r"\S+ is (not )?[A-Za-z_]\S*")
+_INITIALIZED = re.compile(r"\.(is_|_is_|_)?initiali[sz]ed$")  # what a lazy module or a cache sets in its first call
 _FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
 # A number that torch had made a symbol, and then needed to know after all.
 _NUMBER = re.compile(r"(?P<source>[^\s()+*/%-]+) == (?P<was>-?[\d.]+(e[+-]?\d+)?|inf|nan)")
@@ -129,6 +131,8 @@ def parse_guard(failure: GuardFailure) -> ParsedGuard:
     reading = _from_source(failure) or _from_sentence(text, failure)
     if reading.kind in ("value", "shape") and _LEFT_OVER.search(text):
         return replace(reading, kind="left_over")
+    if reading.kind == "value" and reading.now == "True" and _INITIALIZED.search(reading.subject or ""):
+        return replace(reading, kind="first_call")
     return replace(reading, kind="none") if reading.kind in ("value", "type") and _is_about_none(reading) else reading
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "key_changes",
     "state_words",
     "switch_words",
+    "thread_race",
 ]
 
 _IN_INFERENCE_MODE = "(in inference mode)"  # what the recorder adds to dispatch keys
@@ -148,6 +149,11 @@ def dispatch_keys(found: Sequence[ParsedGuard], name: str) -> list[Advice]:
 def backend(found: Sequence[ParsedGuard]) -> list[Advice]:
     """Advice where the same function was compiled by two calls of `torch.compile`."""
     return [advice("backend", change=backend_change(found[0].was, found[0].now))]
+
+
+def thread_race(_found: Sequence[ParsedGuard]) -> list[Advice]:
+    """Advice where a cached entry fits after all: it was made meanwhile."""
+    return [advice("state.race")]
 
 
 def backend_change(was: str | None, now: str | None) -> str:

@@ -654,7 +654,8 @@ def jvp(first: Callable[[], Any], second: Callable[[], Any]) -> Program:
     def run(compile_: Compile) -> list[Any]:
         fn, results = compile_(lambda v: torch.func.jvp(torch.sin, (v,), (v,))[0]), []
         for level in (first, second):
-            with level(), suppress(RuntimeError):
+            with level(), suppress(RuntimeError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 fn(x)
                 results.append(1)
         return [1]
@@ -853,6 +854,47 @@ def steps(again: bool) -> Program:
                 optimizer = torch.optim.SGD([parameter], lr=0.5)
                 step = compile_(optimizer.step)
         return [parameter.detach()]
+
+    return run
+
+
+class Cache:
+    """It is filled in the first call, as a static cache of keys and values."""
+
+    def __init__(self) -> None:
+        self.is_initialized = False
+        self.held = torch.zeros(4)
+
+    def add(self, v: torch.Tensor) -> torch.Tensor:
+        if not self.is_initialized:
+            self.held = torch.zeros(4)
+            self.is_initialized = True
+        return self.held + v
+
+
+def decodes(initialized: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        cache = Cache()
+        if initialized:
+            cache.add(x)
+        fn = compile_(lambda cache, v: cache.add(v))
+        return [fn(cache, x), fn(cache, x)]
+
+    return run
+
+
+def adds(v: torch.Tensor, one: int = 1) -> torch.Tensor:
+    return v + one
+
+
+def takes_any(v: torch.Tensor, **kwargs: int) -> torch.Tensor:
+    return adds(v, **kwargs)
+
+
+def with_keywords(*each: dict[str, int]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        fn = compile_(takes_any)
+        return [fn(x, **options) for options in each]
 
     return run
 
@@ -1092,6 +1134,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_float": (calls(times, (x, 2.5), (x, 3.5)), calls(times, (x, 2.5), (x, 3.5), dynamic=True)),
     "a_float_in_a_tensor": (with_factors(2.5, 3.5), with_a_buffer(2.5, 3.5)),
     "a_length": (values(1, (2, 3)), values(0, (2, 3))),
+    "a_cache": (decodes(initialized=False), decodes(initialized=True)),
+    "keyword_arguments": (with_keywords({}, {"one": 1}), with_keywords({"one": 1}, {"one": 1})),
     "keys": (
         calls(lambda v, d: v + sum(d.values()), (x, {"a": y}), (x, {"b": y})),
         calls(lambda v, d: v + sum(d.values()), (x, {"a": y}), (x, {"a": y})),

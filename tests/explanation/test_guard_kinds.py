@@ -21,6 +21,7 @@ from torch import nn
 import dynadiag
 from dynadiag.explanation.findings import Finding
 from dynadiag.render.report import report
+from tests.explanation.advice_programs import PROGRAMS
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
@@ -125,6 +126,15 @@ def weak_reference(c: Compile) -> None:
     del module
     gc.collect()
     f(x, reference)
+
+
+def hook(c: Compile) -> None:
+    module = nn.Linear(4, 4)
+    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False):
+        f = c(lambda x: module(x))
+        f(x)
+        module.register_forward_hook(lambda _module, _inputs, output: output + 1)
+        f(x)
 
 
 # A program, what its first guard says, and what the advice says of it.
@@ -271,6 +281,32 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
         "x.__class__ was Tensor, now Parameter",
         "`x` is of another type",
     ),
+    "EQUALS_MATCH of what the first call sets": (
+        PROGRAMS["a_cache"][0],
+        "cache.is_initialized was False, now True",
+        "`cache.is_initialized` is set in the first call",
+    ),
+    "SEQUENCE_LENGTH of arguments": (
+        PROGRAMS["keyword_arguments"][0],
+        "kwargs was length 0, now length 1",
+        "another number of arguments",
+    ),
+    "TENSOR_MATCH of a device": (
+        PROGRAMS["a_device"][0],
+        "v is on another device now (Meta)",
+        "came on another device",
+    ),
+    "AUTOGRAD_SAVED_TENSORS_HOOKS": (
+        PROGRAMS["saved_tensor_hooks"][0],
+        "the default hooks on saved tensors was",
+        "Hooks on saved tensors that are graph modules",
+    ),
+    "DUAL_LEVEL": (
+        PROGRAMS["dual_level"][0],
+        "the level of forward-mode AD was",
+        "`torch.autograd.forward_ad.dual_level`",
+    ),
+    "hooks of a module": (hook, "module._forward_hooks", "`module._forward_hooks`"),
     "SHAPE_ENV, two sizes": (
         calls(
             lambda x, y: x + y if x.shape[0] == y.shape[0] else x.sum() + y, (x, y), (x, torch.ones(5)), dynamic=True
