@@ -10,6 +10,7 @@ import math
 import random
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.fix.user_globals import UserGlobals
+from dynadiag.fix.variants import OWN
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
@@ -27,6 +29,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, tor
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
 _MODULE_NAMES = "._non_persistent_buffers_set"  # a module's own list of names: a new buffer is in it
+_RAISES = re.compile(r"\s*(?:if .*:\s*)?(?:raise|assert)\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
@@ -35,12 +38,14 @@ class CallRecord:
     """One run of one compiled call.
 
     Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
-    the type of an exception, and nothing else counts then. ``form`` is the structure of what the call returned.
+    the type of an exception; of the rest only ``printed`` counts then. ``deliberate`` says that a line of the user's
+    raised it, and no library. ``form`` is the structure of what the call returned.
     """
 
     call: int
     inputs: str
     error: str | None = None
+    deliberate: bool = False
     form: str = ""
     outputs: list[Any] = field(default_factory=list)
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -84,12 +89,12 @@ class StateAfter:
 
 
 def record_of(
-    call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = ""
+    call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = "", root: str = ""
 ) -> CallRecord:
-    """The record of a run."""
+    """The record of a run. ``root`` is the folder of the user's modules."""
     if (error := ran.error) is not None:
         name = "math domain error" if str(error) == "math domain error" else type(error).__name__
-        return CallRecord(index, inputs, error=name)
+        return CallRecord(index, inputs, name, _is_deliberate(error, root), printed=printed)
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     names = [f"argument {i}" for i in positions]
@@ -106,6 +111,18 @@ def record_of(
         shared=_shared(ran),
         random=after.random,
         printed=printed,
+    )
+
+
+def _is_deliberate(error: Exception, root: str) -> bool:
+    """Whether a `raise` or an `assert` of the user's raised the exception, so that a caller may rely on its type."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    return (
+        last is not None
+        and bool(root)
+        and last.filename.startswith(root)
+        and _RAISES.match(last.line or "") is not None
     )
 
 
@@ -168,12 +185,11 @@ def random_state() -> str:
 
 def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[CallDifference]:
     """How a candidate's record differs from the unchanged program's. If the unchanged program raises, the candidate
-    must raise too, and nothing more is compared; its type may differ, because torch raises its own types while it
-    compiles. Arithmetic that raises on numbers may have a result on tensors.
+    must raise too; the type may differ if no line of the user's raised it, because torch raises its own types while it
+    compiles. Arithmetic that raises on numbers may have a result on tensors, if the program itself never gets there.
     """
     if expected.error or actual.error:
-        if not (expected.error and actual.error) and expected.error not in _UNDEFINED:
-            yield CallDifference("error", _errors(expected.error, actual.error))
+        yield from _compared_errors(expected, actual)
         return
     if expected.form != actual.form or len(expected.outputs) != len(actual.outputs):
         yield CallDifference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
@@ -190,7 +206,20 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
     if expected.random != actual.random:
         yield CallDifference("random", "it draws other random numbers, or another count of them")
     if expected.printed != actual.printed:
-        yield CallDifference("printed", f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}")
+        yield CallDifference("printed", _prints(expected, actual))
+
+
+def _compared_errors(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
+    undefined = expected.error in _UNDEFINED and expected.inputs != OWN
+    alike = expected.error == actual.error if expected.deliberate else bool(expected.error and actual.error)
+    if not alike and not undefined:
+        yield CallDifference("error", _errors(expected.error, actual.error))
+    elif expected.deliberate and expected.printed != actual.printed:
+        yield CallDifference("printed", _prints(expected, actual))
+
+
+def _prints(expected: CallRecord, actual: CallRecord) -> str:
+    return f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}"
 
 
 def _errors(expected: str | None, actual: str | None) -> str:

@@ -113,8 +113,9 @@ class _Search:
         printed = mask_unstable(recorded.printed, first.printed)
         if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
             plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
-            code, printed = plain.outcome.exit_code, plain.printed
-        return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code)
+            code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
+        files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
+        return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code, files)
 
     def _fix(self, problem: FixProblem, candidates: Sequence[Candidate], baseline: UnchangedProgram) -> Fix:
         rejected: list[tuple[Candidate, str]] = []

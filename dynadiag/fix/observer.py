@@ -331,7 +331,7 @@ def _run_variant(
         ran = run_call(call, observed, arguments)
         restore()
         held.restore()
-    return record_of(call, index, name, ran, after, _text(printed))
+    return record_of(call, index, name, ran, after, _text(printed), asked.root)
 
 
 def _random_restorer() -> Callable[[], None]:

@@ -7,8 +7,8 @@ compared call by call, with the program's inputs and with others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from dynadiag.fix.candidate import Candidate
 from dynadiag.fix.fix_report import Evidence
@@ -35,7 +35,8 @@ _NOISE = 300e-6  # seconds by which a warm call may always differ: in small call
 
 @dataclass(frozen=True, slots=True)
 class UnchangedProgram:
-    """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` has unstable parts masked.
+    """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` and ``files`` have unstable parts
+    masked.
 
     ``exit_code`` is that of the run which the changed program has to be like.
     """
@@ -45,6 +46,7 @@ class UnchangedProgram:
     printed: str
     stable: bool
     exit_code: int | None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,14 @@ def _prints_the_same(proof: Proof) -> str | None:
     return difference(proof.baseline.printed, proof.recorded.printed)
 
 
+def _writes_the_same_files(proof: Proof) -> str | None:
+    before, after = proof.baseline.files, proof.recorded.files
+    if names := sorted(before.keys() ^ after.keys()):
+        return f"it {'writes' if names[0] in after else 'does not write'} {names[0]}"
+    differing = ((name, difference(before[name], after[name])) for name in before)
+    return next((f"in {name} {text}" for name, text in differing if text is not None), None)
+
+
 def _not_slower(proof: Proof) -> str | None:
     before, after = proof.baseline.recorded.warm, proof.recorded.warm
     if before is None or after is None or after <= _SLOWER * before + _NOISE:
@@ -146,6 +156,7 @@ RECORDED = (
     _fewer,
     _compiles_as_much,
     _prints_the_same,
+    _writes_the_same_files,
 )
 TIMED = (_not_slower,)  # measured again before it rejects anything
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,17 +33,22 @@ from dynadiag.trial.events import HookEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.sandbox import changed_files, snapshot
 
 __all__ = ["HOOKS", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials"]
 
 HOOKS = ("dynadiag.fix.observer",)
+_MAX_COMPARED_FILE = 4 << 20  # bytes
 E = TypeVar("E", bound=HookEvent)
 OnOutcome = Callable[[str, Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run under the recorder, with the program's own backend. ``warm`` is the seconds of a warm compiled call."""
+    """A run under the recorder, with the program's own backend. ``warm`` is the seconds of a warm compiled call.
+
+    ``files`` has the files that the program wrote into its folder, by name, with their contents.
+    """
 
     outcome: Outcome
     summary: RunSummary
@@ -50,6 +56,7 @@ class RecordedRun:
     explanation: Explanation | None
     printed: str
     warm: float | None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,9 @@ class Trials:
         with self._copy(edits) as (folder, copy):
             journal = folder / "run.journal"
             plan = Plan(rung=rung, task=Observation(journal=str(journal), time_calls=not fresh).to_task())
+            before = snapshot(copy.root)
             outcome = self._run(label, copy, plan, fresh=fresh)
+            files = _contents(changed_files(before, snapshot(copy.root)), copy.root)
             explanation, graphs = self._explanation(journal)
             warm = next(_events(outcome, WarmCallTime), None)
             return RecordedRun(
@@ -106,6 +115,7 @@ class Trials:
                 explanation,
                 comparable(outcome.tail, _folders(folder, copy)),
                 warm.seconds if warm else None,
+                files,
             )
 
     def reference(self, conditions: Iterable[Condition], seconds: float) -> ReferenceRun:
@@ -190,6 +200,17 @@ def _folders(folder: Path, copy: Project) -> list[str]:
 
 def _read(file: Path) -> str:
     return file.read_text("utf-8", "replace") if file.exists() else ""
+
+
+def _contents(files: Iterable[str], root: Path) -> dict[str, str]:
+    """The contents of files by their names; of a large file its digest."""
+    found = {}
+    for path in map(Path, files):
+        content = path.read_bytes() if path.is_file() else b""
+        small = len(content) < _MAX_COMPARED_FILE
+        text = content.decode("latin-1") if small else hashlib.blake2b(content).hexdigest()
+        found[path.relative_to(root).as_posix()] = comparable(text, [str(root)])
+    return found
 
 
 def _instrumented(project: Project, conditions: Iterable[Condition]) -> list[Edit]:

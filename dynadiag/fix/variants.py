@@ -20,6 +20,9 @@ __all__ = ["OWN", "search_names", "variant", "variant_names"]
 OWN = "the program's inputs"
 _SIZES = 4  # distinct sizes that are changed
 _LEAVES = 4  # tensors, and numbers, that are changed one at a time
+_INTEGERS = ("smallest", "largest", "reversed", "extreme")
+_MASKS = ("empty", "full", "inverted")
+_SMALL_INTEGERS = (torch.uint8, torch.int8, torch.int16)
 _SCALES = tuple(10.0**power for power in (-6, -4, -3, -2, -1, 1, 2, 3, 4, 6))
 _RANDOM_SEARCHES = 24
 
@@ -29,11 +32,11 @@ def variant_names(call: ReplayableCall) -> list[str]:
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     floats = [i for i in tensors if leaves[i].is_floating_point()]
-    whole = [i for i in tensors if leaves[i].dtype in (torch.int64, torch.int32)]
     names = _float_names(floats, leaves) if floats else []
-    names += [f"{what} integers" for what in ("smallest", "largest", "reversed")] if whole else []
+    names += [f"{what} integers" for what in _INTEGERS] if any(_is_whole(leaves[i]) for i in tensors) else []
+    names += [f"{what} masks" for what in _MASKS] if any(leaves[i].dtype is torch.bool for i in tensors) else []
     names += [f"argument {i} {what}" for i in _numbers(leaves)[:_LEAVES] for what in _number_names(leaves[i])]
-    names += [f"size {size} to {new}" for size in _sizes(leaves)[:_SIZES] for new in (size + 1, 2 * size, 1)]
+    names += [f"size {size} to {new}" for size in _sizes(leaves)[:_SIZES] for new in (size + 1, 2 * size, 1, 0)]
     names += [f"state {what}" for what in ("zeros", "nan", "negative", "large")] if _float_state(call) else []
     names += ["other mode"] if _modules(call) else []
     return [*names, "no_grad" if torch.is_grad_enabled() else "grad mode"]
@@ -100,6 +103,9 @@ def _change_leaves(name: str, leaves: list[Any]) -> None:
     elif rest == "integers":
         for leaf in leaves:
             _change_integers(leaf, first)
+    elif rest == "masks":
+        for leaf in leaves:
+            _change_mask(leaf, first)
     elif first == "equal":
         _make_equal([leaves[i] for i in floats])
     elif first == "requires":
@@ -139,29 +145,46 @@ def _make_equal(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def _change_integers(leaf: Any, what: str) -> None:
-    """Other integers of those that the program uses: beyond them they may be no valid index."""
-    if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (torch.int64, torch.int32) or not leaf.numel():
+    """Other integers of those that the program uses: beyond them they may be no valid index. Types of up to 16 bits
+    also hold their largest value, beyond which arithmetic on tensors wraps and that on numbers does not.
+    """
+    if not _is_whole(leaf) or not leaf.numel():
         return
     if what == "reversed":
         leaf.copy_(leaf.flatten().flip(0).reshape(leaf.shape).clone())
-    else:
+    elif what != "extreme":
         leaf.fill_(int(leaf.min() if what == "smallest" else leaf.max()))
+    elif leaf.dtype in _SMALL_INTEGERS:
+        leaf.fill_(torch.iinfo(leaf.dtype).max)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32, *_SMALL_INTEGERS)
+
+
+def _change_mask(leaf: Any, what: str) -> None:
+    if isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bool:
+        leaf.logical_not_() if what == "inverted" else leaf.fill_(what == "full")
 
 
 def _numbers(leaves: Sequence[Any]) -> list[int]:
     """Positions of numbers, and of tensors that a candidate may have made of them."""
-    return [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
+    return [i for i, leaf in enumerate(leaves) if type(leaf) in (bool, int, float)]
 
 
 def _number_names(value: float) -> list[str]:
+    if isinstance(value, bool):
+        return ["inverted"]
     return ["+1", "-1", "0", "7"] if isinstance(value, int) else ["0.0", "-0.5", "2.5", "nan"]
 
 
 def _other_number(value: Any, what: str) -> Any:
     """The changed number; of a tensor that holds a number a tensor."""
     number = value.item() if isinstance(value, torch.Tensor) else value
-    if what in ("+1", "-1"):
-        changed: float = number + int(what)
+    if what == "inverted":
+        changed: float = not number
+    elif what in ("+1", "-1"):
+        changed = number + int(what)
     else:
         changed = float(what) if "." in what or what == "nan" else int(what)
     return torch.full_like(value, changed) if isinstance(value, torch.Tensor) else changed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MethodType
 from typing import Any
@@ -25,6 +25,8 @@ __all__ = [
     "walk_objects",
 ]
 
+_COLLECTIONS = (list, deque, set)  # whose items are values alone
+_CONTAINERS = (dict, *_COLLECTIONS)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _TORCH_STATE_CLASSES = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # dicts of a module whose items are its attributes
@@ -32,7 +34,7 @@ _FOREIGN_PACKAGES = frozenset({"torch", "numpy", "dynadiag"}) | sys.stdlib_modul
 
 
 class ContainerSnapshot:
-    """The items of a dict, a list or an object, saved so that they can be restored."""
+    """The items of a dict, a list, a deque, a set or an object, saved so that they can be restored."""
 
     def __init__(self, holder: Any) -> None:
         self._container, self._type = holder, type(holder)
@@ -48,12 +50,12 @@ class ContainerSnapshot:
 
 
 def _is_object(value: Any) -> bool:
-    return not isinstance(value, (dict, list))
+    return not isinstance(value, _CONTAINERS)
 
 
 def _items(holder: Any) -> list[Any]:
-    """Keys and values in turn, or the items of a list."""
-    if isinstance(holder, list):
+    """Keys and values in turn, or the items of a list, a deque or a set."""
+    if isinstance(holder, _COLLECTIONS):
         return list(holder)
     pairs = vars(holder) if _is_object(holder) else holder
     return [part for pair in pairs.items() for part in pair]
@@ -62,6 +64,10 @@ def _items(holder: Any) -> list[Any]:
 def _fill(holder: Any, contents: list[Any]) -> None:
     if isinstance(holder, list):
         holder[:] = contents
+        return
+    if isinstance(holder, _COLLECTIONS):
+        holder.clear()
+        holder.update(contents) if isinstance(holder, set) else holder.extend(contents)
         return
     space = vars(holder) if _is_object(holder) else holder
     kind = OrderedDict if isinstance(space, OrderedDict) else dict  # a subclass may override clear()
@@ -109,7 +115,7 @@ def expand_objects(values: Iterable[Any]) -> list[Any]:
 
 
 def walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The tensors, dicts, lists and user objects that the roots lead to, with their names, each once, depth first."""
+    """The tensors, containers and user objects that the roots lead to, with their names, each once, depth first."""
     seen: set[int] = set()
     waiting = list(roots)[::-1]
     while waiting:
@@ -118,7 +124,7 @@ def walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(value))
         inner = _children(name, value)
-        if isinstance(value, (torch.Tensor, dict, list)) or _may_be_inspected(value):
+        if isinstance(value, (torch.Tensor, *_CONTAINERS)) or _may_be_inspected(value):
             yield name, value
         waiting += inner[::-1]
 
@@ -128,7 +134,9 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{name}.grad", value.grad)] if value.is_leaf and value.grad is not None else []
     if isinstance(value, dict):
         return [(_item_name(name, key), held) for key, held in value.items()]
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):  # in an order that differs from process to process
+        return [(_item_name(name, held), held) for held in value]
+    if isinstance(value, (list, tuple, deque)):
         return [(f"{name}[{i}]", held) for i, held in enumerate(value)]
     if isinstance(value, MethodType):
         return [(name, value.__self__)]
