@@ -11,19 +11,29 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from dynadiag.fix.printed_output import UNSTABLE, difference, mask_unstable
 from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
-__all__ = ["CallDifference", "CallRecord", "StateAfter", "compare", "random_state", "record_of", "scalars_of"]
+__all__ = [
+    "CallDifference",
+    "CallRecord",
+    "StateAfter",
+    "compare",
+    "mark_unstable",
+    "random_state",
+    "record_of",
+    "scalars_of",
+]
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
@@ -39,19 +49,22 @@ class CallRecord:
 
     Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
     the type of an exception; of the rest only ``printed`` counts then. ``deliberate`` says that a line of the user's
-    raised it, and no library. ``form`` is the structure of what the call returned.
+    raised it, and no library. ``tensors`` are the positions of the tensors among the arguments. ``form`` is the
+    structure of what the call returned. ``unstable`` are the scalars that differ from run to run.
     """
 
     call: int
     inputs: str
     error: str | None = None
     deliberate: bool = False
+    tensors: list[int] = field(default_factory=list)
     form: str = ""
     outputs: list[Any] = field(default_factory=list)
     arguments: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] | None = None
     state: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
+    unstable: list[str] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
     random: str = ""
     printed: str = ""
@@ -92,16 +105,17 @@ def record_of(
     call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = "", root: str = ""
 ) -> CallRecord:
     """The record of a run. ``root`` is the folder of the user's modules."""
-    if (error := ran.error) is not None:
-        name = "math domain error" if str(error) == "math domain error" else type(error).__name__
-        return CallRecord(index, inputs, name, _is_deliberate(error, root), printed=printed)
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    if (error := ran.error) is not None:
+        name = "math domain error" if str(error) == "math domain error" else type(error).__name__
+        return CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
     names = [f"argument {i}" for i in positions]
     return CallRecord(
         index,
         inputs,
         error=None if ran.backward_error is None else f"backward: {type(ran.backward_error).__name__}",
+        tensors=positions,
         form=_ADDRESS.sub("", str(pytree.tree_structure(ran.result))),
         outputs=[_plain(value) for value in ran.outputs],
         arguments=dict(zip(names, (_plain(value) for value in ran.inputs), strict=False)),
@@ -205,8 +219,20 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
         yield from _compared_gradients(expected.gradients, actual.gradients)
     if expected.random != actual.random:
         yield CallDifference("random", "it draws other random numbers, or another count of them")
-    if expected.printed != actual.printed:
-        yield CallDifference("printed", _prints(expected, actual))
+    yield from _printed(expected, actual)
+
+
+def mark_unstable(records: Sequence[CallRecord], again: CallRecord) -> None:
+    """Mark what differs from run to run of the unchanged program, such as times: ``again`` is a second run of the first
+    of these records of one call.
+    """
+    first = records[0]
+    unstable = [name for name, value in first.scalars.items() if not _same_number(value, again.scalars.get(name))]
+    first.printed = mask_unstable(first.printed, again.printed)
+    for record in records:
+        record.unstable = unstable
+        if UNSTABLE in first.printed and record is not first:
+            record.printed = UNSTABLE
 
 
 def _compared_errors(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
@@ -214,12 +240,14 @@ def _compared_errors(expected: CallRecord, actual: CallRecord) -> Iterator[CallD
     alike = expected.error == actual.error if expected.deliberate else bool(expected.error and actual.error)
     if not alike and not undefined:
         yield CallDifference("error", _errors(expected.error, actual.error))
-    elif expected.deliberate and expected.printed != actual.printed:
-        yield CallDifference("printed", _prints(expected, actual))
+    elif expected.deliberate:
+        yield from _printed(expected, actual)
 
 
-def _prints(expected: CallRecord, actual: CallRecord) -> str:
-    return f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}"
+def _printed(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
+    if difference(expected.printed, actual.printed) is not None:
+        text = f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}"
+        yield CallDifference("printed", text.replace(UNSTABLE, "..."))
 
 
 def _errors(expected: str | None, actual: str | None) -> str:
@@ -243,7 +271,7 @@ def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ..
         if now is _MISSING:
             found = "a tensor" if name in actual.state else "not there"
             yield CallDifference("mutations", f"{name} is {found} instead of {value!r:.60}")
-        elif not _same_number(value, now):
+        elif not _same_number(value, now) and not (name in expected.unstable and type(value) is type(now)):
             yield CallDifference("mutations", f"{name} is {now!r:.60} instead of {value!r:.60}")
     for name in actual.scalars.keys() - expected.scalars.keys():
         yield CallDifference("mutations", f"{name} is new")

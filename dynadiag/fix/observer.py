@@ -9,11 +9,13 @@ import atexit
 import builtins
 import os
 import random
+import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.fix.call_record import CallRecord, StateAfter, compare, record_of
+from dynadiag.fix.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
 from dynadiag.fix.observation import (
     SIDE_BUILTIN,
     CallDiffers,
@@ -47,6 +49,7 @@ _MAX_OWN_CALLS = 12  # calls that are compared with the program's own inputs
 _MAX_VARIED_CALLS = 3  # calls, each of another form, that are compared with other inputs
 _MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compared with its own inputs only
 _MAX_DIFFERENCES = 20  # reported differences of one trial; the first decides
+_VARIANT_SECONDS = 2.0  # for one call of the unchanged program with other inputs; beyond it may never end
 _WARM_SECONDS = 0.3
 _RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none of them may run uncompiled
 
@@ -186,12 +189,10 @@ class _Budget:
 
     seconds: float
 
-    def measure(self, action: Callable[[], CallRecord]) -> CallRecord:
+    def measure(self, action: Callable[[], None]) -> None:
         began = time.monotonic()
-        try:
-            return action()
-        finally:
-            self.seconds -= time.monotonic() - began
+        action()
+        self.seconds -= time.monotonic() - began
 
 
 class _Reference(_Watch):
@@ -215,6 +216,7 @@ class _Reference(_Watch):
         return original(*args, **kwargs)
 
     def _watch(self, call: ReplayableCall, index: int) -> None:
+        first = len(self._records)
         self._run(call, index, OWN)
         form = _form(call)
         if form not in self._forms and len(self._forms) < _MAX_VARIED_CALLS and bytes_of(call) < _MAX_BYTES:
@@ -223,6 +225,7 @@ class _Reference(_Watch):
                 if self._budget.seconds > 0:
                     self._budget.measure(lambda name=name: self._run(call, index, name))  # type: ignore[misc]
             self._search(call, index)
+        mark_unstable(self._records[first:], _run_variant(call, index, OWN, call.function, self._asked))
         call.restore()
 
     def _search(self, call: ReplayableCall, index: int) -> None:
@@ -233,16 +236,19 @@ class _Reference(_Watch):
                 return
             before = set(self._taken)
             self._budget.measure(lambda name=name: self._run(call, index, name))  # type: ignore[misc]
-            if self._taken == before:
+            if self._taken == before and self._records[-1].inputs == name:
                 self._records.pop()
 
-    def _run(self, call: ReplayableCall, index: int, name: str) -> CallRecord:
+    def _run(self, call: ReplayableCall, index: int, name: str) -> None:
+        """Record one variant. With inputs that are not the program's own the function may never end (a loop until a
+        value is small, of NaN): such inputs are left out.
+        """
         self._inputs = name
-        made = _run_variant(call, index, name, call.function, self._asked)
-        self._records.append(made)
-        TRIAL.send(VariantRun(index, name, made.error))
+        with suppress(_TooLong), _time_limit(None if name == OWN else _VARIANT_SECONDS):
+            made = _run_variant(call, index, name, call.function, self._asked)
+            self._records.append(made)
+            TRIAL.send(VariantRun(index, name, made.error))
         self._inputs = OWN
-        return made
 
     def _side(self, key: str, value: Any) -> Any:
         """The value of an instrumented condition; which side it takes is reported."""
@@ -279,7 +285,8 @@ class _Candidate(_Watch):
             call = ReplayableCall(original, args, kwargs)
             with torch_private.recompile_limit(_RECOMPILE_LIMIT):
                 for record in expected:
-                    self._compare(record, _run_variant(call, index, record.inputs, compiled, self._asked))
+                    made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
+                    self._compare(record, made)
             call.restore()
         return compiled(*args, **kwargs)
 
@@ -312,9 +319,16 @@ def _leaf_form(leaf: Any) -> str:
 
 
 def _run_variant(
-    call: ReplayableCall, index: int, name: str, function: Callable[..., Any], asked: Observation
+    call: ReplayableCall,
+    index: int,
+    name: str,
+    function: Callable[..., Any],
+    asked: Observation,
+    tensors: Collection[int] | None = None,
 ) -> CallRecord:
-    """Run one variant of a call from the call's state, and restore that state."""
+    """Run one variant of a call from the call's state, and restore that state. ``tensors`` are the positions of the
+    arguments that are tensors in the unchanged program; ``None`` for all of them.
+    """
 
     after = StateAfter()
 
@@ -327,11 +341,36 @@ def _run_variant(
     with _captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")
         restore, held = _random_restorer(), UserGlobals(asked.root, call)
-        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors)
-        ran = run_call(call, observed, arguments)
-        restore()
-        held.restore()
+        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
+        try:
+            ran = run_call(call, observed, arguments)
+        finally:
+            restore()
+            held.restore()
     return record_of(call, index, name, ran, after, _text(printed), asked.root)
+
+
+class _TooLong(BaseException):  # no handler of the program's catches it
+    """A call with other inputs did not end in time."""
+
+
+@contextmanager
+def _time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise `_TooLong` in what runs longer. There is no limit outside of the main thread, which alone gets signals."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _random_restorer() -> Callable[[], None]:

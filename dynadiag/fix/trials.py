@@ -102,7 +102,9 @@ class Trials:
         """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter."""
         with self._copy(edits) as (folder, copy):
             journal = folder / "run.journal"
-            plan = Plan(rung=rung, task=Observation(journal=str(journal), time_calls=not fresh).to_task())
+            plan = Plan(
+                rung=rung, task=Observation(journal=str(journal), time_calls=not fresh and rung is None).to_task()
+            )
             before = snapshot(copy.root)
             outcome = self._run(label, copy, plan, fresh=fresh)
             files = _contents(changed_files(before, snapshot(copy.root)), copy.root)

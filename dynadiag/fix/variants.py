@@ -65,10 +65,12 @@ def variant(
     arguments: Arguments,
     function: Callable[..., Any],
     as_tensors: Collection[str] = (),
+    tensors: Collection[int] | None = None,
 ) -> tuple[Any, Any]:
     """The function and the arguments of a variant. ``arguments`` are copies of the call's, and may be changed.
 
-    ``as_tensors`` are attributes that the unchanged program has as numbers, which no variant changes.
+    ``as_tensors`` are attributes that the unchanged program has as numbers, which no variant changes. ``tensors`` are
+    the positions of the arguments that are tensors in the unchanged program; ``None`` for all of them.
     """
     if name == OWN:
         return function, arguments
@@ -77,7 +79,7 @@ def variant(
     if not name.startswith("state ") and name not in ("other mode", "no_grad", "grad mode"):
         before = list(leaves)
         with torch.no_grad():
-            _change_leaves(name, leaves)
+            _change_leaves(name, leaves, range(len(leaves)) if tensors is None else tensors)
         _carry_marks(before, leaves)
     return _in_other_state(name, call, function, as_tensors), pytree.tree_unflatten(leaves, spec)
 
@@ -91,9 +93,9 @@ def _carry_marks(originals: Sequence[Any], leaves: Sequence[Any]) -> None:
                     setattr(leaf, key, value)
 
 
-def _change_leaves(name: str, leaves: list[Any]) -> None:
+def _change_leaves(name: str, leaves: list[Any], tensors: Collection[int]) -> None:
     first, _, rest = name.partition(" ")
-    floats = [i for i, leaf in enumerate(leaves) if _is_float(leaf)]
+    floats = [i for i in tensors if _is_float(leaves[i])]
     if first == "argument":
         position, _, what = rest.partition(" ")
         leaves[int(position)] = _other_number(leaves[int(position)], what)
@@ -101,11 +103,11 @@ def _change_leaves(name: str, leaves: list[Any]) -> None:
         old, _, new = rest.partition(" to ")
         leaves[:] = [_resized(leaf, int(old), int(new)) for leaf in leaves]
     elif rest == "integers":
-        for leaf in leaves:
-            _change_integers(leaf, first)
+        for i in tensors:
+            _change_integers(leaves[i], first)
     elif rest == "masks":
-        for leaf in leaves:
-            _change_mask(leaf, first)
+        for i in tensors:
+            _change_mask(leaves[i], first)
     elif first == "equal":
         _make_equal([leaves[i] for i in floats])
     elif first == "requires":
