@@ -11,7 +11,7 @@ from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
 
-__all__ = ["Candidate", "Condition", "Rewrite", "Sources"]
+__all__ = ["Candidate", "Condition", "Refusal", "Rewrite", "Sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,14 @@ class Candidate:
     as_tensors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that comes to mind here, and why it is not made. ``title`` says what it would do."""
+
+    title: str
+    why: str
+
+
 class Sources:
     """The user's files as syntax trees, each parsed once."""
 
@@ -64,7 +72,9 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first."""
+    """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first, and those that
+    are wrong by the look of the source.
+    """
 
     name: str
-    candidates: Callable[[FixProblem, Sources], Iterable[Candidate]]
+    candidates: Callable[[FixProblem, Sources], Iterable[Candidate | Refusal]]

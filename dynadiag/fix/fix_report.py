@@ -47,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class FixEntry(msgspec.Struct, frozen=True):
-    """One cause, and the change for it."""
+    """One cause, and the change for it. ``advice`` is what `explain` says about a cause without one."""
 
     problem: ProblemPlace = msgspec.field(name="for")
     verdict: str  # "proved" | "rejected" | "none"
@@ -57,6 +57,7 @@ class FixEntry(msgspec.Struct, frozen=True):
     why: str
     evidence: Evidence | None
     rejected: tuple[Rejected, ...]
+    advice: tuple[str, ...] = ()
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +111,7 @@ def _entry(entry: FixEntry, style: Style, first: bool) -> str:
     if entry.evidence is not None:
         lines += [f"  {text}" for text in _evidence(entry.evidence)]
     lines += [f"  not: {one.title}: {one.why}" for one in entry.rejected]
+    lines += [f"  advice, not tried: {text}" for text in entry.advice]
     if entry.diff:
         lines += ["", entry.diff.rstrip("\n")]
     return "\n".join(lines) + "\n"

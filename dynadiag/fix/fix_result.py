@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.fix.edits import apply_edits, unified_diff
-from dynadiag.fix.fix_report import FixDocument, FixEntry, ProblemPlace, Rejected
+from dynadiag.fix.fix_report import FixDocument, FixEntry, ProblemPlace
 from dynadiag.fix.fix_search import Fix, FixResult
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
@@ -40,10 +40,11 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
 
 
 def _entry(fix: Fix, project: Project) -> FixEntry:
-    rejected = tuple(Rejected(candidate.title, why) for candidate, why in fix.rejected)
     if fix.candidate is None:
-        verdict, title = ("rejected", "every change that was tried is wrong here") if rejected else ("none", _none(fix))
-        return FixEntry(_place_of(fix.problem, project), verdict, title, None, "", fix.problem.title, None, rejected)
+        tried = ("rejected", "every change that was considered is wrong here")
+        verdict, title = tried if fix.rejected else ("none", _none(fix))
+        place, why = _place_of(fix.problem, project), fix.problem.title
+        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.problem.advice)
     sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
     return FixEntry(
         problem=_place_of(fix.problem, project),
@@ -53,7 +54,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         diff=unified_diff(sources, apply_edits(sources, fix.candidate.edits)),
         why=fix.candidate.why,
         evidence=fix.evidence,
-        rejected=rejected,
+        rejected=fix.rejected,
     )
 
 

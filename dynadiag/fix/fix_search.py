@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.candidate import Candidate, Refusal, Sources
 from dynadiag.fix.edits import Edit, EditConflict, apply_edits
-from dynadiag.fix.fix_report import Evidence
+from dynadiag.fix.fix_report import Evidence, Rejected
 from dynadiag.fix.printed_output import UNSTABLE, mask_unstable
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
 from dynadiag.fix.proof import (
     COMPARISONS,
+    COUNTED,
     RECORDED,
     TIMED,
     Proof,
@@ -25,6 +26,7 @@ from dynadiag.fix.trials import RecordedRun, Trials
 
 __all__ = ["FailsUncompiled", "Fix", "FixResult", "find_fixes"]
 
+_MAX_BEHIND = 6  # candidates that are tried again behind the proved fixes
 _OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
 Message = Callable[[str], None]
 
@@ -40,7 +42,7 @@ class Fix:
     problem: FixProblem
     candidate: Candidate | None
     evidence: Evidence | None
-    rejected: tuple[tuple[Candidate, str], ...]
+    rejected: tuple[Rejected, ...]
     left: frozenset[str] = frozenset()  # identities of the causes that the program has with it
 
 
@@ -67,6 +69,7 @@ class _Search:
     message: Message
     _sources: Sources = field(init=False)
     _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
+    _behind: list[tuple[FixProblem, Candidate]] = field(default_factory=list)  # rejected for causes that are left
 
     def __post_init__(self) -> None:
         self._sources = Sources(self.trials.project)
@@ -89,7 +92,18 @@ class _Search:
         for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
             gone = _gone_with(problem, fixes) if problem.kind == "recompile" else None
             fixes.append(gone or self._fix(problem, candidates[problem], baseline))
-        return self._combine(fixes, baseline, torch)
+        return self._combine(self._tried_behind(fixes, baseline), baseline, torch)
+
+    def _tried_behind(self, fixes: Sequence[Fix], baseline: UnchangedProgram) -> list[Fix]:
+        """The fixes, and those of further causes that are proved together with them: one break may hide another."""
+        found = {fix.problem: fix for fix in fixes}
+        for problem, candidate in self._behind[:_MAX_BEHIND]:
+            proved = [fix for fix in found.values() if fix.candidate is not None]
+            if proved and found[problem].candidate is None:
+                proof, why = self._prove_all([*proved, replace(found[problem], candidate=candidate)], baseline)
+                if proof is not None and why is None:
+                    found[problem] = replace(_proved(problem, proof, found[problem].rejected), candidate=candidate)
+        return list(found.values())
 
     def _refuse_failing(self, first: RecordedRun) -> None:
         """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
@@ -98,14 +112,22 @@ class _Search:
             if plain.outcome.exit_code != 0:
                 raise FailsUncompiled(plain.outcome.tail)
 
-    def _candidates(self, problem: FixProblem) -> tuple[Candidate, ...]:
+    def _candidates(self, problem: FixProblem) -> tuple[Candidate | Refusal, ...]:
         found = (each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources))
         return tuple(found)
 
-    def _baseline(self, first: RecordedRun, candidates: dict[FixProblem, tuple[Candidate, ...]]) -> UnchangedProgram:
+    def _baseline(
+        self, first: RecordedRun, candidates: dict[FixProblem, tuple[Candidate | Refusal, ...]]
+    ) -> UnchangedProgram:
         """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` if that fails."""
         recorded = self.trials.recorded("as written, for comparison")
-        every = [condition for found in candidates.values() for each in found for condition in each.both_sides]
+        every = [
+            condition
+            for found in candidates.values()
+            for each in found
+            if isinstance(each, Candidate)
+            for condition in each.both_sides
+        ]
         reference = self.trials.reference(every, _OTHER_INPUTS_SECONDS)
         code = recorded.outcome.exit_code
         if reference.outcome.exit_code != 0 and code != 0:
@@ -117,14 +139,19 @@ class _Search:
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
         return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code, files)
 
-    def _fix(self, problem: FixProblem, candidates: Sequence[Candidate], baseline: UnchangedProgram) -> Fix:
-        rejected: list[tuple[Candidate, str]] = []
+    def _fix(self, problem: FixProblem, candidates: Sequence[Candidate | Refusal], baseline: UnchangedProgram) -> Fix:
+        rejected: list[Rejected] = []
         for candidate in candidates:
+            if isinstance(candidate, Refusal):
+                rejected.append(Rejected(candidate.title, candidate.why))
+                continue
             proof, why = self._prove((problem,), candidate, baseline)
             if why is None:
                 assert proof is not None
                 return _proved(problem, proof, rejected)
-            rejected.append((candidate, why))
+            rejected.append(Rejected(candidate.title, why))
+            if proof is not None and first_objection(proof, COUNTED) == why:
+                self._behind.append((problem, candidate))
         return Fix(problem, None, None, tuple(rejected))
 
     def _prove(
@@ -228,7 +255,7 @@ def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
     return replace(one, warm=min(times, default=None))
 
 
-def _proved(problem: FixProblem, proof: Proof, rejected: Sequence[tuple[Candidate, str]]) -> Fix:
+def _proved(problem: FixProblem, proof: Proof, rejected: Sequence[Rejected]) -> Fix:
     left = frozenset(proof.recorded.summary.causes)
     return Fix(problem, proof.candidate, evidence_of(proof), tuple(rejected), left)
 
@@ -241,4 +268,4 @@ def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:
 
 def _taken_back(fix: Fix, why: str) -> Fix:
     assert fix.candidate is not None
-    return Fix(fix.problem, None, None, (*fix.rejected, (fix.candidate, why)))
+    return Fix(fix.problem, None, None, (*fix.rejected, Rejected(fix.candidate.title, why)))

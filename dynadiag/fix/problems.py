@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynadiag.diff import canonical_graph
+from dynadiag.explanation.advice import advise
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.identity import identity
@@ -15,6 +16,8 @@ from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
 
 __all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
+
+_MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class FixProblem:
     now: str | None = None
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
+    advice: tuple[str, ...] = ()  # what `explain` advises
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         hints=item.hints,
         reason=item.reason,
         explanation=item.explanation,
+        advice=item.hints[:_MAX_ADVICE],
     )
 
 
@@ -143,6 +148,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 now=change.now,
                 also=tuple(other.source for other in own if other.source and other is not change),
                 stack=stack,
+                advice=advise(item)[:_MAX_ADVICE],
             )
         )
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.candidate import Candidate, Refusal, Sources
 from dynadiag.fix.edits import apply_edits
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
@@ -64,6 +64,11 @@ def recompile_of(
 
 def candidates(text: str, problem: FixProblem, folder: Path) -> list[Candidate]:
     """All candidates of the catalogue."""
+    return [found for found in considered(text, problem, folder) if isinstance(found, Candidate)]
+
+
+def considered(text: str, problem: FixProblem, folder: Path) -> list[Candidate | Refusal]:
+    """All that the catalogue says: candidates and refusals."""
     return [found for rewrite in CATALOGUE for found in rewrite.candidates(problem, _sources(text, folder))]
 
 

@@ -1,7 +1,8 @@
-"""A branch on the value of a tensor: both sides are computed, and `torch.where` selects one by the condition. This is
-right if both sides only compute tensors and assign local names. The side that is not taken must not disturb the other:
-a root, a logarithm or a division of values that its condition excludes gives infinity, and its gradient times zero is
-NaN. So operands of such functions are replaced by 1 where the side is not taken. The proof has to see both sides taken.
+"""A branch on the value of a tensor: both sides are computed, and `torch.where` selects one by the condition; or both
+are in the graph, and `torch.cond` runs one of them (it draws random numbers, or computes much). This is right if both
+sides only compute tensors and assign local names. The side that is not taken must not disturb the other: a root, a
+logarithm or a division of values that its condition excludes gives infinity, and its gradient times zero is NaN. So
+operands of such functions are replaced by 1 where the side is not taken. The proof has to see both sides taken.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 from libcst import matchers as m
 
-from dynadiag.fix.candidate import Candidate, Condition, Sources
+from dynadiag.fix.candidate import Candidate, Condition, Refusal, Sources
 from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.recording.records import Span
@@ -29,33 +30,57 @@ _PARTIAL = re.compile(
 _DIVISIONS = (cst.Divide, cst.FloorDivide, cst.Modulo)
 _SCOPES = (cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.NamedExpr, cst.Await, cst.Yield)
 _WHY = "both sides only compute values, and where a side is not taken its operands are harmless"
+_WHY_COND = "both sides only compute values, both are in the graph, and only the one that is chosen runs"
+_ONE_TENSOR = "a side computes several values, or none"
+_TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
 
 
 class _Unsuitable(Exception):  # noqa: N818 - this branch is not of the form that the rewrite takes
-    """The branch has a form that is not rewritten."""
+    """The branch has a form that is not rewritten; the message says which."""
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """`torch.where` for an `if` statement, an early return, or a conditional expression."""
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate | Refusal]:
+    """`torch.where` for an `if` statement, an early return, or a conditional expression; then `torch.cond`."""
     file = sources.file(problem.file)
     if file is None or problem.kind != "break" or not re.search(r"^import torch\b(?! as)", file.text, re.M):
         return
     found = _branch(file, problem.span)
     if found is None:
         return
+    yield from _choices(file, found, problem.span, "compute both sides and choose with `torch.where`", _WHY, False)
+    yield from _choices(file, found, problem.span, "choose the side with `torch.cond`", _WHY_COND, True)
+
+
+def _choices(
+    file: ParsedSource, found: cst.If | cst.IfExp, span: Span, title: str, why: str, cond: bool
+) -> Iterator[Candidate | Refusal]:
     try:
-        edit = _conditional(file, found) if isinstance(found, cst.IfExp) else _Statement(file, found).edit()
-        condition = Condition(file.name, *file.range(found.test))
-    except _Unsuitable:
+        if isinstance(found, cst.IfExp):
+            edit, tests = (_cond_expression if cond else _conditional)(file, found), [found.test]
+        else:
+            whole = _whole(file, found)
+            kind = _Chain if isinstance(whole.orelse, cst.If) else _Statement
+            statement = kind(file, whole, _position(file, span))
+            edit, tests = statement.cond() if cond else statement.edit(), statement.tests
+        conditions = tuple(Condition(file.name, *file.range(test)) for test in tests)
+    except _Unsuitable as unsuitable:
+        if not cond:
+            yield Refusal(title, str(unsuitable))
         return
-    yield Candidate("compute both sides and choose with `torch.where`", "source", (edit,), _WHY, (condition,))
+    yield Candidate(title, "source", (edit,), why, conditions)
+
+
+def _position(file: ParsedSource, span: Span) -> int:
+    assert span.line is not None
+    assert span.column is not None
+    return file.offset(span.line, span.column)
 
 
 def _branch(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     """The innermost branch whose condition holds the span of the break."""
     if span.line is None or span.column is None:
         return None
-    position = file.offset(span.line, span.column)
+    position = _position(file, span)
     found: list[cst.If | cst.IfExp] = [*file.nodes(cst.If), *file.nodes(cst.IfExp)]
     holding = [node for node in found if file.range(node.test)[0] <= position < file.range(node.test)[1]]
     return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
@@ -66,18 +91,24 @@ def _condition(file: ParsedSource, test: cst.BaseExpression) -> str:
     if isinstance(test, cst.BooleanOperation):
         sign = "&" if isinstance(test.operator, cst.And) else "|"
         if not all(isinstance(side, (cst.Comparison, cst.BooleanOperation)) for side in (test.left, test.right)):
-            raise _Unsuitable
+            raise _Unsuitable("the condition joins values that need not be tensors")
         return f"({_condition(file, test.left)}) {sign} ({_condition(file, test.right)})"
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return f"torch.logical_not({_condition(file, test.expression)})"
     if isinstance(test, cst.Call) and m.matches(test.func, m.Name("bool")) and len(test.args) == 1:
         return _condition(file, test.args[0].value)
-    return _without_item(file, test)
+    text = _without_item(file, test)
+    return text if _is_truth(test) else f"{text} != 0"
+
+
+def _is_truth(test: cst.BaseExpression) -> bool:
+    """Whether a condition is true or false by itself, and not by being zero or not. NaN and infinity are true too."""
+    return isinstance(test, cst.Comparison) or (isinstance(test, cst.Call) and _callee_name(test) in _TRUTHS)
 
 
 def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
     if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
-        raise _Unsuitable  # `0 < x < 1` is two conditions
+        raise _Unsuitable("the condition is a chain of comparisons")
     start, text = file.range(test)[0], file.code(test)
     for call in reversed(list(file.nodes(cst.Call, test))):
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
@@ -98,6 +129,24 @@ def _conditional(file: ParsedSource, found: cst.IfExp) -> Edit:
     return file.replace(found, f"torch.where({condition}, {sides[0]}, {sides[1]})")
 
 
+def _cond_expression(file: ParsedSource, found: cst.IfExp) -> Edit:
+    """A conditional expression as a call of `torch.cond`."""
+    sides = []
+    for expression in (found.body, found.orelse):
+        _check_expression(file, expression)
+        sides.append(_new_tensor(file.code(expression)))
+    return file.replace(found, _cond_call(_condition(file, found.test), *sides))
+
+
+def _cond_call(condition: str, taken: str, other: str) -> str:
+    return f"torch.cond({condition}, lambda: {taken}, lambda: {other})"
+
+
+def _new_tensor(text: str) -> str:
+    """The value of a side: `torch.cond` takes none that is an operand itself."""
+    return f"{text}.clone()" if re.fullmatch(r"[\w.]+", text) else text
+
+
 @dataclass(slots=True)
 class _Side:
     """One side: assignments in order, and what it returns."""
@@ -113,15 +162,24 @@ class _Side:
 class _Statement:
     """An `if` statement with two sides of assignments, or of returns."""
 
-    def __init__(self, file: ParsedSource, found: cst.If) -> None:
+    def __init__(self, file: ParsedSource, found: cst.If, position: int) -> None:
         self._file, self._if = file, found
         self._function = file.enclosing(found, cst.FunctionDef)
-        if not isinstance(self._function, cst.FunctionDef) or isinstance(file.parent(found), cst.If):
-            raise _Unsuitable
+        if not isinstance(self._function, cst.FunctionDef):
+            raise _Unsuitable("it is not in a function")
         self._last: cst.CSTNode = found
-        self._condition = _condition(file, found.test)
+        self._outer, test = self._split(found.test, position)
+        self.tests = [test]
+        self._condition = _condition(file, test)
         self._taken, self._other = self._sides()
         self._lines: list[str] = []
+
+    def _split(self, test: cst.BaseExpression, position: int) -> tuple[str | None, cst.BaseExpression]:
+        """The condition in two parts: `if a and b` without `else` is `if a: if b`, and ``a`` may be no tensor."""
+        conjunction = isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And)
+        if not conjunction or self._if.orelse is not None or self._file.range(test.right)[0] > position:  # type: ignore[attr-defined]  # a BooleanOperation
+            return None, test
+        return self._file.code(test.left), test.right  # type: ignore[attr-defined]  # a BooleanOperation
 
     def edit(self) -> Edit:
         """The edit of the whole statement."""
@@ -129,34 +187,57 @@ class _Statement:
         wheres = [self._where(name) for name in merged]
         if self._taken.returned is not None:
             wheres.append("return " + self._returned())
+        return self._written([*self._head(wheres), *self._lines, *wheres])
+
+    def cond(self) -> Edit:
+        """The edit of the whole statement, with `torch.cond`: each side has one value."""
+        returned = self._taken.returned is not None
+        names = [] if returned else self._merged()
+        if len(names) != 1 and not returned:
+            raise _Unsuitable(_ONE_TENSOR)
+        sides = [self._only_value(side, names[0] if names else None) for side in (self._taken, self._other)]
+        call = _cond_call(self._condition, *sides)
+        return self._written([f"return {call}" if returned else f"{names[0]} = {call}"])
+
+    def _only_value(self, side: _Side, name: str | None) -> str:
+        """The one value that a side computes: its result, or that of ``name``."""
+        if name is None:
+            if side.assigned or side.returned is None or isinstance(side.returned, cst.Tuple):
+                raise _Unsuitable(_ONE_TENSOR)
+            return _new_tensor(self._file.code(side.returned))
+        if len(side.assigned) > 1:
+            raise _Unsuitable(_ONE_TENSOR)
+        return _new_tensor(_assigned_text(self._file, side.assigned[0], {}) if side.assigned else name)
+
+    def _written(self, lines: Sequence[str]) -> Edit:
         indent, end = self._file.indent(self._if), self._file.newline
-        lines = [*self._head(wheres), *self._lines, *wheres]
+        if self._outer is not None:
+            lines = [f"if {self._outer}:", *(f"{self._file.indent_unit}{line}" for line in lines)]
         text = "".join(f"{indent}{line}{end}" for line in lines)
         return self._file.replace_lines(self._if, self._last, text)
 
     def _sides(self) -> tuple[_Side, _Side]:
         taken = self._side(_statements(self._if.body))
         if self._if.orelse is not None:
-            if not isinstance(self._if.orelse, cst.Else):
-                raise _Unsuitable  # elif
+            assert isinstance(self._if.orelse, cst.Else)
             other = self._side(_statements(self._if.orelse.body))
         elif taken.returned is not None:
             other = self._side(self._following())
         else:
             other = _Side()
         if (taken.returned is None) != (other.returned is None):
-            raise _Unsuitable
+            raise _Unsuitable("one side returns and the other goes on")
         return taken, other
 
     def _following(self) -> list[cst.CSTNode]:
         """The statements behind an early return, up to the end of the function."""
         block = self._file.parent(self._if)
         if not isinstance(block, cst.IndentedBlock) or self._file.parent(block) is not self._function:
-            raise _Unsuitable
+            raise _Unsuitable("it returns from within a loop or another block: what runs next depends on it")
         position = list(block.body).index(self._if)
         rest = list(block.body)[position + 1 :]
         if not rest:
-            raise _Unsuitable
+            raise _Unsuitable("the function returns nothing on the other side")
         self._last = rest[-1]
         return [part for line in rest for part in _parts(line)]
 
@@ -164,7 +245,7 @@ class _Statement:
         side = _Side()
         for statement in statements:
             if side.returned is not None:
-                raise _Unsuitable
+                raise _Unsuitable("a statement follows a `return`")
             if isinstance(statement, cst.Return) and statement.value is not None:
                 side.returned = statement.value
                 _check_expression(self._file, statement.value)
@@ -179,9 +260,9 @@ class _Statement:
         elif isinstance(statement, cst.AugAssign):
             target, operator = statement.target, self._file.code(statement.operator).rstrip("=").strip()
         else:
-            raise _Unsuitable
+            raise _Unsuitable(_doing(self._file.code(statement)))
         if not isinstance(target, cst.Name):
-            raise _Unsuitable
+            raise _Unsuitable(_doing(self._file.code(statement)))
         _check_expression(self._file, statement.value)
         return target.value, statement.value, operator
 
@@ -193,10 +274,10 @@ class _Statement:
             if not self._read_afterwards(name):
                 continue
             if not both and not self._defined_before(name):
-                raise _Unsuitable
+                raise _Unsuitable(f"`{name}` has a value on one side alone")
             merged.append(name)
         if not merged and self._taken.returned is None:
-            raise _Unsuitable
+            raise _Unsuitable("neither side sets a name that is read afterwards")
         return merged
 
     def _read_afterwards(self, name: str) -> bool:
@@ -248,7 +329,7 @@ class _Statement:
             parts = _tuple_parts(side.returned)
             sides.append([_renamed(self._file, part, names) for part in parts])
         if len(sides[0]) != len(sides[1]):
-            raise _Unsuitable
+            raise _Unsuitable("the two sides return another number of values")
         return ", ".join(a if a == b else f"torch.where({_CONDITION}, {a}, {b})" for a, b in zip(*sides, strict=True))
 
     def _value(self, side: _Side, name: str, suffix: str) -> str:
@@ -299,7 +380,54 @@ class _Statement:
         return names
 
 
+class _Chain(_Statement):
+    """An `if` with `elif` and `else`, each side of which assigns the same name once."""
+
+    def _sides(self) -> tuple[_Side, _Side]:
+        self._parts = [(self._if.test, self._side(_statements(self._if.body)))]
+        below = self._if.orelse
+        while isinstance(below, cst.If):
+            self._parts.append((below.test, self._side(_statements(below.body))))
+            below = below.orelse
+        self.tests = [test for test, _ in self._parts]
+        if below is None:
+            raise _Unsuitable("it has an `elif` and no `else`")
+        self._last_side = self._side(_statements(below.body))
+        return self._parts[0][1], self._last_side
+
+    def edit(self) -> Edit:
+        """The edit of the whole statement."""
+        names = [self._name(f"condition_{number}") for number in range(1, len(self._parts) + 1)]
+        sides = [side for _, side in self._parts] + [self._last_side]
+        targets = {name for side in sides for name in side.assigned_names}
+        if len(targets) != 1 or any(len(side.assigned) != 1 or side.returned for side in sides):
+            raise _Unsuitable("it has an `elif`, and its sides do more than to set one name")
+        chosen = [" & ".join([*(f"~{name}" for name in names[:i]), *names[i : i + 1]]) for i in range(len(sides))]
+        values = [self._guarded_text(side, taken) for side, taken in zip(sides, chosen, strict=True)]
+        text = values[-1]
+        for name, value in zip(reversed(names), reversed(values[:-1]), strict=True):
+            text = f"torch.where({name}, {value}, {text})"
+        heads = [f"{name} = {_condition(self._file, test)}" for name, test in zip(names, self.tests, strict=True)]
+        return self._written([*heads, f"{targets.pop()} = {text}"])
+
+    def cond(self) -> Edit:
+        """There is none: `torch.cond` has two sides."""
+        raise _Unsuitable(_ONE_TENSOR)
+
+    def _guarded_text(self, side: _Side, taken: str) -> str:
+        """What a side assigns, with 1 for operands that may do harm where it is not taken."""
+        item = side.assigned[0]
+        risky = [name for name in _risky_names(self._file, [item[1]]) if self._defined_before(name)]
+        return _assigned_text(self._file, item, {name: f"torch.where({taken}, {name}, 1.0)" for name in risky})
+
+
 _CONDITION = "\x00condition\x00"
+
+
+def _whole(file: ParsedSource, found: cst.If) -> cst.If:
+    """The `if` of an `elif`."""
+    above = file.parent(found)
+    return _whole(file, above) if isinstance(above, cst.If) and above.orelse is found else found
 
 
 def _statements(block: cst.BaseSuite) -> list[cst.CSTNode]:
@@ -310,8 +438,14 @@ def _statements(block: cst.BaseSuite) -> list[cst.CSTNode]:
 
 def _parts(line: cst.CSTNode) -> list[cst.CSTNode]:
     if not isinstance(line, cst.SimpleStatementLine):
-        raise _Unsuitable
+        raise _Unsuitable("a side has a loop, a `with`, or another `if`")
     return list(line.body)
+
+
+def _doing(code: str) -> str:
+    """Why a statement on a side stands in the way."""
+    line = code.strip().partition("\n")[0]
+    return f"`{line[:60]}` has an effect, which is there on one side alone"
 
 
 def _tuple_parts(value: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -322,11 +456,11 @@ def _check_expression(file: ParsedSource, expression: cst.BaseExpression) -> Non
     """Raises where an expression may do more than compute, or has names of its own."""
     for scope in _SCOPES:
         if next(file.nodes(scope, expression), None) is not None:
-            raise _Unsuitable
+            raise _Unsuitable(f"`{file.code(expression)[:60]}` has names of its own")
     for call in file.nodes(cst.Call, expression):
         name = _callee_name(call)
         if name is None or (name.endswith("_") and not name.endswith("__")) or name in ("print", "setattr", "append"):
-            raise _Unsuitable
+            raise _Unsuitable(_doing(file.code(call)))
 
 
 def _callee_name(call: cst.Call) -> str | None:
