@@ -65,7 +65,7 @@ class CallRecord:
     state: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     unstable: list[str] = field(default_factory=list)
-    shared: list[int] = field(default_factory=list)
+    shared: list[int | None] = field(default_factory=list)
     random: str = ""
     printed: str = ""
 
@@ -167,18 +167,19 @@ def _gradients(call: ReplayableCall, ran: RunResult, names: list[str]) -> dict[s
     return {name: value for name, value in zip(leaves, ran.gradients, strict=False) if value is not None}
 
 
-def _shared(ran: RunResult) -> list[int]:
-    """For each output the first input or earlier output that shares its memory, -1 for none."""
+def _shared(ran: RunResult) -> list[int | None]:
+    """For each output the first input or earlier output that shares its memory, ``None`` if none does. Inputs are
+    counted back from the outputs, because a candidate may take more tensors than the program does.
+    """
     tensors = [*ran.inputs, *ran.outputs]
     memory: dict[int, int] = {}
-    shared = []
+    shared: list[int | None] = []
     for position, value in enumerate(tensors):
         known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
         key = value.untyped_storage().data_ptr() if known else -1 - position
-        shared.append(memory.setdefault(key, position) if key in memory else -1)
+        shared.append(memory[key] - len(ran.inputs) if key in memory else None)
         memory.setdefault(key, position)
-    # Inputs are counted from the outputs, because a candidate may take more tensors than the program does.
-    return [where if where < 0 else where - len(ran.inputs) for where in shared[len(ran.inputs) :]]
+    return shared[len(ran.inputs) :]
 
 
 def random_state() -> str:

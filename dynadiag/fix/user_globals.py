@@ -28,7 +28,7 @@ class UserGlobals:
     """The globals of the modules below the folder ``root``, without what a call reaches itself, as they are now."""
 
     def __init__(self, root: str, call: ReplayableCall) -> None:
-        self._root = root
+        self._namespaces = list(_namespaces(root))  # once: torch alone has thousands of modules
         self._known = {id(value) for value in (*call.state, *call.containers)}
         self._scalars = list(self._scalar_globals())
         objects = [value for _, value in self._objects()]
@@ -61,7 +61,7 @@ class UserGlobals:
     def _objects(self) -> list[tuple[str, Any]]:
         roots = [
             (f"{space['__name__']}.{name}", value)
-            for space in self._namespaces()
+            for space in self._namespaces
             for name, value in list(space.items())
             if not name.startswith("__") and not isinstance(value, (*_CODE, *_SCALARS))
         ]
@@ -74,16 +74,17 @@ class UserGlobals:
         return found
 
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
-        for space in self._namespaces():
+        for space in self._namespaces:
             for name, value in list(space.items()):
                 if not name.startswith("__") and isinstance(value, _SCALARS):
                     yield space, name, value
 
-    def _namespaces(self) -> Iterator[dict[str, Any]]:
-        for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
-            if self._root and isinstance(file, str) and file.startswith(self._root) and isinstance(module, ModuleType):
-                yield vars(module)
+
+def _namespaces(root: str) -> Iterator[dict[str, Any]]:
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if root and isinstance(file, str) and file.startswith(root) and isinstance(module, ModuleType):
+            yield vars(module)
 
 
 def _sample(values: list[Any]) -> list[torch.Tensor]:

@@ -80,6 +80,11 @@ def changed(text: str, found: Iterable[Candidate]) -> list[str]:
     return texts
 
 
-def _sources(text: str, folder: Path) -> Sources:
+def project_of(text: str, folder: Path) -> Project:
+    """The project of one file with this text."""
     (folder / "f.py").write_text(text)
-    return Sources(Project(Program(str(folder / "f.py")), folder, folder))
+    return Project(Program(str(folder / "f.py")), folder, folder)
+
+
+def _sources(text: str, folder: Path) -> Sources:
+    return Sources(project_of(text, folder))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
-from dynadiag.fix.call_record import CallRecord, StateAfter, compare, record_of
+from dynadiag.fix.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
 from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN, variant, variant_names
 from dynadiag.trial.reference_run import ReplayableCall, run_call
@@ -132,6 +136,101 @@ def test_a_candidate_has_to_raise_where_the_program_does() -> None:
     raises = CallRecord(0, OWN, error="RuntimeError")
     assert what(raises, fine) == ["error"] == what(fine, raises)
     assert what(raises, CallRecord(0, OWN, error="TorchRuntimeError")) == []
+
+
+def test_an_error_that_the_program_raises_itself_keeps_its_type_and_what_is_printed_before() -> None:
+    raises = CallRecord(0, "zeros", "ValueError", deliberate=True, printed="rows 5\n")
+    assert what(raises, CallRecord(0, "zeros", "ValueError", printed="rows 5\n")) == []
+    assert what(raises, CallRecord(0, "zeros", "RuntimeError", printed="rows 5\n")) == ["error"]
+    assert what(raises, CallRecord(0, "zeros", "ValueError")) == ["printed"]
+
+
+def test_only_a_line_that_raises_is_the_programs_own_error() -> None:
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 2:
+            raise ValueError("no")
+        return x.reshape(7)
+
+    def of(x: torch.Tensor) -> CallRecord:
+        call = ReplayableCall(refuses, (x,), {})
+        root = str(Path(__file__).parent)
+        return record_of(call, 0, OWN, run_call(call, refuses, call.copies()), StateAfter(), root=root)
+
+    assert (of(X).error, of(X).deliberate) == ("ValueError", True)
+    assert (of(X.T).error, of(X.T).deliberate) == ("RuntimeError", False)
+
+
+def test_an_arithmetic_error_counts_where_the_program_itself_meets_it() -> None:
+    fine = recorded(Counter(), X)
+    assert what(CallRecord(0, "zeros", "ZeroDivisionError"), fine) == []
+    assert what(CallRecord(0, OWN, "ZeroDivisionError"), fine) == ["error"]
+
+
+class Same(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x
+
+
+class Copied(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x.clone()
+
+
+def test_a_result_that_is_the_only_argument_is_no_copy_of_it() -> None:
+    assert what(recorded(Same(), X), recorded(Copied(), X)) == ["results"]
+
+
+class Timed(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        self.seconds = time.perf_counter()
+        return super().forward(x, n)
+
+
+def test_what_differs_from_run_to_run_is_not_compared_but_its_type_is() -> None:
+    first, again = recorded(Timed(), X), recorded(Timed(), X)
+    assert what(first, again) == ["mutations"]
+    mark_unstable([first], again)
+    assert what(first, again) == []
+    again.scalars["self.seconds"] = "late"
+    assert what(first, again) == ["mutations"]
+
+
+class Window(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.last = {0}, collections.deque([0], maxlen=2)
+
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        self.seen.add(n)
+        self.last.append(n)
+        return x
+
+
+def test_sets_and_deques_are_compared_and_restored() -> None:
+    module = Window()
+    record = recorded(module, X, 5)
+    assert {record.scalars["self.last[1]"], record.scalars["self.seen[5]"]} == {5}
+    assert (module.seen, list(module.last)) == ({0}, [0])
+
+
+def test_masks_and_small_integers_take_their_extremes() -> None:
+    codes, mask = torch.tensor([1, 2], dtype=torch.uint8), torch.tensor([True, False])
+    call = ReplayableCall(Counter().forward, (codes, mask, True), {})
+    assert {"extreme integers", "empty masks", "full masks", "argument 2 inverted"} <= set(variant_names(call))
+
+    def made(name: str) -> list[object]:
+        _, (args, _kwargs) = variant(name, call, call.copies(), call.function)
+        return [each.tolist() if isinstance(each, torch.Tensor) else each for each in args]
+
+    assert made("extreme integers") == [[255, 255], [True, False], True]
+    assert made("empty masks")[1:] == [[False, False], True]
+    assert made("argument 2 inverted")[2] is False
+
+
+def test_a_tensor_that_a_change_makes_of_a_number_keeps_its_value() -> None:
+    call = ReplayableCall(Counter().forward, (X, torch.tensor(0.5)), {})
+    _, (args, _kwargs) = variant("zeros", call, call.copies(), call.function, tensors=[0])
+    assert [float(value.sum()) for value in args] == [0.0, 0.5]
 
 
 def test_other_inputs_are_the_same_in_every_process_and_leave_the_state_alone() -> None:

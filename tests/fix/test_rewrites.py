@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix.build import HEAD, candidates, changed, problem_at, recompile_of
+from dynadiag.fix.candidate import Refusal
+from tests.fix.build import HEAD, candidates, changed, considered, problem_at, recompile_of
 
 
 def one(text: str, marked: str, tmp_path: Path, **fields: object) -> list[str]:
@@ -143,18 +144,50 @@ def test_a_call_that_torch_has_no_equal_of_stays(call: str, tmp_path: Path) -> N
 
 
 SIDES = {
-    # source of the branch: its replacement
-    "if c(x) > 0:\n        x = x * 2": "x = torch.where(c(x) > 0, x * 2, x)",
-    "if c(x) > 0:\n        y = x\n    else:\n        y = -x": "y = torch.where(c(x) > 0, x, -x)",
-    "y = x if c(x) > 0 else -x": "y = torch.where(c(x) > 0, x, -x)",
-    "if not (c(x) > 0).item():\n        x = x + 1": "x = torch.where(torch.logical_not((c(x) > 0)), x + 1, x)",
+    # source of the branch: what it becomes with torch.where, and with torch.cond
+    "if c(x) > 0:\n        x = x * 2": (
+        "x = torch.where(c(x) > 0, x * 2, x)",
+        "x = torch.cond(c(x) > 0, lambda: x * 2, lambda: x.clone())",
+    ),
+    "if c(x) > 0:\n        y = x\n    else:\n        y = -x": (
+        "y = torch.where(c(x) > 0, x, -x)",
+        "y = torch.cond(c(x) > 0, lambda: x.clone(), lambda: -x)",
+    ),
+    "y = x if c(x) > 0 else -x": (
+        "y = torch.where(c(x) > 0, x, -x)",
+        "y = torch.cond(c(x) > 0, lambda: x.clone(), lambda: -x)",
+    ),
+    "if not (c(x) > 0).item():\n        x = x + 1": (
+        "x = torch.where(torch.logical_not((c(x) > 0)), x + 1, x)",
+        "x = torch.cond(torch.logical_not((c(x) > 0)), lambda: x + 1, lambda: x.clone())",
+    ),
+    "if self.training and (c(x) > 0):\n        x += 1": (
+        "if self.training:\nx = torch.where((c(x) > 0), x + (1), x)",
+        "if self.training:\nx = torch.cond((c(x) > 0), lambda: x + (1), lambda: x.clone())",
+    ),
 }
 
 
 @pytest.mark.parametrize("branch", SIDES)
-def test_a_branch_becomes_where(branch: str, tmp_path: Path) -> None:
-    text = f"{HEAD}def f(x, y=0):\n    {branch}\n    return x, y\n"
-    assert one(text, "c(x) > 0", tmp_path) == [SIDES[branch]]
+def test_a_branch_becomes_where_or_cond(branch: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x, y=0):\n    {branch}\n    return x, y\n"
+    assert tuple(one(text, "c(x) > 0", tmp_path)) == SIDES[branch]
+
+
+def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    if (x > 0).sum():\n        x = x * 2\n    return x\n"
+    assert one(text, "(x > 0).sum()", tmp_path)[0] == "x = torch.where((x > 0).sum() != 0, x * 2, x)"
+
+
+def test_an_elif_has_a_condition_of_its_own_for_each_side(tmp_path: Path) -> None:
+    sides = "if r < 1:\n        w = r * 2\n    elif r < 2:\n        w = r + 1\n    else:\n        w = r.sqrt()"
+    text = f"{HEAD}def f(r):\n    {sides}\n    return w\n"
+    made = [
+        "condition_1 = r < 1\ncondition_2 = r < 2\n"
+        "w = torch.where(condition_1, r * 2, torch.where(condition_2, r + 1, "
+        "torch.where(~condition_1 & ~condition_2, r, 1.0).sqrt()))"
+    ]
+    assert one(text, "r < 1", tmp_path) == one(text, "r < 2", tmp_path) == made
 
 
 def test_an_early_return_takes_what_follows_as_its_other_side(tmp_path: Path) -> None:
@@ -174,21 +207,45 @@ def test_operands_are_harmless_where_a_side_is_not_taken(tmp_path: Path) -> None
 
 
 LEFT_ALONE = {
-    "a method in place": "if x.sum() > 0:\n        y = x.add_(1)",
-    "an attribute": "if x.sum() > 0:\n        self.y = x",
-    "a call alone": "if x.sum() > 0:\n        log(x)",
-    "a name of one side only": "if x.sum() > 0:\n        z = x\n    y = z",
-    "a raise": "if x.sum() > 0:\n        raise ValueError",
-    "a return on one side": "if x.sum() > 0:\n        return x\n    else:\n        y = x",
-    "a chained condition": "if 0 < x.sum() < 1:\n        y = x",
-    "a loop": "while x.sum() > 0:\n        y = x",
+    # source of the branch: why it is not rewritten
+    "if x.sum() > 0:\n        y = x.add_(1)": "`x.add_(1)` has an effect",
+    "if x.sum() > 0:\n        self.y = x": "`self.y = x` has an effect",
+    "if x.sum() > 0:\n        log(x)": "`log(x)` has an effect",
+    "if x.sum() > 0:\n        z = x\n    y = z": "`z` has a value on one side alone",
+    "if x.sum() > 0:\n        raise ValueError": "`raise ValueError` has an effect",
+    "if x.sum() > 0:\n        return x\n    else:\n        y = x": "one side returns",
+    "if 0 < x.sum() < 1:\n        y = x": "the condition is a chain",
+    "if x.sum() > 0:\n        for z in y:\n            y = z": "a side has a loop",
+    "if x.sum() > 0:\n        y = x\n    elif y:\n        y = 1": "no `else`",
 }
 
 
-@pytest.mark.parametrize("branch", LEFT_ALONE.values(), ids=LEFT_ALONE)
+@pytest.mark.parametrize("branch", LEFT_ALONE)
 def test_a_branch_that_does_more_than_compute_stays(branch: str, tmp_path: Path) -> None:
     text = f"{HEAD}def f(self, x, y=0):\n    {branch}\n    return y\n"
-    assert one(text, "x.sum()", tmp_path) == []
+    (said,) = considered(text, problem_at(text, "x.sum()"), tmp_path)
+    assert isinstance(said, Refusal)
+    assert LEFT_ALONE[branch] in said.why
+
+
+def test_a_loop_is_no_branch(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y=0):\n    while x.sum() > 0:\n        y = x\n    return y\n"
+    assert considered(text, problem_at(text, "x.sum()"), tmp_path) == []
+
+
+REQUESTED = {
+    "torch._dynamo.graph_break()": "    y = x + 1\n    torch._dynamo.graph_break()\n",
+    "scale(x + 1)": "    y = scale(x + 1)\n",
+}
+
+
+@pytest.mark.parametrize("marked", REQUESTED)
+def test_a_break_that_is_asked_for_is_no_longer(marked: str, tmp_path: Path) -> None:
+    helper = "@torch.compiler.disable(recursive=False)\ndef scale(x):\n    return x / 2\n\n\n"
+    text = f"{HEAD}{helper}def f(x):\n{REQUESTED[marked]}    return y\n"
+    (made,) = changed(text, candidates(text, problem_at(text, marked), tmp_path))
+    removed = "    torch._dynamo.graph_break()\n" if "break" in marked else helper.partition("\n")[0] + "\n"
+    assert made == text.replace(removed, "")
 
 
 MODULE = "class A(nn.Module):\n    def forward(self, x, n):\n        return x * n\n\n\n"

@@ -13,12 +13,14 @@ from dynadiag.fix.rewrites import (
     numbers,
     numpy_calls,
     printing,
+    requested_breaks,
     size_checks,
 )
 
 __all__ = ["CATALOGUE"]
 
 CATALOGUE = (
+    Rewrite("requested_breaks", requested_breaks.candidates),
     Rewrite("printing", printing.candidates),
     Rewrite("copies", copies.candidates),
     Rewrite("numbers", numbers.candidates),

@@ -97,6 +97,8 @@ def _condition(file: ParsedSource, test: cst.BaseExpression) -> str:
         return f"torch.logical_not({_condition(file, test.expression)})"
     if isinstance(test, cst.Call) and m.matches(test.func, m.Name("bool")) and len(test.args) == 1:
         return _condition(file, test.args[0].value)
+    if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and _callee_name(test) == "item":
+        return _condition(file, test.func.value)
     text = _without_item(file, test)
     return text if _is_truth(test) else f"{text} != 0"
 

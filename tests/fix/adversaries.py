@@ -1,0 +1,172 @@
+"""Programs in which a change of the catalogue is wrong, each with the obligations of the proof that find it out.
+
+`target` is what a program compiles, and `run` makes its calls. ``marked`` is the place of the break; of a recompile it
+is the value that changes, and ``values`` are two of its values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """One program, a piece of the title of the wrong change, and what differs with it."""
+
+    source: str
+    marked: str
+    title: str
+    found_by: frozenset[str]
+    compiled: bool = False  # whether the change has its effect in compiled code alone
+    hints: tuple[str, ...] = ()
+    values: tuple[str, str] | None = None
+    function: str = "target"
+
+
+def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    made = "".join(f"    {line}\n" for line in calls.splitlines())
+    imports = "import copy\nimport numpy as np\nimport torch\n\n"
+    return f"{imports}{head}\ndef target({arguments}):\n{lines}\n\ndef run(call):\n{made}"
+
+
+_CALL = "call(torch.randn(3, 4, requires_grad=True))"
+_WHERE, _TENSOR = "`torch.where`", "a tensor instead of reading"
+_SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def _where(body: str, found_by: str, condition: str = "x.sum() > 0", head: str = "", calls: str = _CALL) -> Adversary:
+    return Adversary(_program(body, calls, head), condition, _WHERE, frozenset(found_by.split()))
+
+
+def _number(
+    body: str, marked: str, found_by: str, calls: str = _CALL, head: str = "", arguments: str = "x"
+) -> Adversary:
+    return Adversary(_program(body, calls, head, arguments), marked, _TENSOR, frozenset(found_by.split()))
+
+
+def _attribute(body: str, found_by: str) -> Adversary:
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    source = (
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.calls = 0\n        self.seen = {}\n\n"
+        f"    def forward(self, x):\n        self.calls += 1\n{lines}\n\n"
+        "target = Net()\n\n\ndef run(call):\n    for _ in range(3):\n        y = call(torch.randn(3))\n"
+    )
+    found = frozenset(found_by.split())
+    return Adversary(source, "L['self'].calls", "in a buffer", found, values=("0", "1"), function="Net.forward")
+
+
+def _argument(body: str, found_by: str) -> Adversary:
+    source = _program(body, "for n in range(3):\n    y = call(torch.randn(3), n)", arguments="x, n")
+    return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
+
+
+def _print(body: str, marked: str, title: str, head: str = "") -> Adversary:
+    return Adversary(_program(body, "call(torch.randn(3))", head), marked, title, frozenset({"printed"}), compiled=True)
+
+
+_NOTE = (
+    "@torch.library.custom_op('adversary::note', mutates_args=())\n"
+    "def note(x: torch.Tensor) -> torch.Tensor:\n    print('note')\n    return x.clone()\n\n"
+    "note.register_fake(torch.empty_like)\n\n"
+)
+_AFTER, _WITHIN = "after the graph", "from within the graph"
+
+ADVERSARIES = {
+    # branches
+    "a side draws a random number": _where(
+        "y = x\nif x.sum() > 0:\n    y = x + 0 * torch.rand(())\nreturn y * 1", "random"
+    ),
+    "a side has a slope of NaN inside a helper": _where(
+        "d = x.square().sum()\nif d > 0:\n    e = root(d)\nelse:\n    e = d * 2\nreturn e",
+        "gradients",
+        "d > 0",
+        head="def root(d):\n    return d.sqrt()\n\n",
+    ),
+    "a side changes an argument": _where(
+        "x = x.detach() if x.requires_grad else x\ny = x.sum()\nif y > 0:\n    x += 1\nreturn x * 1",
+        "mutations",
+        "y > 0",
+    ),
+    "a side returns the argument itself": _where("if x.sum() > 0:\n    return x\nreturn x * 2", "results"),
+    "a side has another dtype": _where("y = x.sum()\nif y > 0:\n    y = y.double()\nreturn y", "results", "y > 0"),
+    "a side raises for what the other takes": _where(
+        "s = x.T @ x\nif s[0, 0] > 100:\n    y = root(s)\nelse:\n    y = s\nreturn y.sum()",
+        "error results gradients",
+        "s[0, 0] > 100",
+        head="def root(s):\n    return torch.linalg.cholesky(s + 1e-3 * torch.eye(4))\n\n",
+    ),
+    "a side prints": _where(
+        "y = x * 2\nif x.sum() > 0:\n    y = loud(y)\nreturn y",
+        "printed",
+        head="def loud(y):\n    print('loud')\n    return y + 1\n\n",
+    ),
+    "a side is never taken": _where(
+        "if torch.ones(()) + 0 * x.detach().nan_to_num().sum() > 0:\n    x = x * 2\nreturn x * 1",
+        "sides",
+        "torch.ones(()) + 0 * x.detach().nan_to_num().sum() > 0",
+    ),
+    # numbers
+    "the caller gets the number": _number("return x * 2, x.sum().item()", "x.sum().item()", "results"),
+    "the number is kept": _number(
+        "SEEN.append(x.sum().item())\nreturn x * 2", "x.sum().item()", "mutations", head="SEEN = []\n\n"
+    ),
+    "the number is beyond its tensor's type": _number(
+        "return x / (x.max().item() * 2)", "x.max().item()", "results", "call(torch.arange(90, dtype=torch.uint8))"
+    ),
+    "the number's division by zero is handled": _number(
+        "return x / (1 / m.sum().item())",
+        "m.sum().item()",
+        "error",
+        "for m in (torch.ones(3), torch.zeros(3)):\n    try:\n        call(torch.randn(3), m)\n"
+        "    except ZeroDivisionError:\n        pass",
+        arguments="x, m",
+    ),
+    # copies
+    "a shallow copy is written to": Adversary(
+        _program("y = copy.copy(x)\ny.add_(1)\nreturn y * 2", "call(torch.randn(3))"),
+        "copy.copy(x)",
+        "clone()",
+        frozenset({"mutations", "error"}),
+    ),
+    "a copy keeps the gaps of a view": Adversary(
+        _program("return copy.deepcopy(x)", "call(torch.randn(4, 6)[:, ::2])"),
+        "copy.deepcopy(x)",
+        "clone()",
+        frozenset({"results", "gradients"}),
+    ),
+    # numpy_calls
+    "NumPy takes edges that fall": Adversary(
+        _program("return torch.from_numpy(np.digitize(x.numpy(), [1.0, 0.0, -1.0]))", "call(torch.randn(9))"),
+        "np.digitize(x.numpy(), [1.0, 0.0, -1.0])",
+        "torch.bucketize",
+        frozenset({"results", "error"}),
+    ),
+    "NumPy computes in float64": Adversary(
+        _program("return torch.from_numpy(np.asarray(np.nanmean(x.numpy())))", "call(torch.arange(9))"),
+        "np.nanmean(x.numpy())",
+        "torch.nanmean",
+        frozenset({"ends"}),
+    ),
+    # size_checks
+    "a bound counts from the end": Adversary(
+        _program(
+            "n = int(t.max().item())\nreturn x[:, :n] * 2",
+            "call(torch.randn(3, 4), torch.tensor([-1]))",
+            arguments="x, t",
+        ),
+        "t.max().item()",
+        "check that the number is not negative",
+        frozenset({"ends"}),
+        hints=(_SCALARS,),
+    ),
+    # number_arguments, number_attributes
+    "the argument comes back": _argument("return x * n, n", "results"),
+    "the argument is larger than an integer of torch": _argument("return x * float(n * 10**12 * 10**9)", "results"),
+    "the attribute is a key": _attribute("self.seen[self.calls] = 1\nreturn x * self.calls", "mutations"),
+    "the attribute is returned": _attribute("return x, self.calls", "results"),
+    # printing
+    "what is printed changes afterwards": _print("print('x', x)\nx.add_(1)\nreturn x * 2", "print('x', x)", _AFTER),
+    "a line of another comes first": _print("print('first')\nreturn note(x)", "print('first')", _AFTER, _NOTE),
+}
