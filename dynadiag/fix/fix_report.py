@@ -12,6 +12,9 @@ from dynadiag.render.style import Style
 __all__ = ["Evidence", "FixDocument", "FixEntry", "ProblemPlace", "Rejected", "encode_document", "report_text"]
 
 
+_MAX_CAUSES = 4  # of one change
+
+
 class ProblemPlace(msgspec.Struct, frozen=True):
     """What a fix is for. ``file`` is absolute."""
 
@@ -82,8 +85,10 @@ def encode_document(document: FixDocument) -> bytes:
 def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
     """The report: proved fixes first, then the others with the reasons."""
     order = sorted(document.fixes, key=lambda entry: ("proved", "rejected", "none").index(entry.verdict))
-    first = {entry.diff: entry for entry in reversed(order)}
-    parts = [_headline(document, note), *(_entry(entry, style, first[entry.diff] is entry) for entry in order)]
+    groups: dict[object, list[FixEntry]] = {}
+    for position, entry in enumerate(order):  # causes that one change removes are told together
+        groups.setdefault(entry.diff or position, []).append(entry)
+    parts = [_headline(document, note), *(_change(group, style) for group in groups.values())]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
     return clean("\n".join(parts))
@@ -98,14 +103,13 @@ def _headline(document: FixDocument, note: str | None) -> str:
     return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
 
 
-def _entry(entry: FixEntry, style: Style, first: bool) -> str:
-    """One cause. A change is printed at the first cause that it fixes, and only named at the others."""
-    problem = entry.problem
-    id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
-    place = f"{problem.file}:{problem.line}" if problem.file else "in a library"
-    lines = [style.paint(f"{problem.kind} {id_}at {place}", problem.kind), f"  {entry.verdict}: {entry.title}"]
-    if entry.diff and not first:
-        return "\n".join([*lines, "  by the same change as above", ""])
+def _change(entries: list[FixEntry], style: Style) -> str:
+    """One change with the causes that it removes, or one cause without a change."""
+    entry = entries[0]
+    lines = [style.paint(_cause(each), each.problem.kind) for each in entries[:_MAX_CAUSES]]
+    if len(entries) > _MAX_CAUSES:
+        lines.append(f"and {len(entries) - _MAX_CAUSES} more causes, which the JSON has")
+    lines.append(f"  {entry.verdict}: {entry.title}")
     if entry.why:
         lines.append(f"  why: {entry.why}")
     if entry.evidence is not None:
@@ -115,6 +119,12 @@ def _entry(entry: FixEntry, style: Style, first: bool) -> str:
     if entry.diff:
         lines += ["", entry.diff.rstrip("\n")]
     return "\n".join(lines) + "\n"
+
+
+def _cause(entry: FixEntry) -> str:
+    problem = entry.problem
+    id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
+    return f"{problem.kind} {id_}at {f'{problem.file}:{problem.line}' if problem.file else 'a library'}"
 
 
 def _evidence(evidence: Evidence) -> list[str]:

@@ -52,8 +52,8 @@ def wrong_change(one: Adversary, folder: Path) -> Candidate:
         problem = problem_at(text, one.marked, hints=one.hints)
     else:
         definition = "def forward" if "." in one.function else "def target"
-        lines = [text[: text.index(place)].count("\n") + 1 for place in (definition, "= call(")]
-        problem = recompile_of(text, one.function, one.marked, *lines, one.values, folder)
+        line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
+        problem = recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
     return next(each for each in candidates(text, problem, folder) if one.title in each.title)
 
 
