@@ -148,7 +148,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 now=change.now,
                 also=tuple(other.source for other in own if other.source and other is not change),
                 stack=stack,
-                advice=advise(item)[:_MAX_ADVICE],
+                advice=tuple(each.text for each in advise(item)[:_MAX_ADVICE]),
             )
         )
     return found

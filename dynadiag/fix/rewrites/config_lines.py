@@ -1,7 +1,7 @@
 """A line that sets torch's configuration, where torch's own hint for the break names it.
 
-Right because the value goes into the graph as a symbol: nothing of what the function computes changes. If it decides
-a branch the break only moves, and the proof sees that.
+Right because the setting says what goes into the graph (a value as a symbol): nothing of what the function computes
+changes. If the value decides a branch the break only moves, and the proof sees that.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import libcst as cst
+
 from dynadiag.fix.candidate import Candidate, Sources
 from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates", "config_line", "logging_line"]
 
+_WHY = "torch takes this into the graph, and what is computed stays the same"
 _SETTING = re.compile(r"torch\._dynamo\.config\.(\w+) ?= ?True")
 
 
@@ -25,12 +28,17 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     for name in dict.fromkeys(found[1] for hint in problem.hints for found in _SETTING.finditer(hint)):
         line = f"torch._dynamo.config.{name} = True"
-        yield Candidate(
-            f"set `{line}`",
-            "config",
-            (config_line(file, line),),
-            "the value becomes a symbol of the graph, and what is computed stays the same",
-        )
+        yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
+
+
+def _setting(file: ParsedSource, name: str, line: str) -> Edit:
+    """The edit that sets a setting: where the file sets it, else by a line of its own."""
+    own = [
+        assign
+        for assign in file.nodes(cst.Assign)
+        if len(assign.targets) == 1 and file.code(assign.targets[0].target).endswith(f"config.{name}")
+    ]
+    return file.replace(own[0].value, "True") if len(own) == 1 else config_line(file, line)
 
 
 def logging_line(file: ParsedSource, function: str) -> Candidate:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import ParsedSource
+from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.config_lines import logging_line
 
@@ -33,6 +34,9 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file is None or call is None:
         return
     yield from called_after(file, call)
+    if file.code(call.func) == "print" and (edits := _formatted_arguments(file, call)):
+        plain = logging_line(file, "print")
+        yield replace(plain, title=f"{plain.title}, with formatted values", edits=(*plain.edits, *edits))
     if file.code(call.func) == "print" and (text := _graph_print(file, call)) is not None:
         yield Candidate(
             "print from within the graph with `torch._higher_order_ops.print`",
@@ -51,6 +55,19 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
         yield _logger(file, call, found[1], found[2])
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
+
+
+def _formatted_arguments(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """Each value that is printed by itself as an f-string: torch takes texts, and no tuples or types, into such a call.
+    A tensor prints otherwise then, which the proof sees.
+    """
+    values = [each.value for each in call.args if each.keyword is None and not each.star]
+    plain = [each for each in values if not isinstance(each, (cst.BaseString, cst.BaseNumber))]
+    texts = [(each, file.code(each)) for each in plain]
+    quotes = [(each, text, next((mark for mark in "\"'" if mark not in text), None)) for each, text in texts]
+    if any(mark is None or "\\" in text or "\n" in text for _, text, mark in quotes):
+        return ()
+    return tuple(file.replace(each, f"f{mark}{{{text}}}{mark}") for each, text, mark in quotes)
 
 
 def _is_warn(file: ParsedSource, function: str) -> bool:
