@@ -129,8 +129,8 @@ def record_of(
 
 
 def _is_deliberate(error: Exception, root: str) -> bool:
-    """Whether a `raise` of the user's raised the exception, so that a caller may rely on its type. torch changes that of
-    an `assert` in every compiled function.
+    """Whether a `raise` of the user's raised the exception, so that a caller may rely on its type. An `assert` has
+    another type in every compiled function.
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
