@@ -124,6 +124,13 @@ def test_a_deep_copy_is_a_clone(tmp_path: Path) -> None:
     assert one(text, "copy.deepcopy(x + 1)", tmp_path) == ["return (x + 1).detach().clone()", "return (x + 1).clone()"]
 
 
+@pytest.mark.parametrize("bounds", ['{"from": -1, "to": n}', "{'to': 2.0}", "{**n}", '{"p": 1}'])
+def test_bounds_of_uniform_are_given_by_position(bounds: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    return x.uniform_(**{bounds}) * 2\n"
+    made = {'{"from": -1, "to": n}': "x.uniform_(-1, n)", "{'to': 2.0}": "x.uniform_(0.0, 2.0)"}.get(bounds)
+    assert one(text, f"x.uniform_(**{bounds})", tmp_path) == ([f"return {made} * 2"] if made else [])
+
+
 def test_digitize_counts_in_float64_and_its_array_becomes_a_tensor(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    n = np.digitize(x.numpy(), [0.1, 0.2])\n    return x / torch.from_numpy(n)\n"
     made = one(text, "np.digitize(x.numpy(), [0.1, 0.2])", tmp_path)

@@ -15,6 +15,7 @@ from dynadiag.fix.rewrites import (
     printing,
     requested_breaks,
     size_checks,
+    uniform_bounds,
 )
 
 __all__ = ["CATALOGUE"]
@@ -23,6 +24,7 @@ CATALOGUE = (
     Rewrite("requested_breaks", requested_breaks.candidates),
     Rewrite("printing", printing.candidates),
     Rewrite("copies", copies.candidates),
+    Rewrite("uniform_bounds", uniform_bounds.candidates),
     Rewrite("numbers", numbers.candidates),
     Rewrite("numpy_calls", numpy_calls.candidates),
     Rewrite("branches", branches.candidates),
