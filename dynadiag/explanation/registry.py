@@ -7,7 +7,6 @@ not evaluate holds a piece of source code instead of a sentence, and is passed o
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import json
 import re
@@ -74,11 +73,11 @@ class Registry:
             ) from error
 
     def lookup(self, gb_id: str) -> BreakEntry:
-        """The entry of an id, however it is written (`gb124`, `124`). Raises `DynadiagError` with near matches."""
+        """The entry of an id, however it is written (`gb124`, `124`). Raises `DynadiagError` where there is none."""
         wanted = _normal_id(gb_id)
         if wanted in self.entries:
             return self.entries[wanted]
-        raise DynadiagError(f"{gb_id}: no graph break of this id in the installed torch{self._near(gb_id, wanted)}")
+        raise DynadiagError(f"{gb_id}: no graph break of this id in the installed torch{self._near(gb_id)}")
 
     def id_of(self, gb_type: str) -> str | None:
         """The id of a type, where it has exactly this name."""
@@ -94,14 +93,11 @@ class Registry:
             hints = (*remedies(item.gb_type), *hints)
         return replace(item, gb_id=gb_id, hints=hints)
 
-    def _near(self, gb_id: str, wanted: str) -> str:
-        """What to try instead: the types that hold the text, or the ids that differ little, said to be others."""
+    def _near(self, gb_id: str) -> str:
+        """What to try instead: the types that hold the text. Ids with similar numbers mean other things."""
         words = [entry for entry in self.entries.values() if gb_id.casefold() in entry.gb_type.casefold()]
-        close = [self.entries[found] for found in difflib.get_close_matches(wanted, self.entries, n=3, cutoff=0.7)]
-        near = ", ".join(f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5] or close)
-        if words:
-            return f"; these types have it in their name: {near}"
-        return f"; others with a similar number: {near}" if close else "; ids look like GB0170"
+        near = ", ".join(f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5])
+        return f"; these types have it in their name: {near}" if near else "; ids look like GB0170"
 
 
 def is_general(hint: str) -> bool:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dynadiag import __version__
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.registry import BreakEntry
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
@@ -23,8 +24,8 @@ def entry_text(entry: BreakEntry, style: Style | None = None) -> str:
     lines = [head, *(style.paint(line, "strong") for line in rest), ""]
     lines += _block("What it means", [entry.family.meaning], style)
     lines += _block("torch says", [entry.explanation] if entry.explanation else [], style)
-    lines += _block("torch's hints", entry.hints, style)
-    lines += _block("What to do", entry.family.remedies, style)
+    lines += _block("torch's hints, unchecked", entry.hints, style)
+    lines += _block("What to do", _remedies(entry), style)
     lines += _block("Reported with", [entry.context] if entry.context else [], style)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -44,6 +45,12 @@ def entry_json(entry: BreakEntry) -> bytes:
         "context": entry.context,
     }
     return encode(document)
+
+
+def _remedies(entry: BreakEntry) -> list[str]:
+    """What usually ends such a break; what was tried on one says so."""
+    each = [advice(key, case=entry.gb_id) for key in entry.family.advice]
+    return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in each]
 
 
 def _torch_version() -> str | None:
