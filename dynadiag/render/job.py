@@ -25,6 +25,7 @@ from dynadiag.render.wrap import truncate_middle, wrap_indented
 
 __all__ = ["JobPart", "JobReport", "job_document", "job_text", "rank_document"]
 
+_GRAVITY = ("error", "warning", "good", "note")  # of headlines, the gravest first
 _MAX_SHOWN = 10  # findings of one set of ranks that a report shows without --all
 _NAME = 60  # columns of a list of ranks
 
@@ -72,13 +73,30 @@ def _headline(told: JobReport, style: Style) -> list[str]:
     if told.divergence is not None:
         text = told.divergence.text
         return [style.paint(line, "error") for line in wrap_indented("", _capital(f"{text}."), style.columns)]
-    sentence = told.parts[0].report.headline.sentence if told.parts else "No recording could be read."
-    same = f"{_all_of(told)} alike. " if len(told.parts) == 1 and len(told.parts[0].processes) > 1 else ""
-    role = told.parts[0].report.headline.severity if told.parts else "error"
+    role = min((part.report.headline.severity for part in told.parts), key=_GRAVITY.index, default="error")
     return [
         style.paint(line, role if role in ("good", "error") else "break")
-        for line in wrap_indented("", same + sentence, style.columns)
+        for line in wrap_indented("", _sentence(told, role), style.columns)
     ]
+
+
+def _sentence(told: JobReport, severity: str) -> str:
+    """What the gravest of the processes come to, and which these are unless it holds for all."""
+    grave = [part for part in told.parts if part.report.headline.severity == severity]
+    if not grave:
+        return "No recording could be read."
+    sentences = dict.fromkeys(part.report.headline.sentence for part in grave)
+    sentence = next(iter(sentences))
+    if len(grave) == len(told.parts) and len(sentences) == 1:
+        alike = len(told.parts) == 1
+        each = f"{_all_of(told)} alike. " if alike else f"In each of {_all_of(told)}: "
+        return f"{each}{sentence}" if not alike or len(grave[0].processes) > 1 else sentence
+    if severity == "good" and len(grave) == len(told.parts):
+        return f"No graph break in any of {_all_of(told)}."
+    others = sum(len(part.processes) for part in grave if part.report.headline.sentence != sentence)
+    named = _name(each for part in grave if part.report.headline.sentence == sentence for each in part.processes)
+    more = " What others have is below." if others else ""
+    return f"{_capital(named)}: {sentence}{more}"
 
 
 def _capital(text: str) -> str:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.commands.job_report import JobReader
 from dynadiag.job import group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
-from tests.job.build import collective, compiled, group, rank
+from dynadiag.render.job import job_text
+from dynadiag.render.style import Style
+from tests.job.build import Events, collective, compiled, group, rank
 from tests.tui import build as recordings
 
 BEGAN = 1000.0
@@ -79,3 +82,22 @@ def test_nothing_is_said_of_waits_of_nccl(tmp_path: Path) -> None:
         path = rank(tmp_path, number, collective(at=BEGAN))
         path.write_bytes(path.read_bytes().replace(b'"backend": "gloo"', b'"backend": "nccl"'))
     assert measure_waits(open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks) == {}
+
+
+def _first_line(folder: Path, *processes: Events) -> str:
+    for number, events in enumerate(processes):
+        made = recordings.run_events("train.py")
+        made[0][0]["dynadiag_run"].update(pid=100 + number, host="a")
+        recordings.journal(folder / f"{number}.dynadiag", [*made, *events])
+    reader = JobReader(sorted(folder.glob("*.dynadiag")))
+    return job_text(reader.report(), Style(200)).splitlines()[0]
+
+
+def test_the_first_line_is_of_the_processes_that_fare_worst(tmp_path: Path) -> None:
+    for name in ("alike", "one", "each"):
+        (tmp_path / name).mkdir()
+    whole, broken = compiled(), compiled(breaks=True)
+    assert _first_line(tmp_path / "alike", broken, broken).startswith("2 processes alike. Not one graph: 1 graph break")
+    assert _first_line(tmp_path / "one", whole, broken).startswith("Process 101: Not one graph: 1 graph break")
+    each = _first_line(tmp_path / "each", whole, [*whole, *compiled("1/0")])
+    assert each == "No graph break in any of 2 processes."
