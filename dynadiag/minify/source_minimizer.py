@@ -41,7 +41,7 @@ def reduce_program(search: TrialSearch, base: MinifyResult, expected: Signature)
         source = read_program(search.runner.program)
     except MergeError as error:
         return replace(base, verdict="no_source", notes=(str(error),))
-    with source_trials(search, source.text, source.imports, expected) as trials:
+    with source_trials(search, source.text, source.imports, expected, source.files) as trials:
         return _reduce(trials, source, base)
 
 
@@ -61,6 +61,7 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
         reduced = _with_other_values(trials, reduced.text) or _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
+    trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
     result = replace(
         base,
         level="source",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +15,19 @@ from minifier.source import MergeError, merge_program
 
 __all__ = ["ProgramSource", "read_program"]
 
+_MAX_FILE, _MAX_NAME = 1 << 20, 200  # bytes of a file that candidates get, and characters of its name
 _CALL = "call = {name}()\ntorch.compile(call[0])(*call[1], **(call[2] if len(call) == 3 else {{}}))\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """A program as one file. ``imports`` are its import statements of libraries."""
+    """A program as one file. ``imports`` are its import statements of libraries, ``files`` the data files beside it
+    that its text names, by their relative paths.
+    """
 
     text: str
     imports: tuple[str, ...]
+    files: dict[str, Path]
 
 
 def read_program(program: Program) -> ProgramSource:
@@ -38,7 +43,7 @@ def read_program(program: Program) -> ProgramSource:
         text = f"{text}import torch\n{_CALL.format(name=program.name)}"
     if program.arguments:
         text = _after_future(text, f"import sys\nsys.argv[1:] = {list(program.arguments)!r}\n")
-    return ProgramSource(text, _imports(text))
+    return ProgramSource(text, _imports(text), _named_files(text, [Path.cwd(), file.parent]))
 
 
 def _file(program: Program) -> tuple[Path, Path]:
@@ -57,6 +62,19 @@ def _file(program: Program) -> tuple[Path, Path]:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise MergeError(f"{program.text} has no Python source")
     return Path(spec.origin), Path.cwd()
+
+
+def _named_files(text: str, folders: Sequence[Path]) -> dict[str, Path]:
+    """The small files that a string of the program names, relative to one of the folders."""
+    strings = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    names = {name for name in strings if isinstance(name, str) and 0 < len(name) < _MAX_NAME and "\0" not in name}
+    found: dict[str, Path] = {}
+    for name in sorted(names):
+        for folder in folders:
+            path = folder / name
+            if not Path(name).is_absolute() and path.is_file() and path.stat().st_size <= _MAX_FILE:
+                found.setdefault(name, path)
+    return {name: path for name, path in found.items() if ".." not in Path(name).parts}
 
 
 def _package(program: Program) -> str:

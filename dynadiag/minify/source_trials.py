@@ -7,10 +7,11 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
@@ -43,7 +44,7 @@ OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something 
 
 @dataclass(slots=True)
 class SourceTrials:
-    """The trials of one program's candidates. Each runs in an empty folder, which is removed afterwards.
+    """The trials of one program's candidates. Each runs in a folder of its own, which is removed afterwards.
 
     ``expected`` is the failure that a candidate has to show, ``whole_text`` the program that shows it. With
     ``own_words`` an assertion of the program has to keep its message.
@@ -53,6 +54,7 @@ class SourceTrials:
     runner: Runner
     whole_text: str
     expected: Signature | None
+    files: Mapping[str, Path] = field(default_factory=dict)  # copied into the folder of each candidate
     own_words: bool = True
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
@@ -191,10 +193,13 @@ class SourceTrials:
 
     @contextmanager
     def _file(self, text: str) -> Iterator[Path]:
-        """The program's file, in an empty folder."""
+        """The program's file, in a folder with copies of its data files."""
         folder = Path(tempfile.mkdtemp(dir=self.runner.scratch))
         file = folder / "repro.py"
         file.write_text(text, encoding="utf-8")
+        for name, source in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
         self.runner.program, self.runner.cwd = Program(str(file)), folder
         try:
             yield file
@@ -245,9 +250,13 @@ def _describe(failure: Signature | None) -> str:
 
 @contextmanager
 def source_trials(
-    search: TrialSearch, text: str, imports: Sequence[str], expected: Signature | None
+    search: TrialSearch,
+    text: str,
+    imports: Sequence[str],
+    expected: Signature | None,
+    files: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[SourceTrials]:
     """The trials of a program's candidates, in forks that have its libraries loaded."""
     with search.runner.for_program(search.runner.program, imports=imports) as runner:
         known = search.log.recorded_with_prefix(_PREFIX)
-        yield SourceTrials(search, runner, text, expected, known=known)
+        yield SourceTrials(search, runner, text, expected, files, known=known)

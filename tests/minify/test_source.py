@@ -12,8 +12,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
+from dynadiag.minify.source_program import read_program
 from dynadiag.minify.source_trials import SourceTrials
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import dump
@@ -153,6 +155,21 @@ def test_outputs_that_differ_in_words_are_another_failure_than_outputs_that_diff
     assert values_differ("total tensor([1., -2.e-05]) True", "total tensor([1.5000, -2.e-05]) True")
     assert values_differ("x.is_leaf True", "x.is_leaf False")
     assert not values_differ("<function f.<locals>.g at 0x>, MulBackward0", "<function h at 0x>, AddBackward1")
+
+
+def test_candidates_have_copies_of_the_data_files_that_the_program_names(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "size.txt").write_text("3")
+    (tmp_path / "unnamed.txt").write_text("4")
+    (tmp_path / "train.py").write_text("n = int(open('data/size.txt').read())\nopen('missing.txt')\n")
+    source = read_program(Program(str(tmp_path / "train.py")))
+    assert source.files == {"data/size.txt": tmp_path / "data" / "size.txt"}
+    runner = MagicMock()
+    runner.scratch = tmp_path
+    with SourceTrials(MagicMock(), runner, source.text, None, source.files)._file("pass") as file:
+        assert (file.parent / "data" / "size.txt").read_text() == "3"
+        (file.parent / "data" / "size.txt").write_text("5")
+    assert (tmp_path / "data" / "size.txt").read_text() == "3"
 
 
 @pytest.mark.parametrize("kind", ["FileNotFoundError", None])
