@@ -39,6 +39,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
+    parser.add_argument("--source", action="store_true", help="reduce the program's source also where a graph fails")
     add_target(parser)
 
 
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     log = new_trial_log("minify", program, args, recording)
     with ProgressPrinter(sys.stderr) as progress:
         try:
-            result = reduce_to_repro(program, args, log, progress, output)
+            result = reduce_to_repro(program, args, log, progress, output, source=args.source)
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
@@ -61,7 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def reduce_to_repro(
-    program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter, output: Path
+    program: Program,
+    args: argparse.Namespace,
+    log: TrialLog,
+    progress: ProgressPrinter,
+    output: Path,
+    *,
+    source: bool = False,
 ) -> MinifyResult:
     """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
 
@@ -69,7 +76,7 @@ def reduce_to_repro(
     there is something to keep); the recording then has the trials so far.
     """
     with trial_search(program, args, log, progress, HOOKS) as search:
-        result = minify(search, MinifyRequest(bisect_options(args), output))
+        result = minify(search, MinifyRequest(bisect_options(args), output, source))
     named = replace(result, repro=str(output.absolute())) if result.text else result
     log.add_verdict(
         encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None

@@ -43,10 +43,11 @@ _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph i
 
 @dataclass(frozen=True, slots=True)
 class MinifyRequest:
-    """The user's request. ``output`` is where the repro goes."""
+    """The user's request. ``output`` is where the repro goes. With ``source`` the source is reduced, never a graph."""
 
     options: BisectOptions
     output: Path
+    source: bool = False
 
 
 def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
@@ -95,7 +96,7 @@ class _Minimizer:
         base = MinifyResult("reduced", rung=rung, failure=located.first.signature)
         if located.cached:
             return replace(base, verdict="cached")
-        if rung == "eager":
+        if rung == "eager" or self.request.source:
             return self._reduce_source(replace(base, torch=located.first.facts.torch), located)
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")

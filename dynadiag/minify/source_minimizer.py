@@ -41,7 +41,7 @@ def reduce_program(search: TrialSearch, base: MinifyResult, expected: Signature)
         source = read_program(search.runner.program)
     except MergeError as error:
         return replace(base, verdict="no_source", notes=(str(error),))
-    with source_trials(search, source.text, source.imports, expected, source.files) as trials:
+    with source_trials(search, source.text, source.imports, expected, base.rung or "eager", source.files) as trials:
         return _reduce(trials, source, base)
 
 
@@ -50,7 +50,8 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     if text is None:
         return replace(base, verdict="source_passes", notes=tuple(trials.notes))
     before = count_lines(source.text), count_tokens(source.text)
-    trials.search.on_message(f"it fails in Dynamo, before there is a graph: reducing {before[0]} lines of its source")
+    why = "it fails in Dynamo, before there is a graph: " if trials.rung == "eager" else ""
+    trials.search.on_message(f"{why}reducing {before[0]} lines of its source")
     compared = trials.expected is not None and trials.expected.kind in COMPARED
     own = trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
     reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again

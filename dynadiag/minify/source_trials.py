@@ -26,7 +26,6 @@ from minifier.source import Observed, observer_file
 __all__ = ["OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
 
 _PREFIX = "source "  # of the keys of these trials in the trial log
-_COMPILED = Plan(rung="eager", caches=False)
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
@@ -54,6 +53,7 @@ class SourceTrials:
     runner: Runner
     whole_text: str
     expected: Signature | None
+    rung: str = "eager"  # that candidates are compiled at
     files: Mapping[str, Path] = field(default_factory=dict)  # copied into the folder of each candidate
     own_words: bool = True
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
@@ -65,6 +65,11 @@ class SourceTrials:
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     out_of_time: bool = False
+
+    @property
+    def compiled(self) -> Plan:
+        """The plan of a candidate that is compiled."""
+        return Plan(rung=self.rung, caches=False)
 
     @property
     def stopped(self) -> bool:
@@ -90,7 +95,7 @@ class SourceTrials:
             self._shorten_limit(text)
         if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
             return self.expected if self.fails(text) else None
-        outcome = self.run(text, _COMPILED, "the program as one file")
+        outcome = self.run(text, self.compiled, "the program as one file")
         found = outcome.signature
         if found is None or (self.expected is not None and not self.matches(outcome, text)):
             self.notes.append(f"as one file in an empty folder, {_describe(found)}")
@@ -104,7 +109,7 @@ class SourceTrials:
 
     def _shorten_limit(self, text: str) -> None:
         """Shorten the time limit of a candidate to several times what a compile that passes takes here."""
-        passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, _COMPILED, "a compile that passes")
+        passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, self.compiled, "a compile that passes")
         self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
 
     def limit_seconds(self, seconds: float) -> None:
@@ -126,7 +131,7 @@ class SourceTrials:
         uncompiled = self.run(text, UNCOMPILED, "uncompiled")  # first: most candidates are broken, and it is cheaper
         if not uncompiled.passed:
             return False
-        outcome = self.run(text, _COMPILED, "compiled")
+        outcome = self.run(text, self.compiled, "compiled")
         if not self.matches(outcome, text):
             return False
         if outcome.is_hang and uncompiled.seconds > self.runner.limits.seconds / 2:
@@ -143,7 +148,7 @@ class SourceTrials:
     def _prints_otherwise(self, text: str) -> bool:
         """Whether the compiled program prints something else; uncompiled it prints the same each time."""
         uncompiled = self.printed(text, UNCOMPILED, "uncompiled")
-        compiled = self.printed(text, _COMPILED, "compiled") if uncompiled is not None else None
+        compiled = self.printed(text, self.compiled, "compiled") if uncompiled is not None else None
         if compiled is None or uncompiled is None or compiled == uncompiled:
             return False
         in_values = values_differ(compiled, uncompiled)
@@ -254,9 +259,10 @@ def source_trials(
     text: str,
     imports: Sequence[str],
     expected: Signature | None,
+    rung: str = "eager",
     files: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[SourceTrials]:
     """The trials of a program's candidates, in forks that have its libraries loaded."""
     with search.runner.for_program(search.runner.program, imports=imports) as runner:
         known = search.log.recorded_with_prefix(_PREFIX)
-        yield SourceTrials(search, runner, text, expected, files, known=known)
+        yield SourceTrials(search, runner, text, expected, rung, files, known=known)

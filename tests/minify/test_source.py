@@ -166,7 +166,7 @@ def test_candidates_have_copies_of_the_data_files_that_the_program_names(tmp_pat
     assert source.files == {"data/size.txt": tmp_path / "data" / "size.txt"}
     runner = MagicMock()
     runner.scratch = tmp_path
-    with SourceTrials(MagicMock(), runner, source.text, None, source.files)._file("pass") as file:
+    with SourceTrials(MagicMock(), runner, source.text, None, files=source.files)._file("pass") as file:
         assert (file.parent / "data" / "size.txt").read_text() == "3"
         (file.parent / "data" / "size.txt").write_text("5")
     assert (tmp_path / "data" / "size.txt").read_text() == "3"
