@@ -37,6 +37,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.keep_value_only,
     statements.split_tuples,
     statements.drop_unused,
+    objects.collapse_classes,
     objects.methods_to_functions,
     objects.classes_to_functions,
     objects.callables_to_functions,

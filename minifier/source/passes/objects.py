@@ -9,13 +9,14 @@ from typing import Any
 
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, names_read, new_name, own_nodes
+from minifier.source.scopes import bound_names, classes, names_read, new_name, own_nodes, use_counts
 from minifier.source.trees import Edit, call_arguments, expression, parents_of, substitute
 
 __all__ = [
     "attributes_to_variables",
     "callables_to_functions",
     "classes_to_functions",
+    "collapse_classes",
     "methods_to_functions",
     "objects_to_values",
     "objects_to_variables",
@@ -89,6 +90,26 @@ def classes_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             function = _without_self(method, owner.name)
             names: Edit = {call: ast.Name(owner.name, ast.Load()) for call, of in made if of is owner}
             yield [{owner: function, **names}]
+
+
+def collapse_classes(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace a class without a body of its own by its base, or move what a base has into its only subclass."""
+    found = {owner.name: owner for owner in classes(tree)}
+    counts = use_counts(tree)
+    for owner in found.values():
+        bases = [base for base in owner.bases if isinstance(base, ast.Name) and base.id in found]
+        if len(owner.bases) == 1 and all(isinstance(part, ast.Pass) for part in owner.body):
+            uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == owner.name]
+            yield [{owner: (), **dict.fromkeys(uses, owner.bases[0])}]
+        for base in bases:
+            inherited = found[base.id]
+            if counts[base.id] == 1:
+                own = {getattr(part, "name", None) for part in owner.body} - {None}
+                kept = [part for part in inherited.body if getattr(part, "name", None) not in own]
+                merged = copy.copy(owner)
+                merged.body = [*kept, *owner.body]
+                merged.bases = [b for old in owner.bases for b in (inherited.bases if old is base else [old])]
+                yield [{owner: merged, inherited: ()}]
 
 
 def callables_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

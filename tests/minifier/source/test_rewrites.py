@@ -52,6 +52,17 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "class Holder:\n\n    def __init__(self, n, f):\n        self.f = f\nprint(Holder(1, len).f('ab'))\n",
         "class ",
     ),
+    "a class that only inherits": (
+        objects.collapse_classes,
+        "class A:\n\n    def f(self):\n        return 3\n\nclass B(A):\n    pass\nprint(B().f(), isinstance(B(), B))\n",
+        "class B",
+    ),
+    "a base of one class": (
+        objects.collapse_classes,
+        "class A(list):\n\n    def f(self):\n        return 3\n\n    def g(self):\n        return 4\n\n"
+        "class B(A):\n\n    def g(self):\n        return self.f()\nprint(B([1]).g(), len(B([1])))\n",
+        "class A",
+    ),
     "an object that is called": (
         objects.callables_to_functions,
         "import functools\n\nclass Adder:\n\n    def __init__(self, n):\n        self.n = n\n\n"
