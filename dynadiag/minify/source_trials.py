@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -30,9 +31,9 @@ UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
 _HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
-# A candidate ends after these seconds, and after this multiple of the time of the smallest program so far. Without the
+# A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
-_SLOW_LEAST, _SLOW_FACTOR = 5.0, 4.0
+_SLOW_LEAST, _SLOW_FACTOR = 2.0, 4.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -59,6 +60,7 @@ class SourceTrials:
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
     best_tokens: int = 0
+    fastest: float = math.inf  # seconds of the fastest text that failed as expected
     last_failure: Signature | None = None  # of the last text that failed as expected
     observed: dict[str, Observed] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)  # outcomes of a search that is resumed
@@ -141,9 +143,10 @@ class SourceTrials:
         return True
 
     def _refuse_slower(self, compiled: Outcome, uncompiled: Outcome) -> None:
-        """End later candidates that take far longer than this one, which fails as expected."""
+        """End later candidates that take far longer than the fastest that fails as expected, which may be this one."""
         if not compiled.is_hang:
-            self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * max(compiled.seconds, uncompiled.seconds)))
+            self.fastest = min(self.fastest, max(compiled.seconds, uncompiled.seconds))
+            self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * self.fastest))
 
     def _prints_otherwise(self, text: str) -> bool:
         """Whether the compiled program prints something else; uncompiled it prints the same each time."""
