@@ -7,7 +7,7 @@ torch's text names a line. The span comes from the instruction that Dynamo's tra
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ def describe_break(
     """
     gb_type = _gb_type(failure)
     origin = _raised_at(failure, emitter) if gb_type == _OBSERVED else None
-    place = _blamed_location(failure, emitter, sources, origin)
+    place = _blamed_location(failure, emitter, sources)
     made = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
     return {**made, "raised_at": origin} if origin else made
 
@@ -56,24 +56,19 @@ def _gb_type(failure: BaseException) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _blamed_location(
-    failure: BaseException, emitter: FrameType | None, sources: Sources, origin: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all.
-
-    ``origin`` is where the traced exception was raised, if the break is at one.
-    """
+def _blamed_location(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
+    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all."""
     interpreters = list(torch_private.instruction_translators(emitter, failure))
     theirs = [tx for tx in interpreters if not is_stdlib_or_torch(tx.f_code.co_filename)]
     innermost = (theirs or interpreters)[-1:]
-    return _location_of(innermost[0], sources, origin) if innermost else None
+    return _location_of(innermost[0], sources, torch_private.named_lines(failure)) if innermost else None
 
 
-def _location_of(tx: Any, sources: Sources, origin: dict[str, Any] | None) -> dict[str, Any]:
+def _location_of(tx: Any, sources: Sources, named: Mapping[tuple[str, str], int | None]) -> dict[str, Any]:
+    """The location of a frame. ``named`` are the lines that torch names, by file and function."""
     code: CodeType = tx.f_code
     source = sources(code.co_filename)
-    here = origin is not None and (origin["file"], origin["function"]) == (code.co_filename, code.co_name)
-    line = origin["line"] if origin is not None and here else _line(tx)
+    line = named.get((code.co_filename, code.co_name)) or _line(tx)
     before = partial(torch_private.instructions_backwards, tx)
     span = spans.blamed_positions(source, before()) or spans.last_on_line(source, before(), line)
     place: dict[str, Any] = {
@@ -85,9 +80,8 @@ def _location_of(tx: Any, sources: Sources, origin: dict[str, Any] | None) -> di
 
 
 def _line(tx: Any) -> int | None:
-    """The line that torch names."""
     positions = getattr(tx.current_instruction, "positions", None)
-    return getattr(tx, "lineno", None) or getattr(positions, "lineno", None)
+    return getattr(positions, "lineno", None) or getattr(tx, "lineno", None)
 
 
 def describe_raised_break(found: RaisedBreak, sources: Sources) -> dict[str, Any]:

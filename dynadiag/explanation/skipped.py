@@ -105,7 +105,12 @@ def _is_of(item: Finding, each: FunctionCoverage) -> bool:
 
 def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:
     """The finding that tells why a function was left: the break that it met, or its recompiles up to the limit."""
-    met = {id_: index for index, item in enumerate(before) if item.rule != "recompile" for id_ in item.compile_ids}
+    met = {
+        id_: index if item.caused_by is None else item.caused_by
+        for index, item in enumerate(before)
+        if item.rule != "recompile"
+        for id_ in item.compile_ids
+    }
     told = {
         _key(each.file, each.line, each.function): met[each.compile_id]
         for each in run.compiles

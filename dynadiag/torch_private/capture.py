@@ -88,6 +88,15 @@ def exception_traceback(tx: Any) -> list[tuple[str, int | None, str]]:
     return found
 
 
+def named_lines(failure: BaseException) -> dict[tuple[str, str], int | None]:
+    """The line of each frame, by file and function, in the stack of the user's that torch prints for a break.
+
+    It is ``TorchDynamoException.real_stack`` (exc.py). The innermost of several frames of one function counts.
+    """
+    stack = getattr(failure, "real_stack", None)
+    return {(each.filename, each.name): each.lineno for each in stack or ()}
+
+
 def _translates(frame: FrameType) -> bool:
     return frame.f_code.co_name in TRANSLATOR_FRAMES and _DYNAMO in frame.f_code.co_filename
 

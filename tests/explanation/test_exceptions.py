@@ -77,7 +77,7 @@ def test_the_raise_is_the_cause_of_what_it_passed(tmp_path: Path) -> None:
     cause, *passed = findings(tmp_path, passes)
     assert line(cause) == 'return x + config["key"]'
     assert cause.title.endswith("TypeError: 'NoneType' object is not subscriptable")
-    assert {line(item) for item in passed} == {"len(args)", "with manager():"}
+    assert {line(item) for item in passed} == {"return fn(*args)", "with manager():"}
     assert {(item.severity, item.caused_by is not None) for item in passed} == {("note", True)}
     through = [
         LINES[(fact.span.line or 0) - 1].strip() for fact in cause.evidence if fact.label == "passed" and fact.span
