@@ -82,7 +82,7 @@ def test_the_raise_is_the_cause_of_what_it_passed(tmp_path: Path) -> None:
     through = [
         LINES[(fact.span.line or 0) - 1].strip() for fact in cause.evidence if fact.label == "passed" and fact.span
     ]
-    assert sorted(through) == ["len(args)", "with manager():"]
+    assert sorted(through) == ["return fn(*args)", "with manager():"]
 
 
 @needs_tracebacks
