@@ -163,7 +163,9 @@ FAMILIES = {
         "Or compile the function that is called inside the `with` block, not the one that holds it.",
         GB0142="works_under_a_lock",
     ),
-    "nested.jagged": usual("Use the jagged layout: `torch.nested.nested_tensor(..., layout=torch.jagged)`."),
+    "nested.jagged": usual(
+        "Use the jagged layout: `torch.nested.nested_tensor(..., layout=torch.jagged)`.", GB0016="a_nested_tensor"
+    ),
     "sparse.outside": usual(
         "Make and convert sparse tensors outside the compiled function; work on dense ones inside.",
         GB0015="takes_a_sparse_tensor",
@@ -183,7 +185,7 @@ FAMILIES = {
         "or `torch.library.custom_op` with `register_autograd`."
     ),
     "memory.allocate": usual("Allocate a new tensor instead of resizing in place.", GB0126="resizes"),
-    "numpy.torch": usual("Use the torch function of the same meaning."),
+    "numpy.torch": usual("Use the torch function of the same meaning.", GB0294="takes_a_median"),
     "numpy.before": usual("Or convert (`torch.from_numpy`) before the call."),
     "triton.wrap": usual("Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
     "operator.pure": usual(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -495,6 +496,24 @@ def resizes(v: torch.Tensor) -> torch.Tensor:
 def allocates(v: torch.Tensor) -> torch.Tensor:
     half = (v + 1)[:2].clone()
     return half * 2
+
+
+def takes_a_median(v: torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(np.nanmedian(v.numpy())) + v
+
+
+def takes_torchs_median(v: torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(torch.nanquantile(v, 0.5)) + v
+
+
+def nested(layout: torch.layout) -> Program:
+    """A function of a nested tensor."""
+
+    def run(compile_: Compile) -> list[Any]:
+        made = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=layout)
+        return list(compile_(lambda v: v * 2)(made).unbind())
+
+    return run
 
 
 SEEN: list[Any] = []
@@ -1039,6 +1058,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "retains_a_gradient": (retains, retains_outside),
     "resizes": (calls(resizes, (x,)), calls(allocates, (x,))),
     "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
+    "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
+    "a_nested_tensor": (nested(torch.strided), nested(torch.jagged)),
     "partials": (partials(around=False), partials(around=True)),
     "a_size_of_one": (sized((4,), (1,), dynamic=True), unbacked),
     "static_sizes": (sized((4,), (5,), (6,), dynamic=False), marked_sizes(4, 5, 6)),
