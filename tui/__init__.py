@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui.app import Browser
 
 __all__ = ["run"]
 
@@ -34,6 +38,11 @@ def run(path: Path, place: str = "", *, folder: Path | None = None, pick: bool =
 
         opened = open_folder(path)
         with opened.session as session:
-            return Browser(session, opened.paths, opened.rank, place=place, folder=folder).run() or 0
+            return _run(Browser(session, opened.paths, opened.rank, place=place, folder=folder))
     with Session.open(path) as session:
-        return Browser(session, place=place, folder=folder, pick=pick).run() or 0
+        return _run(Browser(session, place=place, folder=folder, pick=pick))
+
+
+def _run(browser: Browser) -> int:
+    """Run the application and return its exit code: its own, or Textual's if it ended with an exception."""
+    return browser.run() or browser.return_code or 0

@@ -312,6 +312,13 @@ class Browser(RecordingApp):
         """Close the dialog on top. The palette is Textual's and may ask twice: the screen below it stays."""
         return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete.nothing()
 
+    def action_command_palette(self) -> None:
+        """Show the palette of all actions."""
+        from tui.command_palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
     def action_help_quit(self) -> None:
         """Answer ctrl+c with a hint. It does not quit: the user may mean to stop a search or to copy text."""
         self.notify("press q to quit")

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field, replace
 from dynadiag.kernels.document_links import CompileLinker
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import SourceLine
-from tui.documents import Document, DocumentRef, compile_documents, language_regions, preferred_stage, split_lines
+from tui.documents import (
+    Document,
+    DocumentRef,
+    compile_documents,
+    language_regions,
+    preferred_stage,
+    readable_graph,
+    split_lines,
+)
 from tui.generated_modules import compile_modules
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
-from tui.readable_graph import readable_graph
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
 

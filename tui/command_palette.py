@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
 from tui.bookmark_list import BookmarkList
 from tui.command_screen import CommandScreen
 from tui.confirm import Confirm
+from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label
 from tui.picker import Picker
 from tui.views import RANKS, SCREENS
@@ -25,7 +26,7 @@ from tui.widgets.tree import Tree
 if TYPE_CHECKING:
     from tui.recording_app import RecordingApp
 
-__all__ = ["ActionProvider", "all_binding_ids", "described_bindings"]
+__all__ = ["ActionProvider", "Palette", "all_binding_ids", "described_bindings"]
 
 RunAction = Callable[[], Awaitable[object]]
 
@@ -45,7 +46,7 @@ def all_binding_ids() -> set[str]:
     from tui.app import Browser
 
     kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
-    kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen]
+    kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, GraphScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}
@@ -95,6 +96,14 @@ class ActionProvider(Provider):
         browser = cast("RecordingApp", self.app)
         await browser.action_view(screen)
         await browser.run_action(action, browser.current)
+
+
+class Palette(CommandPalette):
+    """Textual's palette. Its page keys raise `KeyError` where the terminal is too small for its list."""
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).scrollable_content_region.height:
+            super()._action_command_list(action)
 
 
 def _title(binding: Binding, chosen: Mapping[str, str]) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from dynadiag.recording.records import Compile, Graph, Kernel
+from dynadiag.render.readable_graph import readable_lines
 from tui.highlighting import LanguageRegion
+from tui.line_links import LineLinks, invert_links
 
 __all__ = [
     "Document",
@@ -18,6 +20,7 @@ __all__ = [
     "kernel_regions",
     "language_regions",
     "preferred_stage",
+    "readable_graph",
     "split_lines",
 ]
 
@@ -133,3 +136,24 @@ def preferred_stage(later: Sequence[DocumentRef]) -> int:
             if ref.title == f"{stage} graph":
                 return place
     return 0
+
+
+def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineLinks]:
+    """Return the readable form of a printed graph, and its links. Lines of the result have a row in `printed`.
+
+    A text in which no node is recognized is returned as it is.
+    """
+    lines = list(readable_lines(printed.lines))
+    if not any(line.margin for line in lines):
+        return printed, links
+    shown = {line.row: number for number, line in enumerate(lines)}
+    keys = {shown[row]: found for row, found in links.keys.items() if row in shown}
+    inferred = frozenset(shown[row] for row in links.inferred if row in shown)
+    defined = {name: shown[row] for name, row in links.defined.items() if row in shown}
+    document = replace(
+        printed,
+        lines=[line.text for line in lines],
+        margins=tuple(line.margin for line in lines),
+        rows=tuple(line.row for line in lines),
+    )
+    return document, invert_links(keys, inferred, defined)

@@ -1,8 +1,9 @@
 """Write a graph that Dynamo gives to its backend as data from which it can be rebuilt.
 
 Nodes have op, target, arguments and a description of their value. Tensors have shape, stride, dtype, device,
-``requires_grad`` and the number of their storage, which shows inputs that share memory. Nothing is code: targets are
-names. Arguments are JSON; anything that JSON lacks is an object with one key:
+``requires_grad`` and the number of their storage, which shows inputs that share memory. "stack" and "modules" are
+numbers in lists of the stacks and of the modules that were being called. Nothing is code: targets are names. Arguments
+are JSON; anything that JSON lacks is an object with one key:
 
     {"%": "relu"}            a node            {"t": [1, 2]}          a tuple
     {"dtype": "float32"}     a torch.dtype     {"device": "cpu"}      a torch.device
@@ -28,22 +29,28 @@ _MAX_LIST_ITEMS = 1_000  # elements of a list argument; a longer list is written
 def graph_json(gm: fx.GraphModule) -> str:
     """Return the graph module and its subgraphs as one JSON text, one node per line, so that it can be diffed."""
     stacks: dict[str, int] = {}
+    modules: dict[tuple[str, ...], int] = {}
     storages: dict[int, int] = {}
-    nodes = [json.dumps(_encode_node(node, stacks, storages), separators=(",", ":")) for node in gm.graph.nodes]
+    encoded = (_encode_node(node, stacks, modules, storages) for node in gm.graph.nodes)
+    nodes = [json.dumps(node, separators=(",", ":")) for node in encoded]
     subgraphs = {
         name: json.loads(graph_json(child)) for name, child in gm.named_children() if isinstance(child, fx.GraphModule)
     }
     parts = [
         '"nodes": [\n' + ",\n".join(nodes) + "\n]",
         '"stacks": ' + json.dumps(list(stacks)),
+        '"modules": ' + json.dumps(list(modules)),
         '"symbols": ' + json.dumps(_size_symbols(gm)),
         '"subgraphs": ' + json.dumps(subgraphs),
     ]
     return "{" + ",\n".join(parts) + "}"
 
 
-def _encode_node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]) -> dict[str, Any]:
+def _encode_node(
+    node: fx.Node, stacks: dict[str, int], modules: dict[tuple[str, ...], int], storages: dict[int, int]
+) -> dict[str, Any]:
     stack = node.meta.get("stack_trace")
+    calls = tuple(str(path) for path, _ in node.meta.get("nn_module_stack", {}).values())
     value = node.meta.get("example_value", node.meta.get("val"))
     data: dict[str, Any] = {"name": node.name, "op": node.op, "target": target_name(node.target)}
     if node.args:
@@ -54,6 +61,8 @@ def _encode_node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]
         data["value"] = _encode_value(value, storages)
     if stack:
         data["stack"] = stacks.setdefault(stack, len(stacks))
+    if calls:
+        data["modules"] = modules.setdefault(calls, len(modules))
     return data
 
 

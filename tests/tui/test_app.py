@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tui
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
@@ -229,3 +230,21 @@ async def test_a_link_to_a_file_that_was_not_compiled_says_so(program: Path) -> 
             await settle(pilot)
             assert app.current.NAME == "overview"
             assert "nothing of other.py:7 is in this recording" in screen(pilot)
+
+
+async def test_a_page_key_in_the_palette_of_a_tiny_terminal_does_nothing(program: Path) -> None:
+    async with browsing(program, (30, 8)) as pilot:
+        await pilot.press("ctrl+p", "j", "down", "pageup", "pagedown", "escape", "escape")
+        await settle(pilot)
+        assert pilot.app.is_running
+
+
+def test_a_browser_that_ends_with_an_error_says_so_in_its_exit_code(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(browser: Browser) -> None:
+        browser._return_code = 1
+
+    monkeypatch.setattr("tui.terminal_watch.end_with_terminal", lambda: None)
+    monkeypatch.setattr(Browser, "run", failed)
+    assert tui.run(program) == 1

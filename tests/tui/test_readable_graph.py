@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.conftest import browsing, press
-from tui.documents import Document, DocumentRef, split_lines
+from tui.documents import Document, DocumentRef, readable_graph, split_lines
 from tui.line_links import LineKey, LineLinks, invert_links
-from tui.readable_graph import readable_graph
 from tui.views.code import CodeView
 
 PRINTED = """\

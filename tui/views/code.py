@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,6 +22,9 @@ from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
+
+if TYPE_CHECKING:
+    from tui.graph_screen import DrawnGraph
 
 __all__ = ["CodeView"]
 
@@ -48,6 +51,13 @@ class CodeView(PanedView, StageActions):
             key_display="[",
             id="code.previous",
             tooltip="show the previous one",
+        ),
+        Binding(
+            "v",
+            "picture",
+            "picture",
+            id="code.picture",
+            tooltip="draw the graph around the node on this line, to walk it with the arrows",
         ),
         Binding(
             "p",
@@ -237,6 +247,34 @@ class CodeView(PanedView, StageActions):
             if pane.document is not None:
                 pane.move_to(pane.document.line_of(row))
         self.highlight()
+
+    def action_picture(self) -> None:
+        """Draw the graph around the node on the cursor's line; in other panes, around the first linked node."""
+        from tui.graph_screen import read_graph_picture
+
+        board = self._model
+        graphs = [name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo")]
+        name = next((name for name in graphs if board and (ref := board.ref(name)) and ref.kind == "graph"), None)
+        if board is None or name is None or (ref := board.ref(name)) is None:
+            self.notify("this compile has no graph", severity="warning")
+            return
+        pane = self.pane(name)
+        line = pane.cursor if name == self._current_pane or not pane.highlighted else pane.first_highlighted
+        rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
+        start = rows.get(line, "")
+        self.fetch("picture", lambda: read_graph_picture(self.session, ref, start), self._show_picture)
+
+    def _show_picture(self, drawn: DrawnGraph | None) -> None:
+        from tui.graph_screen import GraphScreen
+
+        if drawn is None:
+            self.notify("no node of this graph is recognized", severity="warning")
+        else:
+            self.browser.push_screen(GraphScreen(drawn, self.browser.write_new_file), self._picture_left)
+
+    def _picture_left(self, place: Location | None) -> None:
+        if place is not None:
+            self.browser.go_to(place)
 
     def action_diff(self) -> None:
         """Show the diff to the previous stage, or the document again."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tui.documents import Document
-from tui.line_links import LineLinks, invert_links
-
-__all__ = ["readable_graph"]
+__all__ = ["ReadableLine", "attribute_name", "readable_lines", "shape_text"]
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
 _FORWARD = re.compile(r"^ *def forward\(self(?:, )?(.*)$")
@@ -35,34 +32,16 @@ _INDENT = 4  # columns by which torch indents a level
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadableLine:
-    row: int  # of the printed text, from 0
+class ReadableLine:
+    """A line, the row of the printed text (from 0) that it stands for, and what stands at the right margin."""
+
+    row: int
     text: str
     margin: str = ""
 
 
-def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineLinks]:
-    """Return the readable form of a printed graph, and its links. Lines of the result have a row in `printed`.
-
-    A text in which no node is recognized is returned as it is.
-    """
-    lines = list(_lines(printed.lines))
-    if not any(line.margin for line in lines):
-        return printed, links
-    shown = {line.row: number for number, line in enumerate(lines)}
-    keys = {shown[row]: found for row, found in links.keys.items() if row in shown}
-    inferred = frozenset(shown[row] for row in links.inferred if row in shown)
-    defined = {name: shown[row] for name, row in links.defined.items() if row in shown}
-    document = replace(
-        printed,
-        lines=[line.text for line in lines],
-        margins=tuple(line.margin for line in lines),
-        rows=tuple(line.row for line in lines),
-    )
-    return document, invert_links(keys, inferred, defined)
-
-
-def _lines(printed: Sequence[str]) -> Iterator[_ReadableLine]:
+def readable_lines(printed: Sequence[str]) -> Iterator[ReadableLine]:
+    """Yield the lines of a printed graph in their readable form. None has a margin in a text that is no graph."""
     signatures = dict(_signatures(printed))
     names = _input_names(printed, signatures)
     first = next((row for row in signatures), 0)
@@ -70,14 +49,14 @@ def _lines(printed: Sequence[str]) -> Iterator[_ReadableLine]:
     for row, text in enumerate(printed):
         indent = " " * max(0, _indent_of(text) - depth * _INDENT)
         if row in signatures:
-            yield _ReadableLine(row, indent + _inputs(signatures[row], names))
+            yield ReadableLine(row, indent + _inputs(signatures[row], names))
         elif (found := _CLASS.match(text)) and row:
-            yield _ReadableLine(row, f"{indent}subgraph {found[1]}:")
+            yield ReadableLine(row, f"{indent}subgraph {found[1]}:")
         elif found := _STATEMENT.match(text):
             if not _is_bookkeeping(found[1], found[3]):
-                yield _ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", _shape(found[2]))
+                yield ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", shape_text(found[2]))
         elif text.lstrip().startswith("return"):
-            yield _ReadableLine(row, indent + _expression(text.strip(), names))
+            yield ReadableLine(row, indent + _expression(text.strip(), names))
 
 
 def _indent_of(text: str) -> int:
@@ -98,13 +77,13 @@ def _input_names(printed: Sequence[str], signatures: Mapping[int, str]) -> dict[
     """The readable name of each input, such as ``blocks.0.norm1.weight``. No node has the same name."""
     nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
     arguments = (found[1] for text in signatures.values() for found in _ARGUMENT.finditer(text))
-    short = {f"l{name[1:]}": _attribute(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
+    short = {f"l{name[1:]}": attribute_name(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
     taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
     return {name: f"input.{word}" if word in taken else word for name, word in short.items()}
 
 
-def _attribute(name: str) -> str:
-    """Dynamo's name of an input as the user's attribute."""
+def attribute_name(name: str) -> str:
+    """Return Dynamo's name of an input as the user's attribute: ``blocks.0.norm1.weight``. Other names stay."""
     found = _GRAPH_INPUT.fullmatch(name)
     return _ATTRIBUTES.sub(".", found[1]).strip(".").removeprefix("self.") if found else name
 
@@ -127,7 +106,7 @@ def _expression(text: str, names: Mapping[str, str]) -> str:
     return _OVERLOAD.sub(r"\1(", _OPERATOR.sub("", text))
 
 
-def _shape(annotation: str | None) -> str:
-    """The type and shape of ``f32[2, 32][32, 1]cpu``, without strides and device."""
+def shape_text(annotation: str | None) -> str:
+    """Return the type and shape of ``f32[2, 32][32, 1]cpu``, without strides and device."""
     found = _TYPE.match(annotation or "")
     return found[1].replace(", ", ",") if found else (annotation or "")

@@ -1,0 +1,312 @@
+"""Where the boxes and lines of a directed acyclic graph stand: a layered layout.
+
+The steps are those of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures"
+(1981): layers, order within a layer, coordinates. Lines run in the channels between layers, as wires in the channel
+routing of Hashimoto and Stevens (1971): each source has a row of the channel, and two sources never share a cell but
+where they cross. docs/notes/graph-layout.md says why no library does this.
+
+A unit is a cell of a terminal. y grows downwards.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+__all__ = ["Layout", "Rectangle", "lay_out"]
+
+Point = tuple[int, int]
+
+_GAP = 2  # columns between two boxes
+_SWEEPS = 8  # of the order and of the coordinates; more change little
+_LINE_WEIGHT = 6.0  # a long line stays straight sooner than a box stays above its neighbours
+_FREE_WEIGHT = 0.01  # what has no neighbours on the side that is looked at gives way
+_PORTS = (0, 1, -1, 2, -2)  # where a line may enter a box, from its middle
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """The place of a box."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    @property
+    def middle(self) -> int:
+        """The column in which lines leave the box."""
+        return self.x + self.width // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The place of each box, and the corners of the line of each edge, from the source's lower edge to the target."""
+
+    boxes: Mapping[str, Rectangle]
+    lines: Mapping[tuple[str, str], tuple[Point, ...]]
+    width: int
+    height: int
+
+
+@dataclass(slots=True)
+class _Vertex:
+    """A box, or a place where a long line passes a layer (``name`` is ``None``)."""
+
+    name: str | None
+    layer: int
+    width: int
+    height: int
+    above: list[_Vertex]
+    below: list[_Vertex]
+    x: int = 0  # the column of its middle
+    entry: int = 0  # the column in which lines enter it
+
+    @property
+    def left(self) -> int:
+        return self.width // 2
+
+    @property
+    def right(self) -> int:
+        return self.width - self.width // 2
+
+
+def lay_out(sizes: Mapping[str, tuple[int, int]], edges: Iterable[tuple[str, str]]) -> Layout:
+    """Lay out boxes of these widths and heights. ``sizes`` is in a topological order; other edges are left out."""
+    order = {name: number for number, name in enumerate(sizes)}
+    pairs = [(source, target) for source, target in dict.fromkeys(edges) if order[source] < order[target]]
+    layers, paths = _layers(sizes, pairs)
+    _order(layers)
+    _place_all(layers)
+    return _drawn(layers, paths)
+
+
+# Layers
+
+
+def _ranks(names: Iterable[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """The layer of each box: below all that it reads. What reads nothing stands right above its first user."""
+    users: dict[str, list[str]] = {name: [] for name in names}
+    inner = set()
+    for source, target in edges:
+        users[source].append(target)
+        inner.add(target)
+    ranks = dict.fromkeys(users, 0)
+    for name, targets in users.items():
+        for target in targets:
+            ranks[target] = max(ranks[target], ranks[name] + 1)
+    for name, targets in users.items():
+        if name not in inner and targets:
+            ranks[name] = min(ranks[target] for target in targets) - 1
+    return ranks
+
+
+def _layers(
+    sizes: Mapping[str, tuple[int, int]], edges: Sequence[tuple[str, str]]
+) -> tuple[list[list[_Vertex]], dict[tuple[str, str], list[_Vertex]]]:
+    """The vertices of each layer, and those that the line of each edge passes."""
+    ranks = _ranks(sizes, edges)
+    layers: list[list[_Vertex]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
+    boxes = {name: _Vertex(name, ranks[name], *size, [], []) for name, size in sizes.items()}
+    for vertex in boxes.values():
+        layers[vertex.layer].append(vertex)
+    targets: dict[str, list[str]] = {}
+    for source, target in edges:
+        targets.setdefault(source, []).append(target)
+    paths: dict[tuple[str, str], list[_Vertex]] = {}
+    for source, found in targets.items():
+        paths |= _connect(boxes[source], [boxes[name] for name in found], layers)
+    return layers, paths
+
+
+def _connect(
+    source: _Vertex, targets: Sequence[_Vertex], layers: Sequence[list[_Vertex]]
+) -> dict[tuple[str, str], list[_Vertex]]:
+    """Connect a box with its users. Lines to several layers share the way to the first."""
+    passed, paths = [source], {}
+    for target in sorted(targets, key=lambda vertex: vertex.layer):
+        while passed[-1].layer < target.layer - 1:
+            dummy = _Vertex(None, passed[-1].layer + 1, 1, 1, [], [])
+            layers[dummy.layer].append(dummy)
+            _join(passed[-1], dummy)
+            passed.append(dummy)
+        before = [vertex for vertex in passed if vertex.layer < target.layer]
+        _join(before[-1], target)
+        paths[source.name or "", target.name or ""] = [*before, target]
+    return paths
+
+
+def _join(upper: _Vertex, lower: _Vertex) -> None:
+    upper.below.append(lower)
+    lower.above.append(upper)
+
+
+# The order within a layer
+
+
+def _order(layers: list[list[_Vertex]]) -> None:
+    """Order each layer by the medians of its neighbours, up and down in turn. The order with the fewest crossings
+    stays."""
+    best, fewest = [list(layer) for layer in layers], _crossings(layers)
+    for sweep in range(_SWEEPS):
+        if not fewest:
+            break
+        _sort_by_neighbours(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
+        count = _crossings(layers)
+        if count < fewest:
+            best, fewest = [list(layer) for layer in layers], count
+    layers[:] = best
+
+
+def _sort_by_neighbours(layers: Sequence[list[_Vertex]], *, down: bool) -> None:
+    for fixed, layer in pairwise(layers):
+        place = {id(vertex): number for number, vertex in enumerate(fixed)}
+        own = {id(vertex): number for number, vertex in enumerate(layer)}
+
+        def key(vertex: _Vertex, place: dict[int, int] = place, own: dict[int, int] = own) -> float:
+            near = [place[id(other)] for other in (vertex.above if down else vertex.below)]
+            return sum(near) / len(near) if near else float(own[id(vertex)])
+
+        layer.sort(key=key)
+
+
+def _crossings(layers: Sequence[Sequence[_Vertex]]) -> int:
+    """How often two lines between neighbouring layers cross."""
+    count = 0
+    for upper, lower in pairwise(layers):
+        place = {id(vertex): number for number, vertex in enumerate(lower)}
+        seen: list[int] = []
+        for vertex in upper:
+            ends = [place[id(other)] for other in vertex.below]
+            count += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return count
+
+
+# Columns
+
+
+def _place_all(layers: Sequence[Sequence[_Vertex]]) -> None:
+    """Put each vertex near the median of its neighbours, and keep the order."""
+    for layer in layers:
+        _place(layer, [0.0] * len(layer), [1.0] * len(layer))
+    for sweep in range(_SWEEPS + 1):
+        for layer in layers if sweep % 2 == 0 else layers[::-1]:
+            near = [vertex.above if sweep % 2 == 0 else vertex.below for vertex in layer]
+            wanted = [
+                float(median(other.x for other in others)) if others else float(vertex.x)
+                for vertex, others in zip(layer, near, strict=True)
+            ]
+            _place(layer, wanted, [_weight(*pair) for pair in zip(layer, near, strict=True)])
+
+
+def _weight(vertex: _Vertex, near: Sequence[_Vertex]) -> float:
+    return _FREE_WEIGHT if not near else _LINE_WEIGHT if vertex.name is None else 1.0
+
+
+def _place(layer: Sequence[_Vertex], wanted: Sequence[float], weights: Sequence[float]) -> None:
+    """Put the vertices of a layer as near to the `wanted` columns as their widths allow (weighted least squares).
+
+    Without its share of the widths to its left, a column must not be less than the one before: that is an isotonic
+    regression, which pools neighbours that are out of order.
+    """
+    offsets: list[int] = []
+    pools: list[tuple[float, float, int]] = []  # a pool: its mean, its weight, its number of vertices
+    for number, vertex in enumerate(layer):
+        before = layer[number - 1] if number else None
+        offsets.append(offsets[-1] + before.right + _GAP + vertex.left if before else 0)
+        pool = (wanted[number] - offsets[-1], weights[number], 1)
+        while pools and pools[-1][0] > pool[0]:
+            mean, weight, count = pools.pop()
+            total = weight + pool[1]
+            pool = ((mean * weight + pool[0] * pool[1]) / total, total, count + pool[2])
+        pools.append(pool)
+    means = [round(mean) for mean, _, count in pools for _ in range(count)]
+    for vertex, mean, offset in zip(layer, means, offsets, strict=True):
+        vertex.x = mean + offset
+
+
+# Lines
+
+
+def _drawn(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], Sequence[_Vertex]]) -> Layout:
+    """The boxes with their rows, and the lines through the channels between the layers."""
+    shift = -min((vertex.x - vertex.left for layer in layers for vertex in layer), default=0)
+    for layer in layers:
+        for vertex in layer:
+            vertex.x += shift
+    _choose_entries(layers)
+    rows: dict[int, int] = {}  # by the vertex above a channel: the row of its lines
+    boxes: dict[str, Rectangle] = {}
+    tops, y = [], 0
+    for layer in layers:
+        tops.append(y)
+        for vertex in layer:
+            if vertex.name is not None:
+                boxes[vertex.name] = Rectangle(vertex.x - vertex.left, y, vertex.width, vertex.height)
+        y += max(vertex.height for vertex in layer)
+        tracks = _tracks(layer)
+        rows |= {vertex: y + track for vertex, track in tracks.items()}
+        y += max(tracks.values(), default=0) + 2
+    lines = {edge: _corners(path, rows, boxes) for edge, path in paths.items()}
+    width = max((vertex.x + vertex.right for layer in layers for vertex in layer), default=0)
+    return Layout(boxes, lines, width, max((box.y + box.height for box in boxes.values()), default=0))
+
+
+def _choose_entries(layers: Sequence[Sequence[_Vertex]]) -> None:
+    """Where lines enter each box: below no source of the layer above that it does not read."""
+    sources: dict[int, int] = {}
+    for layer in layers:
+        for vertex in layer:
+            own = {id(other) for other in vertex.above}
+            free = [
+                vertex.x + port
+                for port in _PORTS
+                if abs(port) < vertex.left and sources.get(vertex.x + port) in (None, *own)
+            ]
+            vertex.entry = free[0] if free and vertex.name is not None else vertex.x
+        sources = {vertex.x: id(vertex) for vertex in layer if vertex.below}
+
+
+def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
+    """The row in the channel below a layer of each vertex (by its id) whose lines turn there.
+
+    Lines that lead to one and the same box share a row. A line that comes down in a column has its row above that of
+    another line, which goes on in the same column.
+    """
+    nets: dict[int, list[_Vertex]] = {}
+    for vertex in layer:
+        if any(other.entry != vertex.x for other in vertex.below):
+            nets.setdefault(id(vertex.below[0] if len(vertex.below) == 1 else vertex), []).append(vertex)
+    starts = {key: {vertex.x for vertex in net} for key, net in nets.items()}
+    ends = {key: {other.entry for vertex in net for other in vertex.below} for key, net in nets.items()}
+    above = {key: [other for other in nets if other != key and starts[other] & ends[key]] for key in nets}
+    found: dict[int, int] = {}
+    taken: list[list[tuple[int, int]]] = []
+    waiting = list(nets)
+    while waiting:
+        ready = [key for key in waiting if all(other in found for other in above[key])]
+        key = min(ready or waiting, key=lambda one: min(starts[one]))  # none is ready where lines block each other
+        waiting.remove(key)
+        columns = starts[key] | ends[key]
+        first, last = min(columns), max(columns)
+        track = max((found[other] + 1 for other in above[key] if other in found), default=0)
+        while track < len(taken) and any(first <= end and start <= last for start, end in taken[track]):
+            track += 1
+        taken += [[] for _ in range(track + 1 - len(taken))]
+        taken[track].append((first, last))
+        found[key] = track
+    return {id(vertex): found[key] for key, net in nets.items() for vertex in net}
+
+
+def _corners(path: Sequence[_Vertex], rows: Mapping[int, int], boxes: Mapping[str, Rectangle]) -> tuple[Point, ...]:
+    first, last = boxes[path[0].name or ""], boxes[path[-1].name or ""]
+    points = [(path[0].x, first.y + first.height - 1)]
+    for upper, lower in pairwise(path):
+        if lower.entry != upper.x:
+            points += [(upper.x, rows[id(upper)]), (lower.entry, rows[id(upper)])]
+    return (*points, (path[-1].entry, last.y))

@@ -1,0 +1,173 @@
+"""The graph as a picture: a node with its neighbours, to be walked with the arrows. Modules and lines are folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from dynadiag.kernels.graph_parser import parse_graph
+from dynadiag.render.dataflow.boxes import Dataflow, FoldedGraph, GraphBox
+from dynadiag.render.dataflow.modules import recorded_modules
+from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
+from tui.dialog import Dialog
+from tui.documents import DocumentRef
+from tui.location import Location
+from tui.session import Session
+from tui.styled_text import one_line
+from tui.widgets.graph_canvas import GraphCanvas
+
+__all__ = ["DrawnGraph", "GraphScreen", "read_graph_picture"]
+
+_CELLS_PER_BOX = 150  # cells of the terminal that a box with its lines takes
+_MIN_BOXES = 6
+_NO_NAME = re.compile(r"[^\w.-]+")  # what the name of a file shall not have
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGraph:
+    """A graph that can be drawn: its document, its dataflow, and the node at which the picture starts."""
+
+    ref: DocumentRef
+    flow: Dataflow
+    start: str
+
+
+def read_graph_picture(session: Session, ref: DocumentRef, start: str) -> DrawnGraph | None:
+    """Read a graph, with the modules of its nodes; ``None`` if its text has no node. ``start`` may be empty."""
+    graph = next((one for one in session.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
+    modules = recorded_modules(session.recording, graph) if graph is not None else {}
+    parsed = parse_graph(session.payload(ref.event))
+    first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
+    return DrawnGraph(ref, Dataflow(parsed, modules), first) if first is not None else None
+
+
+class GraphScreen(Dialog[Location]):
+    """Returns the line of the printed graph to go to, or ``None``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "walk('up')", "to what it reads", id="graph.up"),
+        Binding("down,j", "walk('down')", "to what reads it", id="graph.down"),
+        Binding("left,h", "walk('left')", "to the box on the left", id="graph.left"),
+        Binding("right,l", "walk('right')", "to the box on the right", id="graph.right"),
+        Binding("enter", "choose", "open the box, or go to the node's line", id="graph.choose"),
+        Binding("minus,backspace", "fold", "fold the module or line around this node", id="graph.fold"),
+        Binding("asterisk", "fold_all", "fold everything", id="graph.fold-all"),
+        Binding("w", "write", "write the whole graph as SVG", id="graph.write"),
+        Binding("escape,q,v", "dismiss", "close", id="graph.close"),
+    ]
+
+    def __init__(self, drawn: DrawnGraph, write: Callable[[str, str], None]) -> None:
+        """``write`` writes a new file of a name, with a text."""
+        super().__init__()
+        self._drawn, self._write = drawn, write
+        self._opened = set(drawn.flow.region_keys_of(drawn.start))
+        self._folded = FoldedGraph({}, ())
+        self._selected = ""
+
+    def compose(self) -> ComposeResult:
+        yield GraphCanvas()
+
+    def on_mount(self) -> None:
+        self._fold(self._drawn.start)
+
+    def on_resize(self) -> None:
+        self._show()
+
+    @property
+    def canvas(self) -> GraphCanvas:
+        """The picture."""
+        return self.query_one(GraphCanvas)
+
+    @property
+    def selected(self) -> GraphBox:
+        """The box that is selected."""
+        return self._folded.boxes[self._selected]
+
+    def on_graph_canvas_clicked(self, message: GraphCanvas.Clicked) -> None:
+        message.stop()
+        if message.key == self._selected:
+            self.action_choose()
+        else:
+            self._selected = message.key
+            self._show()
+
+    def action_walk(self, way: str) -> None:
+        """Select the next box in a direction: of those that are connected, or beside it, the nearest."""
+        places = self.canvas.places
+        here = places[self._selected]
+        if way in ("up", "down"):
+            column = 0 if way == "up" else 1
+            found = [edge[column] for edge in self._folded.edges if edge[1 - column] == self._selected]
+            found = [key for key in found if key in places]
+        else:
+            side = -1 if way == "left" else 1
+            found = [key for key, box in places.items() if box.y == here.y and (box.x - here.x) * side > 0]
+        if found:
+            self._selected = min(
+                found, key=lambda key: (abs(places[key].middle - here.middle), abs(places[key].y - here.y))
+            )
+            self._show()
+        else:
+            words = {"up": "it reads nothing", "down": "nothing reads it"}
+            self.notify(words.get(way, f"no box is to the {way}"))
+
+    def action_choose(self) -> None:
+        """Open a folded box, or go to the line of a node in the printed graph."""
+        if self.selected.kind == "region":
+            self._opened.add(self._selected)
+            inputs = {box.nodes[0] for box in self._folded.boxes.values() if box.kind == "input"}
+            inner = [name for name in self.selected.nodes if self._drawn.flow.region_keys_of(name)]
+            self._fold(next((name for name in inner if name not in inputs), self.selected.nodes[0]))
+        else:
+            ref = self._drawn.ref
+            self.dismiss(Location("code", ref.compile_id, document=ref.key, line=self.selected.line))
+
+    def action_fold(self) -> None:
+        """Fold the innermost open module or line around the selected box."""
+        name = self.selected.nodes[-1]
+        around = [key for key in self._drawn.flow.region_keys_of(name) if key in self._opened]
+        if around:
+            self._opened.discard(around[-1])
+            self._fold(name)
+        else:
+            self.notify("nothing is open around this box")
+
+    def action_fold_all(self) -> None:
+        """Fold every module and line."""
+        self._opened.clear()
+        self._fold(self.selected.nodes[-1])
+
+    def action_write(self) -> None:
+        """Write the whole graph as SVG: every node, or folded if they are too many."""
+        whole = self._drawn.flow.fold(everything=True)
+        if len(whole.boxes) > MAX_BOXES:
+            whole = self._drawn.flow.fold(self._opened)
+        if len(whole.boxes) > MAX_BOXES:
+            self.notify(f"too large for a picture: {len(whole.boxes):,} boxes", severity="warning")
+        else:
+            name = _NO_NAME.sub("-", f"{self._drawn.ref.title}-{self._drawn.ref.compile_id}")
+            self._write(f"{name.strip('.-')}.svg", graph_svg(whole))
+
+    def _fold(self, name: str) -> None:
+        """Draw the boxes anew, and select the one that a node is in."""
+        self._folded = self._drawn.flow.fold(self._opened)
+        self._selected = self._drawn.flow.box_of(self._folded, name) or next(iter(self._folded.boxes))
+        self._show()
+
+    def _show(self) -> None:
+        if not self._selected or not self.is_mounted:
+            return
+        most = max(_MIN_BOXES, self.size.width * self.size.height // _CELLS_PER_BOX)
+        near = self._folded.neighbours(self._selected, most)
+        self.canvas.show(near, self._selected)
+        reads, readers = (sum(edge[side] == self._selected for edge in self._folded.edges) for side in (1, 0))
+        shown = f"{len(near.boxes):,} of {len(self._folded.boxes):,} boxes"
+        title = one_line(self._drawn.ref.title)
+        self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
+        enter = "enter opens it" if self.selected.kind == "region" else "enter goes to its line"
+        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w writes SVG, escape closes"
