@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from dynadiag.render.dataflow.boxes import FoldedGraph, GraphBox
@@ -34,10 +34,11 @@ def box_size(box: GraphBox) -> tuple[int, int]:
     return max(width(box.title), width(box.detail), _MIN_WIDTH - _PADDING) + _PADDING, 4 if box.detail else 3
 
 
-def graph_svg(graph: FoldedGraph, *, style: str = STYLE) -> str:
+def graph_svg(graph: FoldedGraph, *, style: str = STYLE, shown_file: Callable[[str], str] = str) -> str:
     """The picture of a graph. A page that has a style of its own passes an empty one.
 
-    Each box is a group of class ``box`` with its source lines in ``data-lines``, as ``FILE:LINE`` one a line.
+    Each box is a group of class ``box`` with its source lines in ``data-lines``, as ``FILE:LINE`` one a line;
+    ``shown_file`` says how a file is called there.
     """
     layout = lay_out({key: box_size(box) for key, box in graph.boxes.items()}, graph.edges)
     wide, high = (side * cell + 2 * _MARGIN for side, cell in zip((layout.width, layout.height), _CELL, strict=True))
@@ -47,7 +48,7 @@ def graph_svg(graph: FoldedGraph, *, style: str = STYLE) -> str:
         f"<style>{style}</style>" if style else "",
         f'<rect class="ground" x="{-_MARGIN}" y="{-_MARGIN}" width="{wide}" height="{high}"/>' if style else "",
         *(_line(points) for points in layout.lines.values()),
-        *(part for key, box in graph.boxes.items() for part in _box(box, layout.boxes[key])),
+        *(part for key, box in graph.boxes.items() for part in _box(box, layout.boxes[key], shown_file)),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -65,10 +66,10 @@ def _line(points: Sequence[tuple[int, int]]) -> str:
     )
 
 
-def _box(box: GraphBox, place: Rectangle) -> Iterator[str]:
+def _box(box: GraphBox, place: Rectangle, shown_file: Callable[[str], str]) -> Iterator[str]:
     across, down = _CELL
     x, y, wide, high = place.x * across, place.y * down, place.width * across, place.height * down
-    lines = "\n".join(sorted(f"{source.file}:{source.line}" for source in box.sources))
+    lines = "\n".join(sorted(f"{shown_file(source.file)}:{source.line}" for source in box.sources))
     yield f'<g class="box {box.kind}" data-lines={quoteattr(lines)}>'
     yield f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="4"/>'
     middle, row = x + wide // 2, y + (high - 14 * bool(box.detail)) // 2 + 4

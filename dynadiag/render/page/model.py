@@ -16,6 +16,7 @@ from dynadiag.render.report import Report
 from dynadiag.render.snippet import source_lines
 
 __all__ = [
+    "MAX_DRAWN",
     "CodeLine",
     "CompileView",
     "FactView",
@@ -34,6 +35,7 @@ _WORDS = {
     "recompile-limit": "gave up",
     "uncompiled": "uncompiled",
 }
+MAX_DRAWN = 100  # graphs of a recording that are drawn; drawing one takes up to half a second
 _CONTEXT = 2  # lines above and below a place
 _MAX_SNIPPET = 12  # lines of a span
 
@@ -104,7 +106,7 @@ class CompileView:
     guards: int
     parts: tuple[tuple[str, float, float], ...]
     start: float
-    graphs: tuple[tuple[str, int, str], ...]  # stage, operators, block
+    graphs: tuple[tuple[str, int, str, str], ...]  # stage, operators, block of its text, block of its drawing
     kernels: tuple[tuple[str, str], ...]  # name, language
     modules: tuple[str, ...]  # blocks of generated code
 
@@ -282,10 +284,11 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
 
 def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
     total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
-    graphs: dict[str, list[tuple[str, int, str]]] = {}
-    for each in made.graphs:
+    graphs: dict[str, list[tuple[str, int, str, str]]] = {}
+    for number, each in enumerate(made.graphs):
         block = "" if redaction.active else f"{name}graph-{each.index}"
-        graphs.setdefault(each.compile_id, []).append((each.stage, each.ops, block))
+        drawing = f"{block}-drawing" if block and number < MAX_DRAWN else ""
+        graphs.setdefault(each.compile_id, []).append((each.stage, each.ops, block, drawing))
     kernels: dict[str, list[Kernel]] = {}
     for kernel in made.kernels:
         kernels.setdefault(kernel.compile_id, []).append(kernel)
@@ -298,7 +301,7 @@ def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileVie
 
 def _compile(
     item: Compile,
-    graphs: Mapping[str, list[tuple[str, int, str]]],
+    graphs: Mapping[str, list[tuple[str, int, str, str]]],
     kernels: Mapping[str, list[Kernel]],
     time: tuple[float, float],
     name: str,

@@ -6,7 +6,7 @@ import base64
 import gzip
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,12 +14,18 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
+from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Graph
 from dynadiag.render.clean import clean
-from dynadiag.render.page.model import PageSection, view_of, with_search
+from dynadiag.render.dataflow.boxes import Dataflow
+from dynadiag.render.dataflow.modules import recorded_modules
+from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
+from dynadiag.render.page.model import MAX_DRAWN, PageSection, view_of, with_search
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
+from dynadiag.render.paths import relative_path
 from dynadiag.render.report import Report, report
 
 __all__ = ["summary_html", "write_page"]
@@ -81,10 +87,22 @@ def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
     made = report(recording)
     for index, text in enumerate(made.sources.values()):
         yield f"{name}source-{index}", text
-    for graph in made.graphs:
-        yield f"{name}graph-{graph.index}", recording.payload(graph.event)
+    for number, graph in enumerate(made.graphs):
+        text = recording.payload(graph.event)
+        yield f"{name}graph-{graph.index}", text
+        if number < MAX_DRAWN:
+            yield from _drawings(recording, graph, text, f"{name}graph-{graph.index}-drawing")
     for event in dict.fromkeys(kernel.event for kernel in made.kernels if kernel.event is not None):
         yield f"{name}module-{event}", recording.payload(event)
+
+
+def _drawings(recording: Recording, graph: Graph, text: str, name: str) -> Iterator[tuple[str, str]]:
+    """A graph as SVG: its modules and source lines folded, and every node. One with too many boxes is left out."""
+    flow = Dataflow(parse_graph(text), recorded_modules(recording, graph))
+    shown_file = partial(relative_path, cwd=recording.run.cwd)
+    for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
+        if 0 < len(drawn.boxes) <= MAX_BOXES:
+            yield name + ending, graph_svg(drawn, style="", shown_file=shown_file)
 
 
 def _asset(name: str) -> str:

@@ -48,6 +48,74 @@ function showSource(pre, text, marks) {
   pre.append(rows);
 }
 
+// A drawing is SVG. It is parsed as a document of its own, and the page's policy runs no script of it.
+async function draw(details) {
+  const host = details.querySelector(".drawing");
+  const name = details.dataset.drawing;
+  const every = details.querySelector("input[type=checkbox]");
+  try {
+    const text = await unpack(every.checked ? name + "-all" : name);
+    if (text === null) { host.textContent = "This graph has too many boxes for a drawing."; return; }
+    const svg = document.adoptNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement);
+    svg.dataset.width = svg.getAttribute("width");
+    for (const box of svg.querySelectorAll("g.box")) {
+      box.setAttribute("tabindex", "0");
+      box.setAttribute("role", "button");
+      box.setAttribute("aria-label", [...box.querySelectorAll("text")].map((each) => each.textContent).join(", "));
+    }
+    host.replaceChildren(svg);
+    zoom(details, 0);
+    find(details);
+  } catch (error) {
+    host.textContent = "This browser cannot unpack the drawing: " + error;
+  }
+}
+
+function zoom(details, factor) {
+  const host = details.querySelector(".drawing");
+  const svg = host.querySelector("svg");
+  if (!svg) return;
+  const whole = Number(svg.dataset.width);
+  const now = factor ? Number(svg.getAttribute("width")) * factor : Math.min(whole, host.clientWidth - 4);
+  svg.setAttribute("width", String(Math.round(Math.max(whole / 20, Math.min(whole * 4, now)))));
+  svg.removeAttribute("height");
+}
+
+function find(details) {
+  const wanted = details.querySelector("input[type=search]").value.toLowerCase();
+  let first = null;
+  for (const box of details.querySelectorAll("g.box")) {
+    const here = !wanted || box.textContent.toLowerCase().includes(wanted);
+    box.classList.toggle("faded", !here);
+    if (wanted && here && !first) first = box;
+  }
+  if (first) first.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+// Light up the boxes and source lines of these lines, each as FILE:LINE.
+function light(lines) {
+  for (const box of document.querySelectorAll("g.box")) {
+    box.classList.toggle("lit", (box.dataset.lines || "").split("\n").some((line) => lines.has(line)));
+  }
+  for (const row of document.querySelectorAll(".row")) {
+    row.classList.toggle("lit", lines.has(row.closest("details").dataset.file + ":" + row.dataset.line));
+  }
+}
+
+function chooseBox(box) {
+  const lines = (box.dataset.lines || "").split("\n").filter(Boolean);
+  light(new Set(lines));
+  box.classList.add("lit");
+  const place = box.closest("details").querySelector(".place");
+  place.replaceChildren(lines.length ? "" : "no source line");
+  for (const line of lines) {
+    const link = document.createElement("a");
+    link.href = "#line=" + encodeURIComponent(line);
+    link.textContent = line;
+    place.append(link, " ");
+  }
+}
+
 function openAround(element) {
   for (let each = element; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
 }
@@ -64,6 +132,7 @@ async function goToLine(place) {
   await fill(details);
   for (const each of document.querySelectorAll(".row.here")) each.classList.remove("here");
   const row = details.querySelector('.row[data-line="' + Number(line) + '"]');
+  light(new Set([details.dataset.file + ":" + Number(line)]));
   if (row) {
     row.classList.add("here");
     row.scrollIntoView({ block: "center" });
@@ -90,11 +159,32 @@ function filterBy(words) {
 for (const details of document.querySelectorAll("details[data-block]")) {
   details.addEventListener("toggle", () => { if (details.open) fill(details); });
 }
+for (const details of document.querySelectorAll("details[data-drawing]")) {
+  details.addEventListener("toggle", () => { if (details.open && !details.querySelector("svg")) draw(details); });
+  details.addEventListener("input", (event) => event.target.type === "checkbox" ? draw(details) : find(details));
+  details.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    const box = event.target.closest("g.box");
+    if (button) zoom(details, Number(button.dataset.zoom));
+    else if (box) chooseBox(box);
+  });
+  details.addEventListener("keydown", (event) => {
+    const box = event.target.closest("g.box");
+    const factor = { "+": 1.25, "-": 0.8, "0": 0 }[event.key];
+    if (event.target.closest("input")) return;
+    if (box && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); chooseBox(box); }
+    else if (factor !== undefined && event.target.closest(".drawing")) zoom(details, factor);
+  });
+}
+document.addEventListener("click", (event) => {
+  const row = event.target.closest(".row[data-line]");
+  if (row) light(new Set([row.closest("details").dataset.file + ":" + row.dataset.line]));
+});
 const filter = document.getElementById("filter");
 filter.closest("label").hidden = false;
 filter.addEventListener("input", () => filterBy(filter.value));
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && document.activeElement !== filter) { event.preventDefault(); filter.focus(); }
+  if (event.key === "/" && document.activeElement.tagName !== "INPUT") { event.preventDefault(); filter.focus(); }
   if (event.key === "Escape" && document.activeElement === filter) { filter.value = ""; filterBy(""); filter.blur(); }
 });
 window.addEventListener("hashchange", follow);
