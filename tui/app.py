@@ -25,7 +25,7 @@ from tui.session import Session
 from tui.settings import read_settings, remember_theme, settings_path
 from tui.styled_text import Line, clipboard_text, line, one_line
 from tui.themes import next_theme, palette_of, theme_of
-from tui.views import RANKS, SCREENS, ScreenInfo, View, screen_named
+from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
 from tui.views.overview import MIN_DETAILED
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
@@ -189,6 +189,7 @@ class Browser(RecordingApp):
     def update_counts(self) -> None:
         """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
         self._update_tabs()
+        self.run_worker(import_screens, thread=True, group="imports", exclusive=True)
         if self._place and (explanation := self.session.known_explanation) is not None:
             place, self._place = self._place, ""
             if (target := source_location_in(explanation, place)) is not None:
@@ -374,7 +375,7 @@ class Browser(RecordingApp):
         found = lines.match_position() if lines is not None else ""
         match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
         parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
-        self.query_one("#status", Static).update(" · ".join(parts))
+        self.query_one("#status", Static).update(" · ".join(parts), layout=False)
 
     def on_lines_found(self) -> None:
         """Show which match the cursor is on."""

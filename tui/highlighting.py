@@ -21,12 +21,12 @@ from pygments.token import (  # type: ignore[import-untyped]  # as above
 
 from tui.styled_text import Fragment, printable_code
 
-__all__ = ["Highlighter", "LanguageRegion"]
+__all__ = ["Highlighter", "LanguageRegion", "import_lexers"]
 
 LanguageRegion = tuple[int, str]  # first line (from 0) of a region, and its language
 
 _WINDOW_LINES = 200  # lines lexed at once; takes 6 ms
-_MAX_WHOLE_LINES = 2000  # a shorter region is lexed as a whole, so that long strings are highlighted correctly
+_MAX_WHOLE_LINES = 600  # a shorter region is lexed as a whole, so that long strings are right; takes 18 ms
 _MAX_WINDOWS = 16
 _MAX_CHARS = 2000  # characters of a line; a longer line is data, and Pygments would be slow
 
@@ -101,6 +101,12 @@ def _lex(lines: Sequence[str], language: str) -> list[list[Fragment]]:
 @lru_cache(maxsize=256)
 def _kind(token: _TokenType) -> str:
     return next((kind for base, kind in _TOKEN_KINDS if token in base), "")
+
+
+def import_lexers() -> None:
+    """Import what the code of nearly every recording needs."""
+    for language in ("python", "cpp"):
+        _lexer(language)
 
 
 @lru_cache(maxsize=16)

@@ -1,6 +1,6 @@
 """The screens of the browser. Each shows one kind of record.
 
-A screen is imported when it opens first, so that the first screen appears at once.
+A screen is imported when it opens first, or once the first screen is complete: the first screen appears at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib import import_module
 
 from tui.views.base import View
 
-__all__ = ["RANKS", "SCREENS", "ScreenInfo", "View", "screen_named"]
+__all__ = ["RANKS", "SCREENS", "ScreenInfo", "View", "import_screens", "screen_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +76,13 @@ RANKS = ScreenInfo("R", "ranks", "Ranks", "the recordings of a folder, and where
 def screen_named(name: str) -> ScreenInfo:
     """Return the screen with this name."""
     return next(one for one in (*SCREENS, RANKS) if one.name == name)
+
+
+def import_screens() -> None:
+    """Import every screen and what colors code, so that the first key for a screen does not wait for that."""
+    from tui.highlighting import import_lexers
+
+    for screen in SCREENS:
+        screen.view_class()
+    import_module("tui.graph_screen")
+    import_lexers()

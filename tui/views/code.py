@@ -365,7 +365,7 @@ class CodeView(PanedView, StageActions):
             pane = self.pane(name)
             lit = pane.highlight(places, reveal=pane is not here)
             said = pane_status(pane, places, lit, here=pane is here)
-            pane.border_title = f"{self._title(name)}{said and f' · {said}'}"
+            pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
         self._describe(here)
         board = self._model
         note = here.notes.get(here.cursor)

@@ -76,9 +76,10 @@ class PanedView(View):
             pane.set_class(name not in order[first : first + room], "hidden")
             pane.set_class(pane.document is None and room > 1, "empty")
             pane.set_class(name == self._current_pane, "current")
-            pane.border_subtitle = ""
-        if after := order[first + room : first + room + 1]:
-            self.pane(order[first + room - 1]).border_subtitle = f"tab: {PANE_TITLES.get(after[0], after[0])} ▸"
+            after = order[first + room : first + room + 1] if name in order[first + room - 1 : first + room] else ()
+            subtitle = f"tab: {PANE_TITLES.get(after[0], after[0])} ▸" if after else ""
+            if subtitle != (pane.border_subtitle or ""):  # a new one draws every line again
+                pane.border_subtitle = subtitle
 
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""

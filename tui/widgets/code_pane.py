@@ -81,12 +81,17 @@ class CodePane(Lines):
     def highlight(self, places: Set[LineKey], *, reveal: bool) -> int:
         """Highlight the lines linked to these source lines. Return how many there are."""
         lines = self.linked_lines(places)
-        self._highlighted = {line: _color_key(self.links.keys_of(line) & places) for line in lines}
+        before, self._highlighted = (
+            self._highlighted,
+            {line: _color_key(self.links.keys_of(line) & places) for line in lines},
+        )
+        for line in before.keys() | self._highlighted.keys():
+            if before.get(line) != self._highlighted.get(line):
+                self.refresh_row(line)
         if reveal and lines:
             first = self.first_highlighted
             if not any(self.is_line_visible(line) for line in lines if line >= first):
                 self.reveal(first, middle=True)
-        self.refresh()
         return len(lines)
 
     def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:

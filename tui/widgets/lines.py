@@ -13,7 +13,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -66,7 +66,7 @@ class Lines(ScrollView, can_focus=True):
         Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
     ]
 
-    cursor = reactive(0, init=False)
+    cursor = reactive(0, init=False, repaint=False)  # the lines that it leaves and enters are drawn again
 
     class Moved(Message):
         """The cursor stands on another line."""
@@ -88,6 +88,7 @@ class Lines(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.matcher = TextMatcher()
+        self._style_of_lines = self._style_of_cursor = Style.null()
 
     @property
     def document(self) -> Document | None:
@@ -97,6 +98,13 @@ class Lines(ScrollView, can_focus=True):
     def render_str(self, text_content: str | Content) -> Content:
         """Return titles without markup, because they contain names from the recording."""
         return Content(text_content) if isinstance(text_content, str) else text_content
+
+    def set_title(self, title: str) -> None:
+        """Set the title. Unlike a new `border_title` it draws the border again, and not every line."""
+        content = self.render_str(title)
+        if content != self._border_title:
+            self._border_title = content
+            self.refresh(Region(-1, -1, self.outer_size.width, 1))
 
     # For subclasses
 
@@ -155,8 +163,16 @@ class Lines(ScrollView, can_focus=True):
         return max(1, self.scrollable_content_region.height - self._header_rows)
 
     def resize_content(self, width: int) -> None:
-        """Update the scrollbars after the number of lines or the longest `width` has changed."""
-        self.virtual_size = Size(width, self.count + self._header_rows)
+        """Update the scrollbars after the number of lines or the longest `width` has changed.
+
+        A new size of the content lays out the whole screen. Only a widget that is as high as its content needs that.
+        """
+        size = Size(width, self.count + self._header_rows)
+        if self.styles.height is None or self.styles.height.is_auto or not self.container_size:
+            self.virtual_size = size
+        elif size != self.virtual_size:
+            self.set_reactive(Lines.virtual_size, size)
+            self._scroll_update(size)
         self.cursor = max(0, min(self.cursor, self.count - 1))
         self.refresh()
 
@@ -167,6 +183,12 @@ class Lines(ScrollView, can_focus=True):
             if self.scroll_y > last_top:  # a larger pane has room for what a smaller one had scrolled away
                 self.scroll_to(y=last_top, animate=False, immediate=True, force=True)
             self.reveal(self.cursor)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw the lines that changed. The styles, which take as long to look up as a line to draw, are the same."""
+        self._style_of_lines = self.rich_style
+        self._style_of_cursor = self.get_component_rich_style("lines--cursor")
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
@@ -179,20 +201,22 @@ class Lines(ScrollView, can_focus=True):
             style = self.rich_style + role_style("dim", self.palette)
             return Strip([Segment(said, style)]).crop_extend(0, width, style)
         if not 0 <= index < self.count:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._style_of_lines)
         return self._line(index, width)
 
     def _line(self, index: int, width: int) -> Strip:
         before, after = self.line_prefix(index), self.line_suffix(index)
         room = width - (before.cell_length if before else 0)
         left = int(self.scroll_x)
-        found = self.get_component_rich_style("lines--match")
-        whole = highlight_matches(self.draw_line(index), self.matcher, found)
+        whole = self.draw_line(index)
+        if self.matcher.pattern:
+            whole = highlight_matches(whole, self.matcher, self.get_component_rich_style("lines--match"))
         if after is not None and room - after.cell_length >= min(_MIN_TEXT_COLUMNS, whole.cell_length + 1):
             room -= after.cell_length
         else:
             after = None
-        body = whole.crop_extend(left, left + max(room, 0), None)
+        fits = not left and whole.cell_length <= room
+        body = whole if fits and after is None else whole.crop_extend(left, left + max(room, 0), None)
         if whole.cell_length > left + room > left:
             body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.palette))])])
         strip = Strip.join([part for part in (before, body, after) if part is not None])
@@ -202,10 +226,8 @@ class Lines(ScrollView, can_focus=True):
 
     def _line_style(self, index: int) -> Style:
         own = self.line_background(index)
-        style = self.rich_style if own is None else self.rich_style + own
-        if index == self.cursor:
-            style += self.get_component_rich_style("lines--cursor")
-        return style
+        style = self._style_of_lines if own is None else self._style_of_lines + own
+        return style + self._style_of_cursor if index == self.cursor else style
 
     # Moving the cursor
 
@@ -213,13 +235,16 @@ class Lines(ScrollView, can_focus=True):
         return max(0, min(value, self.count - 1))
 
     def watch_cursor(self, old: int, new: int) -> None:
-        self._refresh_row(old)
-        self._refresh_row(new)
+        self.refresh_row(old)
+        self.refresh_row(new)
         self.reveal(new)
         self.post_message(self.Moved(self, new))
 
-    def _refresh_row(self, index: int) -> None:
-        self.refresh_line(index + self._header_rows)
+    def refresh_row(self, index: int) -> None:
+        """Draw a line again, if it is on the screen."""
+        top = int(self.scroll_y)
+        if top <= index < top + self.page_height:
+            self.refresh_line(index + self._header_rows)
 
     def reveal(self, index: int, *, middle: bool = False) -> None:
         """Scroll a line onto the screen; if `middle`, to its middle."""
