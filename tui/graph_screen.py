@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from dynadiag.kernels.graph_parser import parse_graph
-from dynadiag.render.dataflow.boxes import Dataflow, FoldedGraph, GraphBox
+from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph, GraphBox
 from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from tui.dialog import Dialog
@@ -33,7 +33,7 @@ class DrawnGraph:
     """A graph that can be drawn: its document, its dataflow, and the node at which the picture starts."""
 
     ref: DocumentRef
-    flow: Dataflow
+    flow: DrawableGraph
     start: str
 
 
@@ -43,7 +43,7 @@ def read_graph_picture(session: Session, ref: DocumentRef, start: str) -> DrawnG
     modules = recorded_modules(session.recording, graph) if graph is not None else {}
     parsed = parse_graph(session.payload(ref.event))
     first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
-    return DrawnGraph(ref, Dataflow(parsed, modules), first) if first is not None else None
+    return DrawnGraph(ref, DrawableGraph(parsed, modules), first) if first is not None else None
 
 
 class GraphScreen(Dialog[Location]):

@@ -10,7 +10,7 @@ import pytest
 
 from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.recording.opening import open_recording
-from dynadiag.render.dataflow.boxes import Dataflow, FoldedGraph
+from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph
 from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import graph_svg
 from tests.tui import build
@@ -44,7 +44,7 @@ def named_edges(graph: FoldedGraph) -> list[tuple[str, str]]:
 
 
 def test_the_nodes_of_a_source_line_are_one_box_each_time_that_the_line_runs() -> None:
-    flow = Dataflow(parse_graph(GRAPH))
+    flow = DrawableGraph(parse_graph(GRAPH))
     folded = flow.fold()
     assert titles(folded) == [
         ("6: y = x.sin() * w", "2 nodes"),
@@ -57,7 +57,7 @@ def test_the_nodes_of_a_source_line_are_one_box_each_time_that_the_line_runs() -
 
 
 def test_an_open_region_shows_its_nodes_and_inputs() -> None:
-    flow = Dataflow(parse_graph(GRAPH))
+    flow = DrawableGraph(parse_graph(GRAPH))
     opened = flow.fold(flow.region_keys_of("sin"))
     assert titles(opened)[:4] == [("x", "f32[4]"), ("s.a.weight", "f32[4]"), ("sin", "f32[4]"), ("y = mul", "f32[4]")]
     assert ("s.a.weight", "y = mul") in named_edges(opened)
@@ -67,20 +67,20 @@ def test_an_open_region_shows_its_nodes_and_inputs() -> None:
 
 
 def test_modules_are_outside_lines() -> None:
-    flow = Dataflow(parse_graph(GRAPH), MODULES)
+    flow = DrawableGraph(parse_graph(GRAPH), MODULES)
     assert titles(flow.fold()) == [("a", "3 nodes"), ("b", "2 nodes, returned")]
     inside = [key.partition(" @")[0] for key in flow.region_keys_of("sin")]
     assert inside == ["module a", "line net.py:6"]
 
 
 def test_one_region_around_everything_is_open() -> None:
-    flow = Dataflow(parse_graph(GRAPH), {name: ("model", *chain) for name, chain in MODULES.items()})
+    flow = DrawableGraph(parse_graph(GRAPH), {name: ("model", *chain) for name, chain in MODULES.items()})
     assert titles(flow.fold()) == [("a", "3 nodes"), ("b", "2 nodes, returned")]
 
 
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (4, 4), (5, 4), (100, 7)])
 def test_neighbours_are_as_many_as_there_is_room_for(most: int, count: int) -> None:
-    whole = Dataflow(parse_graph(GRAPH)).fold(everything=True)
+    whole = DrawableGraph(parse_graph(GRAPH)).fold(everything=True)
     near = whole.neighbours("relu", most)
     assert "relu" in near.boxes
     assert len(near.boxes) == count
@@ -89,7 +89,7 @@ def test_neighbours_are_as_many_as_there_is_room_for(most: int, count: int) -> N
 
 def test_text_of_the_program_stays_text() -> None:
     hostile = '</text><script>alert("1")</script>&\x1b[31m'
-    flow = Dataflow(parse_graph(GRAPH.replace("y = x.sin() * w", hostile)))
+    flow = DrawableGraph(parse_graph(GRAPH.replace("y = x.sin() * w", hostile)))
     for everything in (False, True):
         root = ElementTree.fromstring(graph_svg(flow.fold(everything=everything)))
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {

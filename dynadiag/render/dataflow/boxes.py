@@ -17,7 +17,7 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.readable_graph import attribute_name, shape_text
 from dynadiag.render.wrap import truncate_end, truncate_middle
 
-__all__ = ["Dataflow", "FoldedGraph", "GraphBox"]
+__all__ = ["DrawableGraph", "FoldedGraph", "GraphBox"]
 
 _MAX_TITLE = 30  # columns of a box
 _RETURNED = "returned"
@@ -74,7 +74,7 @@ class _Region:
         return tuple(node for part in found for node in part)
 
 
-class Dataflow:
+class DrawableGraph:
     """A printed graph, with its regions."""
 
     def __init__(self, graph: PrintedGraph, modules: Mapping[str, Sequence[str]] | None = None) -> None:

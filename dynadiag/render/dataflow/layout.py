@@ -18,7 +18,7 @@ from statistics import median
 
 __all__ = ["Layout", "Rectangle", "lay_out"]
 
-Point = tuple[int, int]
+Corner = tuple[int, int]
 
 _GAP = 2  # columns between two boxes
 _SWEEPS = 8  # of the order and of the coordinates; more change little
@@ -47,7 +47,7 @@ class Layout:
     """The place of each box, and the corners of the line of each edge, from the source's lower edge to the target."""
 
     boxes: Mapping[str, Rectangle]
-    lines: Mapping[tuple[str, str], tuple[Point, ...]]
+    lines: Mapping[tuple[str, str], tuple[Corner, ...]]
     width: int
     height: int
 
@@ -60,8 +60,8 @@ class _Vertex:
     layer: int
     width: int
     height: int
-    above: list[_Vertex]
-    below: list[_Vertex]
+    upper: list[_Vertex]
+    lower: list[_Vertex]
     x: int = 0  # the column of its middle
     entry: int = 0  # the column in which lines enter it
 
@@ -140,8 +140,8 @@ def _connect(
 
 
 def _join(upper: _Vertex, lower: _Vertex) -> None:
-    upper.below.append(lower)
-    lower.above.append(upper)
+    upper.lower.append(lower)
+    lower.upper.append(upper)
 
 
 # The order within a layer
@@ -167,7 +167,7 @@ def _sort_by_neighbours(layers: Sequence[list[_Vertex]], *, down: bool) -> None:
         own = {id(vertex): number for number, vertex in enumerate(layer)}
 
         def key(vertex: _Vertex, place: dict[int, int] = place, own: dict[int, int] = own) -> float:
-            near = [place[id(other)] for other in (vertex.above if down else vertex.below)]
+            near = [place[id(other)] for other in (vertex.upper if down else vertex.lower)]
             return sum(near) / len(near) if near else float(own[id(vertex)])
 
         layer.sort(key=key)
@@ -180,7 +180,7 @@ def _crossings(layers: Sequence[Sequence[_Vertex]]) -> int:
         place = {id(vertex): number for number, vertex in enumerate(lower)}
         seen: list[int] = []
         for vertex in upper:
-            ends = [place[id(other)] for other in vertex.below]
+            ends = [place[id(other)] for other in vertex.lower]
             count += sum(len(seen) - bisect_right(seen, end) for end in ends)
             for end in ends:
                 insort(seen, end)
@@ -196,7 +196,7 @@ def _place_all(layers: Sequence[Sequence[_Vertex]]) -> None:
         _place(layer, [0.0] * len(layer), [1.0] * len(layer))
     for sweep in range(_SWEEPS + 1):
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
-            near = [vertex.above if sweep % 2 == 0 else vertex.below for vertex in layer]
+            near = [vertex.upper if sweep % 2 == 0 else vertex.lower for vertex in layer]
             wanted = [
                 float(median(other.x for other in others)) if others else float(vertex.x)
                 for vertex, others in zip(layer, near, strict=True)
@@ -262,14 +262,14 @@ def _choose_entries(layers: Sequence[Sequence[_Vertex]]) -> None:
     sources: dict[int, int] = {}
     for layer in layers:
         for vertex in layer:
-            own = {id(other) for other in vertex.above}
+            own = {id(other) for other in vertex.upper}
             free = [
                 vertex.x + port
                 for port in _PORTS
                 if abs(port) < vertex.left and sources.get(vertex.x + port) in (None, *own)
             ]
             vertex.entry = free[0] if free and vertex.name is not None else vertex.x
-        sources = {vertex.x: id(vertex) for vertex in layer if vertex.below}
+        sources = {vertex.x: id(vertex) for vertex in layer if vertex.lower}
 
 
 def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
@@ -280,10 +280,10 @@ def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
     """
     nets: dict[int, list[_Vertex]] = {}
     for vertex in layer:
-        if any(other.entry != vertex.x for other in vertex.below):
-            nets.setdefault(id(vertex.below[0] if len(vertex.below) == 1 else vertex), []).append(vertex)
+        if any(other.entry != vertex.x for other in vertex.lower):
+            nets.setdefault(id(vertex.lower[0] if len(vertex.lower) == 1 else vertex), []).append(vertex)
     starts = {key: {vertex.x for vertex in net} for key, net in nets.items()}
-    ends = {key: {other.entry for vertex in net for other in vertex.below} for key, net in nets.items()}
+    ends = {key: {other.entry for vertex in net for other in vertex.lower} for key, net in nets.items()}
     above = {key: [other for other in nets if other != key and starts[other] & ends[key]] for key in nets}
     found: dict[int, int] = {}
     taken: list[list[tuple[int, int]]] = []
@@ -303,7 +303,7 @@ def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
     return {id(vertex): found[key] for key, net in nets.items() for vertex in net}
 
 
-def _corners(path: Sequence[_Vertex], rows: Mapping[int, int], boxes: Mapping[str, Rectangle]) -> tuple[Point, ...]:
+def _corners(path: Sequence[_Vertex], rows: Mapping[int, int], boxes: Mapping[str, Rectangle]) -> tuple[Corner, ...]:
     first, last = boxes[path[0].name or ""], boxes[path[-1].name or ""]
     points = [(path[0].x, first.y + first.height - 1)]
     for upper, lower in pairwise(path):

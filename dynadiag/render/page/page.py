@@ -19,7 +19,7 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Graph
 from dynadiag.render.clean import clean
-from dynadiag.render.dataflow.boxes import Dataflow
+from dynadiag.render.dataflow.boxes import DrawableGraph
 from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from dynadiag.render.page.model import MAX_DRAWN, PageSection, view_of, with_search
@@ -98,7 +98,7 @@ def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
 
 def _drawings(recording: Recording, graph: Graph, text: str, name: str) -> Iterator[tuple[str, str]]:
     """A graph as SVG: its modules and source lines folded, and every node. One with too many boxes is left out."""
-    flow = Dataflow(parse_graph(text), recorded_modules(recording, graph))
+    flow = DrawableGraph(parse_graph(text), recorded_modules(recording, graph))
     shown_file = partial(relative_path, cwd=recording.run.cwd)
     for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
         if 0 < len(drawn.boxes) <= MAX_BOXES:
