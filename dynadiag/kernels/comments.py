@@ -18,10 +18,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Comment", "CommentReader"]
 
-_SOURCES = re.compile(
-    r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[([^\]]*)\]"
-)
-_MAPPED_NODE = re.compile(r"^\s*#   (\w+) => (.*)$")
+_SOURCES = re.compile(r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[")
 _FRAGMENT_NODE = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
 _RETURN = re.compile(r"^\s*#   return (.*)$")
 
@@ -32,8 +29,6 @@ class Comment:
 
     line: int
     sources: tuple[str, ...]
-    aten: tuple[str, ...]
-    aten_by_source: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
@@ -50,15 +45,13 @@ class CommentReader:
         if not line.lstrip().startswith("#"):
             return False
         if found := _SOURCES.match(line):
-            self._comment = Comment(number, _split(found[1]), _split(found[2]))
+            self._comment = Comment(number, _split(found[1]))
         elif self._comment is not None:
             self._add_detail(self._comment, line)
         return True
 
     def _add_detail(self, comment: Comment, line: str) -> None:
-        if found := _MAPPED_NODE.match(line):
-            comment.aten_by_source[found[1]] = _split(found[2])
-        elif found := _FRAGMENT_NODE.match(line):
+        if found := _FRAGMENT_NODE.match(line):
             (comment.reads if found[2] == "PlaceHolder" else comment.nodes).append(found[1])
         elif found := _RETURN.match(line):
             comment.returns.extend(one.lstrip("%") for one in _split(found[1]))

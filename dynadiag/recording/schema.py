@@ -80,7 +80,6 @@ def _record_table(
     name: str,
     meaning: str,
     columns: dict[str, str],
-    suffix: str = "",
     after: tuple[str, ...] = (),
     since: int = 1,
 ) -> SqlTable:
@@ -92,7 +91,7 @@ def _record_table(
         made.append(SqlColumn(column, kind + rule, columns.pop(column)))
     if columns:
         raise TypeError(f"table {name} has no columns {sorted(columns)}")
-    return SqlTable(name, meaning, tuple(made), record, suffix, after, since)
+    return SqlTable(name, meaning, tuple(made), record, indexes=after, since=since)
 
 
 _COMPILE_ID = 'torch\'s id of the compile: "0/1" is the second one of frame 0; "-" outside any'

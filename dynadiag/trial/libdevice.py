@@ -51,10 +51,10 @@ def _in_float64(compute: Function) -> Function:
     return rounded
 
 
-def _from_libc(name: str, count: int = 1) -> Function:
-    """A function of the C library, applied to each element in float64. ``count`` is its number of arguments."""
+def _from_libc(name: str) -> Function:
+    """A function of the C library, applied to each element in float64."""
     symbol = getattr(ctypes.CDLL(None), name)
-    symbol.restype, symbol.argtypes = ctypes.c_double, [ctypes.c_double] * count
+    symbol.restype, symbol.argtypes = ctypes.c_double, [ctypes.c_double]
     return _in_float64(np.vectorize(symbol, otypes=[np.float64]))
 
 
