@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from dynadiag.kernels.document_links import CompileLinker
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.read_modules import generated_modules
 from tui.documents import (
     Document,
     DocumentRef,
@@ -20,7 +21,6 @@ from tui.documents import (
     readable_graph,
     split_lines,
 )
-from tui.generated_modules import compile_modules
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.session import Session
@@ -110,7 +110,7 @@ def read_panes(session: Session, compile_id: str, wanted: str | None = None) -> 
     board.from_cache = item is not None and "hit" in (item.cache or "")
     _link_all_graphs(session, board, {graph.event: graph.nodes for graph in graphs})
     if board.documents_of["kernel"] and sum(graph.nodes for graph in graphs) <= _MAX_NODES:
-        board.modules = {f"event:{module.event}": module for module in compile_modules(session, compile_id)}
+        board.modules = {f"event:{module.event}": module for module in generated_modules(session.recording, compile_id)}
         board.select("kernel", 0)
     if wanted and board.find(wanted) is None:
         _add_document(board, wanted)

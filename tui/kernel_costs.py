@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import Roofline, saved_times
-from tui.generated_modules import compile_calls
 from tui.session import Session
 
 __all__ = ["KernelCost", "read_kernel_costs"]
@@ -43,7 +43,7 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
     scale = Roofline(times=saved_times(session.recording))
     for compile_id in compile_ids:
         if sum(graph.nodes for graph in session.graphs(compile_id)) <= _MAX_NODES:
-            for call in compile_calls(session, compile_id):
+            for call in kernel_calls(session.recording, compile_id):
                 found.setdefault((call.event, call.name), []).append(call)
     return {key: _cost(calls, scale) for key, calls in found.items()}
 

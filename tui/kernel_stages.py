@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.stages import CompiledStages, is_in_own_cache, make_stages
 from tui.documents import Document, DocumentRef, split_lines
-from tui.generated_modules import compile_calls
 from tui.line_links import LineKey, LineLinks, invert_links
 from tui.session import Session
 
@@ -37,7 +37,7 @@ class CompiledKernel:
 
 def kernel_call_at(session: Session, compile_id: str, module: str, line: int) -> KernelCall | None:
     """Return the generated kernel whose definition or call is on a line (from 0) of a module."""
-    for call in compile_calls(session, compile_id):
+    for call in kernel_calls(session.recording, compile_id):
         own = call.definition
         if (
             own is not None

@@ -10,12 +10,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dynadiag.recording.log import json_object
-from dynadiag.recording.records import Event, Run
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Event
 
-__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedRecording", "TimedSection", "start_phases", "timed_sections"]
+__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedSection", "start_phases", "timed_sections"]
 
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
 _SEVERAL = 1.05  # at once on average
@@ -67,16 +68,6 @@ class StartPhases:
     by_compile: tuple[tuple[str, tuple[StartPhase, ...]], ...]
 
 
-class TimedRecording(Protocol):
-    """A recording, as far as its timed sections are read."""
-
-    run: Run
-
-    def events(self, kind: str | None = None) -> Iterator[Event]: ...
-    def payload(self, event: int) -> str: ...
-    def metadata(self, event: int) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TimedSection:
     """A section of torch's trace that was closed: torch's name of it, its phase, and its compile.
@@ -93,7 +84,7 @@ class TimedSection:
     outermost: bool
 
 
-def start_phases(recording: TimedRecording) -> StartPhases:
+def start_phases(recording: Recording) -> StartPhases:
     """Return where the seconds of a recording's run went. A run that did not compile has no phases."""
     found = list(timed_sections(recording))
     compiling = _union((each.start, each.end) for each in found if each.outermost)
@@ -129,7 +120,7 @@ def _at_once(spans: Sequence[tuple[float, float]]) -> float | None:
     return together if together >= _SEVERAL else None
 
 
-def timed_sections(recording: TimedRecording) -> Iterator[TimedSection]:
+def timed_sections(recording: Recording) -> Iterator[TimedSection]:
     """The sections of the log: begin and end events of one thread are nested. One without the other is left out."""
     stacks: dict[Any, list[tuple[str, float, list[float]]]] = defaultdict(list)
     for event in recording.events("chromium_event"):
@@ -162,7 +153,7 @@ def _phase_of(name: str) -> str:
     return next((phase for pattern, phase in _SECTIONS if re.search(pattern, name)), "other compiling")
 
 
-def _process_seconds(recording: TimedRecording) -> tuple[float | None, float]:
+def _process_seconds(recording: Recording) -> tuple[float | None, float]:
     """Seconds of the whole process, and of them those before the recorder began: mostly ``import torch``."""
     whole = [recording.metadata(event.index).get("dynadiag_exit") for event in recording.events("dynadiag_exit")]
     known = [

@@ -5,7 +5,7 @@ A `GeneratedModule` is the parsed text of a module with the graph that it was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dynadiag.kernels.align import AlignedStatement
@@ -22,7 +22,6 @@ from dynadiag.kernels.generated_module import (
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
 from dynadiag.kernels.node_inference import add_inlined_nodes, infer_nodes, nodes_of_call
-from dynadiag.kernels.protocols import RecordingReader
 from dynadiag.kernels.scheduler_operations import (
     Operation,
     ScheduledGraph,
@@ -33,38 +32,39 @@ from dynadiag.kernels.scheduler_operations import (
 )
 from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
-from dynadiag.recording.records import Event, Graph
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Event, Graph, Symbol
 
 __all__ = ["generated_modules", "kernel_calls"]
 
 MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
 
 
-def kernel_calls(recording: RecordingReader) -> tuple[KernelCall, ...]:
-    """Return every call of every kernel, in the order of the generated code."""
-    return tuple(call for unit in generated_modules(recording) for call in unit.calls)
+def kernel_calls(recording: Recording, compile_id: str | None = None) -> tuple[KernelCall, ...]:
+    """Return every call of every kernel of one compile, or of all, in the order of the generated code."""
+    return tuple(call for unit in generated_modules(recording, compile_id) for call in unit.calls)
 
 
-def generated_modules(recording: RecordingReader) -> tuple[GeneratedModule, ...]:
-    """Return every generated module of a recording."""
-    return tuple(_ModuleReader(recording).modules())
+def generated_modules(recording: Recording, compile_id: str | None = None) -> tuple[GeneratedModule, ...]:
+    """Return every generated module of one compile, or of all."""
+    return tuple(_ModuleReader(recording, compile_id).modules())
 
 
 class _ModuleReader:
-    """The state of reading one recording."""
+    """The state of reading the modules of one compile, or of all."""
 
-    def __init__(self, recording: RecordingReader) -> None:
-        self._recording, self._artifacts = recording, TritonArtifacts(recording)
-        self._hints = _size_hints(recording)
-        self._graphs = recording.graphs()
-        self._origins = list(recording.events("dynadiag_origins"))
-        self._modules = list(recording.events("inductor_output_code"))
+    def __init__(self, recording: Recording, compile_id: str | None) -> None:
+        self._recording, self._artifacts = recording, TritonArtifacts(recording, compile_id)
+        self._hints = _size_hints(recording.symbols(compile_id))
+        self._graphs = recording.graphs(compile_id)
+        self._origins = list(recording.events("dynadiag_origins", compile_id=compile_id))
+        self._modules = list(recording.events("inductor_output_code", compile_id=compile_id))
         self._caches = [
             (event, word)
             for word in ("hit", "miss", "bypass")
-            for event in recording.events("artifact", f"fx_graph_cache_{word}")
+            for event in recording.events("artifact", f"fx_graph_cache_{word}", compile_id)
         ]
-        self._ids = {kernel.event: kernel.compile_id for kernel in recording.kernels()}
+        self._ids = {kernel.event: kernel.compile_id for kernel in recording.kernels(compile_id)}
         self._parsed: dict[int, PrintedGraph] = {}
         self._call_count = 0
 
@@ -236,10 +236,10 @@ def _same_compile(one: Event, other: Event) -> bool:
     return one.compile_id == other.compile_id
 
 
-def _size_hints(recording: RecordingReader) -> dict[str, dict[str, int]]:
+def _size_hints(symbols: Iterable[Symbol]) -> dict[str, dict[str, int]]:
     """The values that size symbols had when each compile was traced."""
     found: dict[str, dict[str, int]] = {}
-    for symbol in recording.symbols():
+    for symbol in symbols:
         if symbol.value is not None and symbol.value.lstrip("-").isdecimal():
             found.setdefault(symbol.compile_id, {})[symbol.name] = int(symbol.value)
     return found

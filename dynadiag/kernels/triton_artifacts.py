@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 from dynadiag.kernels.line_table import Stage, parse_stage
-from dynadiag.kernels.protocols import RecordingReader
 from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
@@ -92,16 +91,16 @@ class TritonArtifact:
 
 
 class TritonArtifacts:
-    """The Triton artifacts of a recording, by the event of the generated module and the kernel's name."""
+    """The Triton artifacts of one compile, or of all, by the event of the generated module and the kernel's name."""
 
-    def __init__(self, recording: RecordingReader) -> None:
-        self._recording = recording
+    def __init__(self, recording: Recording, compile_id: str | None = None) -> None:
+        self._recording, self._compile_id = recording, compile_id
 
     @cached_property
     def _by_kernel(self) -> Mapping[tuple[str, str], TritonArtifact]:
         """By module file and kernel name. A module that a second compile took from the cache has the same file."""
         found: dict[tuple[str, str], TritonArtifact] = {}
-        for event in self._recording.events(EVENT_KIND):
+        for event in self._recording.events(EVENT_KIND, compile_id=self._compile_id):
             said = self._recording.metadata(event.index).get(EVENT_KIND)
             if isinstance(said, dict) and (built := _parse_artifact(event.index, said)) is not None:
                 found[str(said.get("module")), str(said.get("name"))] = built

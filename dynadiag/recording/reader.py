@@ -141,9 +141,9 @@ class Recording:
         """Return the guards of one compile, or of all."""
         return self._of_compile(Guard, compile_id)
 
-    def symbols(self) -> tuple[Symbol, ...]:
-        """Return symbolic sizes, and the guards and specializations on them."""
-        return self.records(Symbol)
+    def symbols(self, compile_id: str | None = None) -> tuple[Symbol, ...]:
+        """Return the symbolic sizes of one compile, or of all, and the guards and specializations on them."""
+        return self._of_compile(Symbol, compile_id)
 
     def kernels(self, compile_id: str | None = None) -> tuple[Kernel, ...]:
         """Return generated and called kernels of one compile, or of all."""
@@ -299,8 +299,8 @@ class Recording:
 
     def _of_compile(self, record: type[R], compile_id: str | None) -> tuple[R, ...]:
         if compile_id is None:
-            return self._records(record, "ORDER BY id")
-        return self._records(record, "WHERE compile_id = ? ORDER BY id", compile_id)
+            return self.records(record)
+        return self._records(record, "WHERE compile_id = ? ORDER BY rowid", compile_id)
 
     def _fetch_events(self, cursor: sqlite3.Cursor) -> list[Event]:
         with self._database.reading():

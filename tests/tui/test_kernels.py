@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.generated_modules import compile_calls
 from tui.kernel_costs import KernelCost
 from tui.session import Session
 from tui.views.kernels import KernelsView
@@ -72,7 +72,9 @@ async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program:
     path = tmp_path / "measured.dynadiag"
     path.write_bytes(program.read_bytes())
     with Session.open(path) as session:
-        calls = [call for id_ in ("0/0", "0/1") for call in compile_calls(session, id_) if call.language == "cpp"]
+        calls = [
+            call for id_ in ("0/0", "0/1") for call in kernel_calls(session.recording, id_) if call.language == "cpp"
+        ]
     times: dict[str, dict[str, object]] = {}
     for number, call in enumerate(calls):
         times.setdefault(str(call.event), {})[str(call.line)] = {"seconds": 1e-6 * (number + 2), "device_kernels": []}
