@@ -92,6 +92,9 @@ def _cut_points(low: int, high: int, pinned: int, count: int) -> list[int]:
     """The prefix lengths to try between ``low`` and ``high``, in order.
 
     With two or more keys pinned, the pinned keys alone are tried first: two are more often the answer than not.
+
+    >>> _cut_points(0, 9, 0, 2), _cut_points(-1, 9, 1, 2), _cut_points(-1, 9, 2, 2)
+    ([3, 6], [0, 4], [0])
     """
     if low < 0:
         return sorted({0, high // 2})[: count if pinned == 1 else 1]

@@ -123,22 +123,18 @@ def _over(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Pr
 
 
 def _counted(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
+    bypasses = sum(each.rule == "cache-bypass" for each in run.occurrences)
     figures = (
         ("max-breaks", "graph break", run.breaks, budgets.max_breaks, ("break", "failed-compile")),
         ("max-recompiles", "recompile", run.recompiles, budgets.max_recompiles, ("recompile", "recompile-limit")),
         ("max-graphs", "graph", run.graphs, budgets.max_graphs, ()),
-        ("cache-bypass", "cache bypass", _bypasses(run), budgets.cache_bypass, ("cache-bypass",)),
+        ("cache-bypass", "cache bypass", bypasses, budgets.cache_bypass, ("cache-bypass",)),
     )
     for rule, noun, number, limit, of in figures:
         if limit is not None and number > limit:
             at = next((each for each in run.occurrences if each.rule in of), None)
             place = (at.file, at.line, at.function) if at else ()
-            plural = f"{number} cache bypasses" if rule == "cache-bypass" and number != 1 else count(number, noun)
-            yield _budget_problem(run, rule, f"{plural}, {limit} allowed", *place)
-
-
-def _bypasses(run: Measurement) -> int:
-    return sum(each.rule == "cache-bypass" for each in run.occurrences)
+            yield _budget_problem(run, rule, f"{count(number, noun)}, {limit} allowed", *place)
 
 
 def _compile_seconds(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:

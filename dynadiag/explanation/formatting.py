@@ -13,8 +13,8 @@ _BRIEF = 32  # characters of a value
 
 
 def count(number: int, noun: str) -> str:
-    """``1 graph``, ``2 graphs``, ``2 graph breaks``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """``1 graph``, ``2 graphs``, ``2 graph breaks``, ``2 cache bypasses``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
 
 
 def list_some(items: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,11 @@ def test_seconds_are_held_to_a_share_of_the_baselines() -> None:
 
 def test_a_budget_of_nothing_says_nothing() -> None:
     assert Budgets() == parse_budgets({"max-breaks": None}, "test")
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "1 cache bypass, 0 allowed"), (2, "2 cache bypasses, 0 allowed")])
+def test_the_bypasses_of_the_cache_have_a_budget(number: int, text: str) -> None:
+    (found,) = a_measurement().occurrences
+    run = a_measurement(occurrences=(replace(found, rule="cache-bypass"),) * number)
+    (problem,) = held(run, baseline=known(run), cache_bypass=0).problems
+    assert (problem.rule, problem.text, problem.line) == ("cache-bypass", text, 3)
