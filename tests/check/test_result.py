@@ -97,6 +97,21 @@ def test_what_another_target_has_is_neither_gone_nor_dropped() -> None:
     assert [item.targets for item in known(a_measurement((), target="b.py"), before=before).known] == [("a.py",)]
 
 
+@pytest.mark.parametrize(
+    ("file", "kept"),
+    [
+        (str(ROOT / "layers" / "norm.py"), "layers/norm.py"),
+        ("/env/lib/site-packages/lib/norm.py", "lib/norm.py"),
+        ("<string>", "<string>"),
+        (None, None),
+    ],
+)
+def test_a_file_of_the_baseline_has_a_name_that_holds_on_every_machine(file: str | None, kept: str | None) -> None:
+    (found,) = a_measurement().occurrences
+    (entry,) = known(a_measurement(occurrences=(replace(found, file=file),))).known
+    assert entry.file == kept
+
+
 def test_a_finding_of_several_targets_is_one_problem() -> None:
     (problem,) = held(a_measurement((3,), target="a.py"), a_measurement((3,), target="b.py")).problems
     assert problem.targets == ("a.py", "b.py")
@@ -136,8 +151,9 @@ def test_a_figure_that_was_not_recorded_is_said_to_be_unknown() -> None:
 
 
 def test_seconds_are_held_to_a_share_of_the_baselines() -> None:
-    slow, fast = a_measurement((3,), compile_seconds=12.0), a_measurement((3,), compile_seconds=10.0)
+    slow, fast = a_measurement((3,), compile_seconds=12.0), a_measurement((3,), compile_seconds=10.04)
     before = updated_baseline(Baseline(), [fast], ROOT, ["prog.py"])
+    assert before.compile_seconds == {"prog.py": 10.0}
     assert rules(held(slow, baseline=before, max_compile_seconds="110%")) == [("max-compile-seconds", None)]
     assert held(slow, baseline=before, max_compile_seconds="120%").ok
 

@@ -202,5 +202,11 @@ def test_a_real_failure_becomes_an_issue_whose_commands_run(tmp_path: Path) -> N
     assert sorted(path.name for path in Path("real").iterdir()) == sorted([*ALL, "triage.json"])
     text = Path("real", "issue.md").read_text()
     first, second = text.partition("```sh\n")[2].splitlines()[:2]
-    assert subprocess.run(first, shell=True, cwd="real", capture_output=True).returncode == 1
-    assert subprocess.run(second, shell=True, cwd="real", capture_output=True).returncode == 0
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # the commands say `python`
+    codes = [
+        subprocess.run(
+            command, shell=True, cwd="real", capture_output=True, env={**os.environ, "PATH": path}
+        ).returncode
+        for command in (first, second)
+    ]
+    assert codes == [1, 0]
