@@ -40,7 +40,7 @@ async def test_a_theme_is_remembered_and_all_else_in_the_file_stays(program: Pat
 
 async def test_a_key_of_the_user_is_the_one_that_works_and_that_is_shown(program: Path, settings: Path) -> None:
     _write(settings, '{"keys": {"view.breaks": "V", "app.back": "u"}}')
-    async with browsing(program) as pilot:
+    async with browsing(program, (160, 40)) as pilot:  # wide enough for the titles of the screens
         await press(pilot, "V")
         assert "Failed to trace builtin operator" in screen(pilot)
         head, *_, keys = screen(pilot).split("\n")
