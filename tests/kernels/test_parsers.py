@@ -184,6 +184,15 @@ def test_a_librarys_call_is_the_gpus_only_in_a_module_that_chooses_one() -> None
     assert not parse_module(guarded.replace("with torch.cuda._DeviceGuard(0)", "if True")).selects_gpu
 
 
+def test_a_kernel_has_the_lines_of_its_definition_and_of_its_source() -> None:
+    text = "import x\n\nk = async_compile.triton('k', '''\n\nimport triton\ndef k():\n    pass\n''')\nafter()\n"
+    definition = parse_module(text).definitions["k"]
+    lines = text.splitlines()
+    assert lines[definition.line - 1].startswith("k = async_compile")
+    assert "\n".join(lines[definition.first_line - 1 : definition.last_line]) + "\n" == definition.source
+    assert definition.source == "import triton\ndef k():\n    pass\n"
+
+
 def test_what_is_asserted_of_a_tensor_is_known_of_it() -> None:
     """Torch asserts sizes of inputs and of library results; from 2.15 on dtypes too, and several at once."""
     lines = (

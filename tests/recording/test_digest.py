@@ -213,12 +213,13 @@ def test_what_was_missed_or_stopped_is_a_note() -> None:
     events: list[tuple[dict[str, Any], str]] = [
         ({"dynadiag_run": {"target": "x.py"}}, ""),
         ({"dynadiag_missed": {"probe": "dynamo_start", "error": "KeyError: 'code'"}, **ZERO}, ""),
+        ({"dynadiag_missed": {"probe": "journal", "error": "the journal was closed"}}, ""),
         ({"dynadiag_limit": {"bytes": 10}}, ""),
         ({"dynadiag_stopped": {"calls": 3}}, ""),
         ({"dynadiag_exit": {"code": 0, "notes": ["mine"]}}, ""),
     ]
     notes = " | ".join(only(digest(*events), Run)[0].notes)
-    for word in ("dynamo_start: KeyError", "size limit", "--stop-after 3", "mine"):
+    for word in ("dynamo_start: KeyError", "closed: it was opened again", "size limit", "--stop-after 3", "mine"):
         assert word in notes
 
 
