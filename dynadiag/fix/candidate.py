@@ -33,6 +33,7 @@ class Candidate:
 
     ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
     ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
+    ``for_whole_graphs`` is for a change that needs a function without breaks: between graphs Python has the number.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Candidate:
     why: str
     both_sides: tuple[Condition, ...] = ()
     as_tensors: tuple[str, ...] = ()
+    for_whole_graphs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from dynadiag.fix.candidate import Candidate, Refusal, Sources
@@ -91,7 +91,9 @@ class _Search:
         fixes = list[Fix]()
         for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
             gone = _gone_with(problem, fixes) if problem.kind == "recompile" else None
-            fixes.append(gone or self._fix(problem, candidates[problem], baseline))
+            broken = {fix.problem.function for fix in fixes if fix.candidate is None and fix.problem.kind == "break"}
+            fitting = [_refused_in(broken, problem, each) for each in candidates[problem]]
+            fixes.append(gone or self._fix(problem, fitting, baseline))
         return self._combine(self._tried_behind(fixes, baseline), baseline, torch)
 
     def _tried_behind(self, fixes: Sequence[Fix], baseline: UnchangedProgram) -> list[Fix]:
@@ -258,6 +260,14 @@ def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
 def _proved(problem: FixProblem, proof: Proof, rejected: Sequence[Rejected]) -> Fix:
     left = frozenset(proof.recorded.summary.causes)
     return Fix(problem, proof.candidate, evidence_of(proof), tuple(rejected), left)
+
+
+def _refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidate | Refusal) -> Candidate | Refusal:
+    """The candidate, or why it is not tried in a function in which a graph break is left."""
+    if isinstance(candidate, Refusal) or not candidate.for_whole_graphs or problem.function not in broken:
+        return candidate
+    why = f"a graph break of {problem.function} is left, behind which Python works with the number"
+    return Refusal(candidate.title, why)
 
 
 def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dynadiag.fix.candidate import Candidate
-from dynadiag.fix.fix_search import Fix, _gone_with
-from dynadiag.fix.problems import _tensor_operators
+from dynadiag.fix.candidate import Candidate, Refusal
+from dynadiag.fix.fix_search import Fix, _gone_with, _refused_in
+from dynadiag.fix.problems import FixProblem, _tensor_operators
+from dynadiag.recording.records import Span
 from tests.fix.build import HEAD, problem_at
 
 GRAPH = """class GraphModule(torch.nn.Module):
@@ -33,3 +34,13 @@ def test_a_cause_that_only_all_fixes_together_remove_is_proved() -> None:
     assert gone is not None
     assert (gone.problem, gone.candidate) == (other, whole.candidate)
     assert _gone_with(replace(problem, identity="left"), [whole]) is None
+
+
+def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:
+    problem = FixProblem("recompile", "r", "f.py", Span("f.py", 3), "Net.forward", "0/1", "")
+    number, size = Candidate("n", "argument", (), "", for_whole_graphs=True), Candidate("s", "argument", (), "")
+    refused = _refused_in({"Net.forward"}, problem, number)
+    assert isinstance(refused, Refusal)
+    assert "a graph break of Net.forward is left" in refused.why
+    assert _refused_in({"Net.forward"}, problem, size) is size
+    assert _refused_in({"Other.forward"}, problem, number) is number

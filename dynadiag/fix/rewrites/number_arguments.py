@@ -31,6 +31,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
                 "argument",
                 (site.file.replace(value, f"torch.tensor({text}{dtype})"),),
                 "torch guards on the value of a number, and not on that of a tensor",
+                for_whole_graphs=True,
             )
 
 

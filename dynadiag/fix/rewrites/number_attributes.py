@@ -43,6 +43,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         tuple(edits),
         "torch guards on the value of a number in an attribute, and not on that of a tensor",
         as_tensors=(found[1],),
+        for_whole_graphs=True,
     )
 
 
