@@ -73,6 +73,7 @@ def test_a_setting_comes_from_torchs_hint_alone(tmp_path: Path) -> None:
     hint = "Enable it with `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
     line = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
     assert one(text, "x[x > 0]", tmp_path, hints=(hint,)) == [line]
+    assert one(text, "x[x > 0]", tmp_path, hints=(hint.replace("config.", ""),)) == [line]
     assert one(text, "x[x > 0]", tmp_path) == []
 
 

@@ -18,7 +18,7 @@ from dynadiag.fix.problems import FixProblem
 __all__ = ["candidates", "config_line", "logging_line"]
 
 _WHY = "torch takes this into the graph, and what is computed stays the same"
-_SETTING = re.compile(r"torch\._dynamo\.config\.(\w+) ?= ?True")
+_SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch leaves "config" out in one hint
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
