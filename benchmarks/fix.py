@@ -2,8 +2,9 @@
 
     python benchmarks/fix.py FOLDER_OR_FILE... [--markdown]
 
-Each program is copied to a scratch folder and fixed there by the command, one after the other. A line for each cause:
-program, cause, verdict, change or reason; then seconds, and the share of causes with a proved change. With --markdown
+Each program is copied to a scratch folder and searched there as the command does it, but for the two runs in fresh
+interpreters: all programs share one process that has torch loaded. A line for each cause: program, cause, verdict,
+change or reason; then the share of causes with a proved change, and the seconds of the slowest program. With --markdown
 the lines are a table as in docs/fix.md.
 """
 
@@ -14,55 +15,81 @@ import _paths  # noqa: F401 - for what it does to sys.path
 # isort: split
 
 import argparse
-import json
+import os
 import shutil
-import subprocess
-import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from dynadiag.fix.edits import Edit
+from dynadiag.fix.fix_report import FixEntry
+from dynadiag.fix.fix_result import document_of
+from dynadiag.fix.fix_search import FailsUncompiled, find_fixes
+from dynadiag.fix.project import Project
+from dynadiag.fix.trials import HOOKS, RecordedRun, Trials
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+
+
+class _Forked(Trials):
+    """Trials without fresh interpreters."""
+
+    def recorded(
+        self,
+        label: str,
+        edits: Iterable[Edit] = (),
+        *,
+        fresh: bool = False,  # noqa: ARG002 - as the search calls it
+        rung: str | None = None,
+    ) -> RecordedRun:
+        """The run in a fork, also where the search wants a fresh interpreter."""
+        return super().recorded(label, edits, rung=rung)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause in one program. ``verdict`` is the command's, or what ended the program."""
+    """One cause in one program; ``cause`` is empty where the program has none."""
 
     program: str
     cause: str
     verdict: str
     text: str
-    seconds: float
 
 
-def causes_of(program: Path) -> Iterator[Cause]:
-    """Run the command on a copy of the program."""
+def causes_of(program: Path, runner: Runner) -> Iterator[Cause]:
+    """Search for fixes of a copy of the program."""
     with tempfile.TemporaryDirectory() as scratch:
-        copy, document = Path(scratch, program.name), Path(scratch, "fix.json")
+        copy = Path(scratch, "program", program.name)
+        copy.parent.mkdir()
         shutil.copy(program, copy)
-        command = [sys.executable, "-m", "dynadiag", "fix", "--json", str(document), "--recording", f"{scratch}/r"]
-        ended = subprocess.run([*command, str(copy)], cwd=scratch, capture_output=True, text=True)
-        if not document.exists():
-            yield Cause(program.stem, "", "failed", ended.stderr[-100:], 0.0)
+        os.chdir(copy.parent)
+        try:
+            project = Project.of(Program(str(copy)))
+            document = document_of(find_fixes(_Forked(project, runner, _quiet), _quiet), project, 0, 0.0)
+        except FailsUncompiled:
+            yield Cause(program.stem, "", "fails uncompiled", "")
             return
-        found = json.loads(document.read_text())
-    first = {4: "fails uncompiled", 3: "nothing to fix"}.get(ended.returncode)
-    if first is not None:
-        yield Cause(program.stem, "", first, "", found["seconds"])
-    for entry in found["fixes"]:
-        yield _cause(program, entry, found["seconds"])
+        finally:
+            os.chdir("/")
+    if not document.fixes:
+        yield Cause(program.stem, "", "nothing to fix", "")
+    yield from (_cause(program, entry) for entry in document.fixes)
 
 
-def _cause(program: Path, entry: dict[str, Any], seconds: float) -> Cause:
-    problem = entry["for"]
-    what = problem["gb_id"] or problem["kind"]
-    text = entry["title"]
-    if entry["verdict"] == "rejected":
-        text = "; ".join(f"{one['title']}: {one['why']}" for one in entry["rejected"])
-    elif entry["verdict"] == "none":
-        text = f"{entry['why']}: {entry['title']}"
-    return Cause(program.stem, f"{what} line {problem['line']}", entry["verdict"], " ".join(text.split()), seconds)
+def _quiet(*_: object) -> None:
+    """Hears of a trial."""
+
+
+def _cause(program: Path, entry: FixEntry) -> Cause:
+    text = entry.title
+    if entry.verdict == "rejected":
+        text = "; ".join(f"{one.title}: {one.why}" for one in entry.rejected)
+    elif entry.verdict == "none":
+        text = f"{entry.why}: {entry.title}"
+    what = entry.problem.gb_id or entry.problem.kind
+    return Cause(program.stem, f"{what} line {entry.problem.line}", entry.verdict, " ".join(text.split()))
 
 
 def _programs(places: Iterable[Path]) -> Iterator[Path]:
@@ -77,16 +104,20 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
     found: list[Cause] = []
-    for program in _programs(args.places):
-        for one in causes_of(program):
-            found.append(one)
-            cells = (one.program, one.cause, one.verdict, one.text.replace("|", "\\|"))
-            print(f"| {' | '.join(cells)} |" if args.markdown else "  ".join(cells), flush=True)
+    slowest = 0.0
+    programs = [program.absolute() for program in _programs(args.places)]
+    with Runner(Program(str(programs[0])), HOOKS, seed=0) as runner:
+        runner.start_forks(1, checkpoint=False)
+        for program in programs:
+            began = time.monotonic()
+            for one in causes_of(program, runner):
+                found.append(one)
+                cells = (one.program, one.cause, one.verdict, one.text.replace("|", "\\|"))
+                print(f"| {' | '.join(cells)} |" if args.markdown else "  ".join(cells), flush=True)
+            slowest = max(slowest, time.monotonic() - began)
     real = [one for one in found if one.cause]
     proved = sum(one.verdict == "proved" for one in real)
-    seconds = {one.program: one.seconds for one in found}
-    worst = max(seconds.values(), default=0.0)
-    print(f"{proved} of {len(real)} causes have a proved change; {len(seconds)} programs, {worst:.0f} s at most")
+    print(f"{proved} of {len(real)} causes have a proved change; {len(programs)} programs, {slowest:.0f} s at most")
 
 
 if __name__ == "__main__":
