@@ -192,6 +192,20 @@ def test_a_branch_becomes_where_or_cond(branch: str, tmp_path: Path) -> None:
     assert tuple(one(text, "c(x) > 0", tmp_path)) == SIDES[branch]
 
 
+def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_path: Path) -> None:
+    body = "        if h.max().item() > k:\n            warnings.warn(f'{h.max().item():.2f} is over {k} in {NAME}')\n"
+    text = f"{HEAD}NAME = 'a'\n\n\n# the net\nclass A:\n    def f(self, h, k):\n{body}        return h\n"
+    found = candidates(text, problem_at(text, "h.max().item() > k"), tmp_path)
+    (made,) = changed(text, [each for each in found if "function of its own" in each.title])
+    helper = (
+        "@torch.compiler.disable\ndef _warn_if(condition, value_1, value_2):\n    if condition:\n"
+        "        warnings.warn(f'{value_1:.2f} is over {value_2} in {NAME}')\n\n\n"
+        "torch._dynamo.config.reorderable_logging_functions.add(_warn_if)\n\n\n"
+    )
+    call = "        _warn_if(h.max() > k, h.max().detach(), k)\n"
+    assert made == text.replace(body, call).replace("# the net", f"{helper}# the net")
+
+
 def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    if (x > 0).sum():\n        x = x * 2\n    return x\n"
     assert one(text, "(x > 0).sum()", tmp_path)[0] == "x = torch.where((x > 0).sum() != 0, x * 2, x)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynadiag.fix.candidate import Rewrite
 from dynadiag.fix.rewrites import (
     branches,
+    conditional_printing,
     config_lines,
     copies,
     dynamic_sizes,
@@ -27,6 +28,7 @@ CATALOGUE = (
     Rewrite("uniform_bounds", uniform_bounds.candidates),
     Rewrite("numbers", numbers.candidates),
     Rewrite("numpy_calls", numpy_calls.candidates),
+    Rewrite("conditional_printing", conditional_printing.candidates),
     Rewrite("branches", branches.candidates),
     Rewrite("config_lines", config_lines.candidates),
     Rewrite("size_checks", size_checks.candidates),

@@ -19,7 +19,7 @@ from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates"]
+__all__ = ["Unsuitable", "candidates", "condition_text", "if_around"]
 
 # Functions with values, or slopes, that are not finite everywhere.
 _PARTIAL = re.compile(
@@ -35,7 +35,7 @@ _ONE_TENSOR = "a side computes several values, or none"
 _TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
 
 
-class _Unsuitable(Exception):  # noqa: N818 - this branch is not of the form that the rewrite takes
+class Unsuitable(Exception):  # noqa: N818 - this branch is not of the form that the rewrite takes
     """The branch has a form that is not rewritten; the message says which."""
 
 
@@ -44,7 +44,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate | Re
     file = sources.file(problem.file)
     if file is None or problem.kind != "break" or not re.search(r"^import torch\b(?! as)", file.text, re.M):
         return
-    found = _branch(file, problem.span)
+    found = if_around(file, problem.span)
     if found is None:
         return
     yield from _choices(file, found, problem.span, "compute both sides and choose with `torch.where`", _WHY, False)
@@ -63,7 +63,7 @@ def _choices(
             statement = kind(file, whole, _position(file, span))
             edit, tests = statement.cond() if cond else statement.edit(), statement.tests
         conditions = tuple(Condition(file.name, *file.range(test)) for test in tests)
-    except _Unsuitable as unsuitable:
+    except Unsuitable as unsuitable:
         if not cond:
             yield Refusal(title, str(unsuitable))
         return
@@ -76,7 +76,7 @@ def _position(file: ParsedSource, span: Span) -> int:
     return file.offset(span.line, span.column)
 
 
-def _branch(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
+def if_around(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     """The innermost branch whose condition holds the span of the break."""
     if span.line is None or span.column is None:
         return None
@@ -86,19 +86,19 @@ def _branch(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
 
 
-def _condition(file: ParsedSource, test: cst.BaseExpression) -> str:
+def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
     """The condition as a tensor: without `bool()` and `.item()`, and with operators on tensors."""
     if isinstance(test, cst.BooleanOperation):
         sign = "&" if isinstance(test.operator, cst.And) else "|"
         if not all(isinstance(side, (cst.Comparison, cst.BooleanOperation)) for side in (test.left, test.right)):
-            raise _Unsuitable("the condition joins values that need not be tensors")
-        return f"({_condition(file, test.left)}) {sign} ({_condition(file, test.right)})"
+            raise Unsuitable("the condition joins values that need not be tensors")
+        return f"({condition_text(file, test.left)}) {sign} ({condition_text(file, test.right)})"
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return f"torch.logical_not({_condition(file, test.expression)})"
+        return f"torch.logical_not({condition_text(file, test.expression)})"
     if isinstance(test, cst.Call) and m.matches(test.func, m.Name("bool")) and len(test.args) == 1:
-        return _condition(file, test.args[0].value)
+        return condition_text(file, test.args[0].value)
     if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and _callee_name(test) == "item":
-        return _condition(file, test.func.value)
+        return condition_text(file, test.func.value)
     text = _without_item(file, test)
     return text if _is_truth(test) else f"{text} != 0"
 
@@ -110,7 +110,7 @@ def _is_truth(test: cst.BaseExpression) -> bool:
 
 def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
     if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
-        raise _Unsuitable("the condition is a chain of comparisons")
+        raise Unsuitable("the condition is a chain of comparisons")
     start, text = file.range(test)[0], file.code(test)
     for call in reversed(list(file.nodes(cst.Call, test))):
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
@@ -121,7 +121,7 @@ def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
 
 def _conditional(file: ParsedSource, found: cst.IfExp) -> Edit:
     """A conditional expression as a call of `torch.where`."""
-    condition = _condition(file, found.test)
+    condition = condition_text(file, found.test)
     sides = []
     for expression, order in ((found.body, "{name}, 1.0"), (found.orelse, "1.0, {name}")):
         _check_expression(file, expression)
@@ -137,7 +137,7 @@ def _cond_expression(file: ParsedSource, found: cst.IfExp) -> Edit:
     for expression in (found.body, found.orelse):
         _check_expression(file, expression)
         sides.append(_new_tensor(file.code(expression)))
-    return file.replace(found, _cond_call(_condition(file, found.test), *sides))
+    return file.replace(found, _cond_call(condition_text(file, found.test), *sides))
 
 
 def _cond_call(condition: str, taken: str, other: str) -> str:
@@ -168,11 +168,11 @@ class _Statement:
         self._file, self._if = file, found
         self._function = file.enclosing(found, cst.FunctionDef)
         if not isinstance(self._function, cst.FunctionDef):
-            raise _Unsuitable("it is not in a function")
+            raise Unsuitable("it is not in a function")
         self._last: cst.CSTNode = found
         self._outer, test = self._split(found.test, position)
         self.tests = [test]
-        self._condition = _condition(file, test)
+        self._condition = condition_text(file, test)
         self._taken, self._other = self._sides()
         self._lines: list[str] = []
 
@@ -196,7 +196,7 @@ class _Statement:
         returned = self._taken.returned is not None
         names = [] if returned else self._merged()
         if len(names) != 1 and not returned:
-            raise _Unsuitable(_ONE_TENSOR)
+            raise Unsuitable(_ONE_TENSOR)
         sides = [self._only_value(side, names[0] if names else None) for side in (self._taken, self._other)]
         call = _cond_call(self._condition, *sides)
         return self._written([f"return {call}" if returned else f"{names[0]} = {call}"])
@@ -205,10 +205,10 @@ class _Statement:
         """The one value that a side computes: its result, or that of ``name``."""
         if name is None:
             if side.assigned or side.returned is None or isinstance(side.returned, cst.Tuple):
-                raise _Unsuitable(_ONE_TENSOR)
+                raise Unsuitable(_ONE_TENSOR)
             return _new_tensor(self._file.code(side.returned))
         if len(side.assigned) > 1:
-            raise _Unsuitable(_ONE_TENSOR)
+            raise Unsuitable(_ONE_TENSOR)
         return _new_tensor(_assigned_text(self._file, side.assigned[0], {}) if side.assigned else name)
 
     def _written(self, lines: Sequence[str]) -> Edit:
@@ -228,18 +228,18 @@ class _Statement:
         else:
             other = _Side()
         if (taken.returned is None) != (other.returned is None):
-            raise _Unsuitable("one side returns and the other goes on")
+            raise Unsuitable("one side returns and the other goes on")
         return taken, other
 
     def _following(self) -> list[cst.CSTNode]:
         """The statements behind an early return, up to the end of the function."""
         block = self._file.parent(self._if)
         if not isinstance(block, cst.IndentedBlock) or self._file.parent(block) is not self._function:
-            raise _Unsuitable("it returns from within a loop or another block: what runs next depends on it")
+            raise Unsuitable("it returns from within a loop or another block: what runs next depends on it")
         position = list(block.body).index(self._if)
         rest = list(block.body)[position + 1 :]
         if not rest:
-            raise _Unsuitable("the function returns nothing on the other side")
+            raise Unsuitable("the function returns nothing on the other side")
         self._last = rest[-1]
         return [part for line in rest for part in _parts(line)]
 
@@ -247,7 +247,7 @@ class _Statement:
         side = _Side()
         for statement in statements:
             if side.returned is not None:
-                raise _Unsuitable("a statement follows a `return`")
+                raise Unsuitable("a statement follows a `return`")
             if isinstance(statement, cst.Return) and statement.value is not None:
                 side.returned = statement.value
                 _check_expression(self._file, statement.value)
@@ -262,9 +262,9 @@ class _Statement:
         elif isinstance(statement, cst.AugAssign):
             target, operator = statement.target, self._file.code(statement.operator).rstrip("=").strip()
         else:
-            raise _Unsuitable(_doing(self._file.code(statement)))
+            raise Unsuitable(_doing(self._file.code(statement)))
         if not isinstance(target, cst.Name):
-            raise _Unsuitable(_doing(self._file.code(statement)))
+            raise Unsuitable(_doing(self._file.code(statement)))
         _check_expression(self._file, statement.value)
         return target.value, statement.value, operator
 
@@ -276,10 +276,10 @@ class _Statement:
             if not self._read_afterwards(name):
                 continue
             if not both and not self._defined_before(name):
-                raise _Unsuitable(f"`{name}` has a value on one side alone")
+                raise Unsuitable(f"`{name}` has a value on one side alone")
             merged.append(name)
         if not merged and self._taken.returned is None:
-            raise _Unsuitable("neither side sets a name that is read afterwards")
+            raise Unsuitable("neither side sets a name that is read afterwards")
         return merged
 
     def _read_afterwards(self, name: str) -> bool:
@@ -331,7 +331,7 @@ class _Statement:
             parts = _tuple_parts(side.returned)
             sides.append([_renamed(self._file, part, names) for part in parts])
         if len(sides[0]) != len(sides[1]):
-            raise _Unsuitable("the two sides return another number of values")
+            raise Unsuitable("the two sides return another number of values")
         return ", ".join(a if a == b else f"torch.where({_CONDITION}, {a}, {b})" for a, b in zip(*sides, strict=True))
 
     def _value(self, side: _Side, name: str, suffix: str) -> str:
@@ -393,7 +393,7 @@ class _Chain(_Statement):
             below = below.orelse
         self.tests = [test for test, _ in self._parts]
         if below is None:
-            raise _Unsuitable("it has an `elif` and no `else`")
+            raise Unsuitable("it has an `elif` and no `else`")
         self._last_side = self._side(_statements(below.body))
         return self._parts[0][1], self._last_side
 
@@ -403,18 +403,18 @@ class _Chain(_Statement):
         sides = [side for _, side in self._parts] + [self._last_side]
         targets = {name for side in sides for name in side.assigned_names}
         if len(targets) != 1 or any(len(side.assigned) != 1 or side.returned for side in sides):
-            raise _Unsuitable("it has an `elif`, and its sides do more than to set one name")
+            raise Unsuitable("it has an `elif`, and its sides do more than to set one name")
         chosen = [" & ".join([*(f"~{name}" for name in names[:i]), *names[i : i + 1]]) for i in range(len(sides))]
         values = [self._guarded_text(side, taken) for side, taken in zip(sides, chosen, strict=True)]
         text = values[-1]
         for name, value in zip(reversed(names), reversed(values[:-1]), strict=True):
             text = f"torch.where({name}, {value}, {text})"
-        heads = [f"{name} = {_condition(self._file, test)}" for name, test in zip(names, self.tests, strict=True)]
+        heads = [f"{name} = {condition_text(self._file, test)}" for name, test in zip(names, self.tests, strict=True)]
         return self._written([*heads, f"{targets.pop()} = {text}"])
 
     def cond(self) -> Edit:
         """There is none: `torch.cond` has two sides."""
-        raise _Unsuitable(_ONE_TENSOR)
+        raise Unsuitable(_ONE_TENSOR)
 
     def _guarded_text(self, side: _Side, taken: str) -> str:
         """What a side assigns, with 1 for operands that may do harm where it is not taken."""
@@ -440,7 +440,7 @@ def _statements(block: cst.BaseSuite) -> list[cst.CSTNode]:
 
 def _parts(line: cst.CSTNode) -> list[cst.CSTNode]:
     if not isinstance(line, cst.SimpleStatementLine):
-        raise _Unsuitable("a side has a loop, a `with`, or another `if`")
+        raise Unsuitable("a side has a loop, a `with`, or another `if`")
     return list(line.body)
 
 
@@ -458,11 +458,11 @@ def _check_expression(file: ParsedSource, expression: cst.BaseExpression) -> Non
     """Raises where an expression may do more than compute, or has names of its own."""
     for scope in _SCOPES:
         if next(file.nodes(scope, expression), None) is not None:
-            raise _Unsuitable(f"`{file.code(expression)[:60]}` has names of its own")
+            raise Unsuitable(f"`{file.code(expression)[:60]}` has names of its own")
     for call in file.nodes(cst.Call, expression):
         name = _callee_name(call)
         if name is None or (name.endswith("_") and not name.endswith("__")) or name in ("print", "setattr", "append"):
-            raise _Unsuitable(_doing(file.code(call)))
+            raise Unsuitable(_doing(file.code(call)))
 
 
 def _callee_name(call: cst.Call) -> str | None:

@@ -16,7 +16,7 @@ from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.printing import called_after
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "kept_tensor"]
 
 _CONVERSIONS = ("float", "int")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
@@ -54,6 +54,12 @@ def _edit(file: ParsedSource, call: cst.Call) -> Edit:
     if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
         text = f"f{quote}{{{text}}}{quote}"
     return file.replace(outer, text)
+
+
+def kept_tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
+    """The text of a value, with the tensor itself where it reads one as a number."""
+    found = _read(value) if isinstance(value, cst.Call) else None
+    return _kept(file, found) if found is not None else file.code(value)
 
 
 def _read(call: cst.Call) -> cst.BaseExpression | None:

@@ -20,7 +20,7 @@ from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.config_lines import logging_line
 
-__all__ = ["called_after", "candidates"]
+__all__ = ["called_after", "candidates", "prints"]
 
 _LEVELS = "debug|info|warning|error|critical|exception"
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
@@ -55,6 +55,14 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
         yield _logger(file, call, found[1], found[2])
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
+
+
+def prints(file: ParsedSource, call: cst.Call) -> bool:
+    """Whether a call prints, warns or logs."""
+    function = file.code(call.func)
+    logger = _LOGGER.match(function)
+    known = _FUNCTION.match(function) is not None or _is_warn(file, function)
+    return known or (logger is not None and _is_logger(file, logger[1]))
 
 
 def _formatted_arguments(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
