@@ -169,4 +169,31 @@ ADVERSARIES = {
     # printing
     "what is printed changes afterwards": _print("print('x', x)\nx.add_(1)\nreturn x * 2", "print('x', x)", _AFTER),
     "a line of another comes first": _print("print('first')\nreturn note(x)", "print('first')", _AFTER, _NOTE),
+    "a message on a condition shows what changes afterwards": _print(
+        "if x.sum() > 0:\n    print('x', x)\nx.add_(1)\nreturn x * 2", "x.sum() > 0", "function of its own"
+    ),
+    # requested_breaks
+    "an excluded function asks whether it is compiled": Adversary(
+        _program(
+            "return half(x)",
+            _CALL,
+            "@torch.compiler.disable\ndef half(x):\n    return x / (1 if torch.compiler.is_compiling() else 2)\n\n",
+        ),
+        "return half(x)",
+        "remove",
+        frozenset({"results", "gradients"}),
+        compiled=True,
+    ),
+    # dynamic_sizes
+    "a loop needs the number of rows": Adversary(
+        _program(
+            "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y",
+            "for n in (3, 4):\n    x = torch.randn(n, 2)\n    y = call(x)",
+        ),
+        "L['x'].size()[0]",
+        "mark_dynamic",
+        frozenset({"ends"}),
+        compiled=True,
+        values=("3", "4"),
+    ),
 }
