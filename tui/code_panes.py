@@ -20,13 +20,24 @@ from tui.documents import (
     preferred_stage,
     readable_graph,
     split_lines,
+    stage_before,
+    stage_changes,
 )
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
 
-__all__ = ["PANES", "CodePaneModel", "read_diff", "read_document", "read_documents", "read_panes", "set_stages"]
+__all__ = [
+    "PANES",
+    "CodePaneModel",
+    "changes_text",
+    "read_diff",
+    "read_document",
+    "read_documents",
+    "read_panes",
+    "set_stages",
+]
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _MAX_LINKED_NODES = 30_000  # nodes of graphs that are linked although no pane shows them
@@ -52,6 +63,7 @@ class CodePaneModel:
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
+    changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:
@@ -171,9 +183,9 @@ def _graph_links(session: Session, board: CodePaneModel, ref: DocumentRef, docum
         return pane_links(board.linker.dynamo_graph(text, _node_lines(session, ref)))
     if not (board.from_cache and dynamo):
         return pane_links(board.linker.later_graph(text))
-    forward = next((one for one in board.documents_of["later"] if one.title == "forward graph"), None)
+    forward = next((one for one in board.documents_of["later"] if one.stage == "forward"), None)
     before = session.payload(forward.event) if forward is not None else None
-    return pane_links(board.linker.cached_graph(ref.title, text, session.payload(dynamo[0].event), before))
+    return pane_links(board.linker.cached_graph(ref.stage, text, session.payload(dynamo[0].event), before))
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
@@ -232,12 +244,29 @@ def read_document(session: Session, ref: DocumentRef) -> Document:
     return Document(ref, lines, language_regions(ref, lines), note)
 
 
+def _made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
+    """The graph that the selected one of a pane was made of, or the previous one of Dynamo's."""
+    refs = board.documents_of[pane]
+    before = stage_before(refs, board.selected[pane] % len(refs)) if refs else None
+    return before or (board.ref("dynamo") if pane == "later" else None)
+
+
+def changes_text(board: CodePaneModel, pane: str) -> str:
+    """What the passes before the selected graph of a pane changed, in words; empty where nothing is known."""
+    before, after = _made_of(board, pane) if pane == "later" else None, board.ref(pane)
+    if before is None or after is None or not {before.key, after.key} <= board.printed.keys():
+        return ""
+    if (before.key, after.key) not in board.changes:
+        lines = (board.documents[ref.key].lines for ref in (before, after))
+        board.changes[before.key, after.key] = stage_changes(*lines)
+    return f"{board.changes[before.key, after.key]} since {before.title}"
+
+
 def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | None:
     """Return the diff of a pane's document against the previous stage, or ``None`` for the first stage."""
     from difflib import unified_diff
 
-    refs, place = board.documents_of[pane], board.selected[pane] % max(len(board.documents_of[pane]), 1)
-    before = refs[place - 1] if place > 0 else (board.ref("dynamo") if pane == "later" else None)
+    before = _made_of(board, pane)
     after = board.ref(pane)
     if before is None or after is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -22,6 +22,8 @@ __all__ = [
     "preferred_stage",
     "readable_graph",
     "split_lines",
+    "stage_before",
+    "stage_changes",
 ]
 
 # Inductor writes a kernel's code as a string literal into the generated module.
@@ -29,6 +31,15 @@ _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
 _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
 
+# A stage as a person calls it; another one is "NAME graph".
+_STAGE_NAMES = {
+    "dynamo": "Dynamo's graph",
+    "before_pre_grad": "before pre-grad passes",
+    "pre_grad": "after pre-grad passes",
+    "joint": "joint graph",
+    "before_post_grad": "{direction}, before passes",
+    "post_grad": "{direction}, after passes",
+}
 _PREFERRED_STAGES = (
     "post_grad",
     "forward",
@@ -47,6 +58,8 @@ class DocumentRef:
     title: str
     compile_id: str | None = None
     graph_index: int | None = None  # index of the graph, to read its nodes
+    stage: str = ""  # of a graph, as the recording calls it
+    direction: str = ""  # "forward", "backward" or "inference"; "" of a graph before AOTAutograd split it
 
     @property
     def event(self) -> int:
@@ -110,14 +123,61 @@ def compile_documents(
 ) -> dict[str, list[DocumentRef]]:
     """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
     source = [DocumentRef(f"source:{item.file}", "source", item.file)] if item.file else []
-    made = [_graph_ref(graph) for graph in graphs]
+    made = [_graph_ref(graph, direction) for graph, direction in zip(graphs, _directions(graphs), strict=True)]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
     later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
     return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
 
 
-def _graph_ref(graph: Graph) -> DocumentRef:
-    return DocumentRef(f"event:{graph.event}", "graph", f"{graph.stage} graph", graph.compile_id, graph.index)
+def _directions(graphs: Sequence[Graph]) -> Iterator[str]:
+    """The direction of each graph of a compile.
+
+    Inductor takes the forward graph through its stages, and then, or at the first call of it, the backward graph: a
+    stage that the forward graph had comes again.
+    """
+    own, seen, has_backward = "", set[str](), False
+    for graph in graphs:
+        if graph.stage in ("forward", "inference"):
+            own, seen, has_backward = graph.stage, set(), False
+        has_backward = has_backward or graph.stage == "backward"
+        yield "backward" if graph.stage == "backward" or (graph.stage in seen and has_backward) else own
+        seen.add(graph.stage)
+
+
+def _graph_ref(graph: Graph, direction: str) -> DocumentRef:
+    name = _STAGE_NAMES.get(graph.stage, "{stage} graph").format(direction=direction or "graph", stage=graph.stage)
+    return DocumentRef(
+        f"event:{graph.event}", "graph", name, graph.compile_id, graph.index, stage=graph.stage, direction=direction
+    )
+
+
+def stage_before(refs: Sequence[DocumentRef], place: int) -> DocumentRef | None:
+    """The graph that a later graph was made of, if it is among the later graphs, too."""
+    after = refs[place]
+    before = (ref for ref in reversed(refs[:place]) if ref.kind == "graph" and ref.direction in ("", after.direction))
+    return next(before, None)
+
+
+def stage_changes(before: Sequence[str], after: Sequence[str]) -> str:
+    """What a pass changed, in words: "3 new, 2 gone, 12 changed, 1 only moved". Lines are those of readable graphs.
+
+    Moved are the lines that do not belong to the longest run of equal lines in the same order.
+    """
+    old, new = (dict(line.strip().split(" = ", 1) for line in lines if " = " in line) for lines in (before, after))
+    changed = sum(old[name] != value for name, value in new.items() if name in old)
+    places = {name: number for number, name in enumerate(old)}
+    kept = [places[name] for name, value in new.items() if old.get(name) == value]
+    ends: list[int] = []  # the least last place of an increasing run of each length
+    for place in kept:
+        at = bisect_left(ends, place)
+        ends[at : at + 1] = [place]
+    counts = {
+        "new": len(new.keys() - old.keys()),
+        "gone": len(old.keys() - new.keys()),
+        "changed": changed,
+        "only moved": len(kept) - len(ends),
+    }
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "nothing changed"
 
 
 def _module_refs(kernels: Sequence[Kernel]) -> list[DocumentRef]:
@@ -133,7 +193,7 @@ def preferred_stage(later: Sequence[DocumentRef]) -> int:
     """Return the index of the later graph to show first: the last one that all kernels come from."""
     for stage in _PREFERRED_STAGES:
         for place, ref in enumerate(later):
-            if ref.title == f"{stage} graph":
+            if ref.stage == stage:
                 return place
     return 0
 

@@ -150,7 +150,8 @@ class GraphScreen(Dialog[Location]):
         if len(whole.boxes) > MAX_BOXES:
             self.notify(f"too large for a picture: {len(whole.boxes):,} boxes", severity="warning")
         else:
-            name = _NO_NAME.sub("-", f"{self._drawn.ref.title}-{self._drawn.ref.compile_id}")
+            ref = self._drawn.ref
+            name = _NO_NAME.sub("-", "-".join(part for part in (ref.stage, ref.direction, ref.compile_id) if part))
             self._write(f"{name.strip('.-')}.svg", graph_svg(whole))
 
     def _fold(self, name: str) -> None:

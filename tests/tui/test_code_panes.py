@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import PrintedGraph
 from dynadiag.kernels.module_parser import ParsedModule
+from dynadiag.recording.records import Compile, Graph, Seconds
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.code_panes import CodePaneModel
-from tui.documents import DocumentRef
+from tui.documents import DocumentRef, compile_documents, stage_before, stage_changes
 from tui.views.code import CodeView
 
 
@@ -61,3 +64,55 @@ async def test_tab_goes_to_what_belongs_to_the_line_in_a_pane_that_is_new(progra
         await press(pilot, "tab")
         assert view.pane("dynamo").cursor in view.pane("dynamo").highlighted
         assert source.highlighted == [line]
+
+
+def _stages(*stages: str) -> list[DocumentRef]:
+    compiled = Compile(0, "0/0", None, None, "f", (), "ok", 1, Seconds(), 0, None, None, None)
+    graphs = [Graph(index, "0/0", stage, 1, 1, index) for index, stage in enumerate(stages)]
+    return compile_documents(compiled, graphs, [])["later"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["joint", "forward", "backward", "before_post_grad", "post_grad", "before_post_grad", "post_grad"],
+        ["joint", "forward", "before_post_grad", "post_grad", "backward", "before_post_grad", "post_grad"],
+    ],
+)
+def test_stages_are_told_by_direction_whenever_the_backward_is_compiled(order: list[str]) -> None:
+    refs = _stages("dynamo", *order)
+    last = len(refs) - 1
+    assert [ref.title for ref in refs if ref.stage == "post_grad"] == [
+        "forward, after passes",
+        "backward, after passes",
+    ]
+    before = stage_before(refs, last)
+    assert before is not None
+    assert before.title == "backward, before passes"
+    assert stage_before(refs, refs.index(before)) == next(ref for ref in refs if ref.stage == "backward")
+    first = next(place for place, ref in enumerate(refs) if ref.stage == "forward")
+    assert stage_before(refs, first) == refs[0]
+
+
+def test_an_attempt_that_starts_again_is_no_backward() -> None:
+    refs = _stages("forward", "post_grad", "forward", "post_grad")
+    assert {ref.direction for ref in refs} == {"forward"}
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (["a = f(x)", "b = g(a)", "c = h(b)"], "nothing changed"),
+        (["b = g(a)", "a = f(x)", "c = h(b)"], "1 only moved"),
+        (["a = f(x)", "b = g2(a)", "d = h(b)"], "1 new, 1 gone, 1 changed"),
+        ([], "3 gone"),
+    ],
+)
+def test_what_a_pass_changed_is_told_apart_from_what_it_moved(after: list[str], words: str) -> None:
+    assert stage_changes(["inputs: x", "a = f(x)", "b = g(a)", "c = h(b)", "return (c,)"], after) == words
+
+
+async def test_the_status_line_tells_what_changed_since_the_graph_before(program: Path) -> None:
+    async with browsing(program, (160, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab")
+        assert "since Dynamo's graph" in screen(pilot)

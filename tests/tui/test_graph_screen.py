@@ -53,7 +53,7 @@ async def test_the_whole_graph_is_written_as_svg(
         await press(pilot, "3", "tab", "v", "w", "w", "escape")
         assert not isinstance(pilot.app.screen, GraphScreen)
     (written,) = tmp_path.glob("*.svg")
-    assert written.name == "dynamo-graph-0-0.svg"
+    assert written.name == "dynamo-0-0.svg"
     assert ">y = sin<" in written.read_text()
 
 

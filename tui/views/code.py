@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
 from dynadiag.kernels.generated_module import KernelCall
-from tui.code_panes import PANES, CodePaneModel, read_diff, read_documents, read_panes, set_stages
+from tui.code_panes import PANES, CodePaneModel, changes_text, read_diff, read_documents, read_panes, set_stages
 from tui.documents import Document
 from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
@@ -370,7 +370,9 @@ class CodeView(PanedView, StageActions):
         board = self._model
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
-        self.browser.set_status(f"compile {one_line(board.compile_id)}" if board else "", text)
+        changes = changes_text(board, self._current_pane) if board else ""
+        shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
+        self.browser.set_status(" · ".join(part for part in shown if part), text)
 
     def _describe(self, pane: CodePane) -> None:
         """Show the graph node under the cursor below the panes."""
