@@ -123,13 +123,13 @@ def compile_documents(
 ) -> dict[str, list[DocumentRef]]:
     """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
     source = [DocumentRef(f"source:{item.file}", "source", item.file)] if item.file else []
-    made = [_graph_ref(graph, direction) for graph, direction in zip(graphs, _directions(graphs), strict=True)]
+    made = [_graph_ref(graph, direction) for graph, direction in zip(graphs, _graph_directions(graphs), strict=True)]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
     later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
     return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
 
 
-def _directions(graphs: Sequence[Graph]) -> Iterator[str]:
+def _graph_directions(graphs: Sequence[Graph]) -> Iterator[str]:
     """The direction of each graph of a compile.
 
     Inductor takes the forward graph through its stages, and then, or at the first call of it, the backward graph: a

@@ -222,7 +222,7 @@ class Lines(ScrollView, can_focus=True):
         strip = Strip.join([part for part in (before, body, after) if part is not None])
         if index == self.cursor and self.palette == "terminal":  # a color of the text could be that of the cursor
             return Strip([Segment(strip.text, Style(bold=True, reverse=self.has_focus))]).extend_cell_length(width)
-        return strip.apply_style(self._line_style(index)).crop_extend(0, width, None)
+        return strip.crop_extend(0, width, None).apply_style(self._line_style(index))
 
     def _line_style(self, index: int) -> Style:
         own = self.line_background(index)
