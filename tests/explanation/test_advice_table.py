@@ -55,6 +55,7 @@ def pattern(entry: AdviceEntry) -> str:
     return re.sub(r"\\\{\w+\\\}", ".*", text).replace("\0", r"\{").replace("\1", r"\}")
 
 
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the trials are for torch 2.13")
 @pytest.mark.parametrize(("key", "trial"), TRIALS, ids=[f"{key}-{trial.program}" for key, trial in TRIALS])
 def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, key: str, trial: AdviceTrial) -> None:
     program, followed = PROGRAMS[trial.program]
