@@ -14,6 +14,10 @@ from dynadiag.caches.key_changes import ChangedComponent, changed_components
 from dynadiag.caches.start_phases import StartPhases, start_phases
 from dynadiag.diff import GraphReader, match_compiles
 from dynadiag.explanation.cache_bypass import explain_bypass
+from dynadiag.explanation.changes import changes, without_consequences
+from dynadiag.explanation.guard_text import described
+from dynadiag.explanation.guards import complete
+from dynadiag.explanation.source_search import option_span
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
@@ -22,6 +26,12 @@ __all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _CONFIGS = ("inductor_config", "functorch_config", "compiler_config")
+# Options that switch caches of graphs off, and their environment variables.
+_SWITCHES = {
+    "force_disable_caches": "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
+    "fx_graph_cache": "TORCHINDUCTOR_FX_GRAPH_CACHE",
+    "enable_autograd_cache": "TORCHINDUCTOR_AUTOGRAD_CACHE",
+}
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 GRAPH_CACHES = ("aot_autograd", "fx_graph")
 
@@ -171,6 +181,7 @@ class _Side:
             self.environment,
             self.options(compile_id),
             self.recording.nodes(nodes[-1].index) if nodes else (),
+            self.recording.guards(compile_id),
         )
 
     def options(self, compile_id: str) -> Mapping[str, Mapping[str, object]]:
@@ -193,9 +204,20 @@ def _entry(
         told = explain_bypass(lookup.reason or "", side.sources)
         cure = None if told.cure is None else told.cure.text
         causes = (Cause(told.cause, told.span, cure, options=told.options),)
+    if lookup.outcome == "disabled" and lookup.cache in GRAPH_CACHES and lookup.reason:
+        causes = (_switch(lookup.reason, side),)
     span = next((cause.span for cause in causes if cause.span is not None), None)
     place = span or Span(compile_.file, compile_.line)
     return CacheEntry(run, lookup, original_name(compile_.function), place, changed, causes)
+
+
+def _switch(reason: str, side: _Side) -> Cause:
+    """Why a cache is off: torch's option, and the environment variable or the line that sets it."""
+    option = reason.partition(" is ")[0].rpartition(".")[2]
+    variable = _SWITCHES.get(option)
+    if variable in side.environment:
+        return Cause(f"{reason}, by {variable}={side.environment[variable]}", None, f"Do not set {variable}.")
+    return Cause(reason, option_span(side.sources, (option,)), "Leave the cache on.")
 
 
 def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
@@ -208,26 +230,46 @@ def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
     waiting: dict[tuple[Any, ...], deque[CacheLookup]] = defaultdict(deque)
     for lookup in before.lookups:
         waiting[lookup.compile_id, lookup.cache, lookup.graph].append(lookup)
-    for lookup in after.lookups:
+    above: dict[str, tuple[Cause, ...]] = {}  # why AOTAutograd's lookup missed, which explains those below it
+    entries: dict[int, CacheEntry] = {}
+    for lookup in sorted(after.lookups, key=lambda each: each.cache != GRAPH_CACHES[0]):
         partner = partners.get(lookup.compile_id, lookup.compile_id if lookup.compile_id == "-" else None)
         same = waiting[partner, lookup.cache, lookup.graph]
-        yield _compared_entry(lookup, same.popleft() if same else None, before, after)
+        other = same.popleft() if same else None
+        entry = _compared_entry(lookup, other, before, after, above.get(lookup.compile_id, ()))
+        entries[lookup.index] = entry
+        if lookup.cache == GRAPH_CACHES[0] and entry.changed:
+            above[lookup.compile_id] = entry.causes
+    yield from (entries[lookup.index] for lookup in after.lookups)
 
 
-def _compared_entry(lookup: CacheLookup, other: CacheLookup | None, before: _Side, after: _Side) -> CacheEntry:
+def _compared_entry(
+    lookup: CacheLookup, other: CacheLookup | None, before: _Side, after: _Side, above: tuple[Cause, ...]
+) -> CacheEntry:
     if lookup.cache not in GRAPH_CACHES or lookup.outcome not in ("hit", "miss"):
         return _entry(1, lookup, after)
     if other is None:
-        new = (Cause("the first run did not compile this graph"),) if lookup.outcome == "miss" else ()
+        new = (above or (_new_graph(lookup.compile_id, after),)) if lookup.outcome == "miss" else ()
         return _entry(1, lookup, after, (), new)
     keys = (before.recording.key_components(other), after.recording.key_components(lookup))
     changed = changed_components(*keys)
     causes: tuple[Cause, ...] = ()
     if changed:
-        causes = find_causes(changed, before.explained(other.compile_id), after.explained(lookup.compile_id))
+        causes = find_causes(changed, before.explained(other.compile_id), after.explained(lookup.compile_id), above)
     elif lookup.outcome == "miss":
         causes = (_same_key(lookup, other, before, after),)
     return _entry(1, lookup, after, changed, causes)
+
+
+def _new_graph(compile_id: str, after: _Side) -> Cause:
+    """That the first run lacks a graph, and what the second run compiled it for if it is a recompile."""
+    text = "the first run did not compile this graph"
+    again = next((each for each in after.recording.recompiles() if each.compile_id == compile_id), None)
+    own = changes(without_consequences([complete(each) for each in again.reasons])) if again else ()
+    if again is None or not own:
+        return Cause(text)
+    place = next((Span(each.file, each.line) for each in again.reasons if each.line is not None), None)
+    return Cause(f"{text}: {original_name(again.function)} is compiled again, {described(own[0])}", place)
 
 
 def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Side) -> Cause:

@@ -6,26 +6,34 @@ none of them explains is told by the component's own name.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import unified_diff
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynadiag.caches.key_changes import ChangedComponent, input_change, is_symbolic
-from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.identity import parsed
+from dynadiag.caches.source_changes import (
+    ProgramFiles,
+    changed_definitions,
+    definition_line,
+    only_changed_statement,
+)
+from dynadiag.explanation.formatting import brief, count
+from dynadiag.explanation.guard_text import is_global, source_text
+from dynadiag.explanation.guards import guarded_value
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
-from dynadiag.recording.records import Compile, Node, Run, Span
+from dynadiag.recording.records import Compile, Guard, Node, Run, Span
 
 __all__ = ["Cause", "RunSide", "find_causes"]
 
-_MAX_DIFF = 40  # lines of a diff that are shown
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
+_OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
+_ONE_PLACE = "; the program's source changed in one place only"
+_OFF = {"not there": "off"}
+_SET = "a set of strings has another order in each process, unless PYTHONHASHSEED is set."
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", "SLURM_PROCID", "SLURM_JOB_ID")
 
@@ -48,7 +56,8 @@ class Cause:
 class RunSide:
     """One of two runs, as far as it explains a key: the compile, and what surrounded it.
 
-    ``options`` are those of torch's configuration as the metrics of the compile have them, ``nodes`` Dynamo's graph.
+    ``options`` are those of torch's configuration as the metrics of the compile have them, ``nodes`` Dynamo's graph,
+    ``guards`` those of the compile.
     """
 
     run: Run
@@ -57,6 +66,12 @@ class RunSide:
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     nodes: Sequence[Node] = ()
+    guards: Sequence[Guard] = ()
+
+    @property
+    def files(self) -> ProgramFiles:
+        """The program's source."""
+        return ProgramFiles(self.run, self.compile, self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +86,37 @@ class _Comparison:
         return [change for change in self.changes if change.group in groups]
 
 
-def find_causes(changes: Sequence[ChangedComponent], before: RunSide, after: RunSide) -> tuple[Cause, ...]:
-    """Return what changed the key of the second run, the deepest first. Empty if no component changed."""
+def find_causes(
+    changes: Sequence[ChangedComponent], before: RunSide, after: RunSide, above: Sequence[Cause] = ()
+) -> tuple[Cause, ...]:
+    """Return what changed the key of the second run, the deepest first. Empty if no component changed.
+
+    ``above`` are the causes of the AOTAutograd lookup of the same compile. They explain a graph that differs below.
+    """
     compared = _Comparison(tuple(changes), before, after)
     found: list[Cause] = []
     explained: set[str] = set()
     for groups, explain in _EXPLAINERS:
         if any(change.group in groups and change.component not in explained for change in changes):
-            causes = list(explain(compared))
-            found += causes
+            causes = list(explain(compared)) if explain is not _graph or not above else list(above)
+            found += (each for each in causes if each not in found)
             if causes:
                 explained |= {change.component for change in changes if change.group in (*groups, *_FOLLOWS[explain])}
     left = [change for change in changes if change.component not in explained]
-    return (*found, *(_by_name(change) for change in left[:3]))
+    found += (_by_name(change) for change in left[:3] if not (above and change.group == _OF_GRAPH))
+    return tuple(_placed(found, compared)) or tuple(above)
+
+
+def _placed(found: Sequence[Cause], compared: _Comparison) -> list[Cause]:
+    """The causes. Those without a line get that of the one statement that changed, if nothing else was given."""
+    before, after = compared.before, compared.after
+    given = [(side.environment, side.run.argv[1:], side.run.torch, side.run.device) for side in (before, after)]
+    span = only_changed_statement(before.files, after.files) if given[0] == given[1] else None
+    first = next((each for each in found if each.span is None), None) if span else None
+    return [
+        each if each.span or not span else replace(each, text=each.text + _ONE_PLACE * (each is first), span=span)
+        for each in found
+    ]
 
 
 def _by_name(change: ChangedComponent) -> Cause:
@@ -190,7 +223,8 @@ def _changed_settings(compared: _Comparison) -> Iterator[Cause]:
             option = what.rpartition(".")[2]
             span = call_span(compared.after.sources, calls) or option_span(compared.after.sources, (option,))
             span = span or call_span(compared.before.sources, calls)
-            yield Cause(f"{what} went from {change.was} to {change.now}", span, _KEEP.format("setting"))
+            was, now = (_OFF.get(value, value) for value in (change.was, change.now))
+            yield Cause(f"{what} went from {was} to {now}", span, _KEEP.format("setting"))
 
 
 def _dynamic(compared: _Comparison) -> Iterator[Cause]:
@@ -228,8 +262,9 @@ def _inputs(compared: _Comparison) -> Iterator[Cause]:
 
 
 def _source_names(compared: _Comparison) -> list[str]:
-    """Names of the graph's inputs. They are those of Dynamo's placeholders, ``L['x']`` as ``l_x_``."""
-    return [node.target for node in compared.after.nodes if node.op == "placeholder"]
+    """The graph's inputs as the program writes them. Dynamo's placeholder for ``L['x']`` is ``L_x_``."""
+    sources = {_NO_WORD.sub("_", guard.source): source_text(guard.source) for guard in compared.after.guards}
+    return [sources.get(node.target, node.target) for node in compared.after.nodes if node.op == "placeholder"]
 
 
 def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
@@ -237,7 +272,8 @@ def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
     old, new = (["".join(found) for found in _SOURCE.findall(text)] for text in (change.before, change.after))
     renamed = {was: now for was, now in zip(old, new, strict=False) if was != now}
     function = compared.after.compile
-    span = _definition_of(function, compared.after.sources)
+    line = definition_line(compared.after.sources.get(function.file or "", ""), function.function)
+    span = Span(function.file, line or function.line)
     if len(old) == len(new) and renamed:
         told = ", ".join(f"{was} is now called {now}" for was, now in list(renamed.items())[:4])
         yield Cause(f"{told}: AOTAutograd's key has the names of arguments and attributes", span, _KEEP.format("names"))
@@ -245,28 +281,56 @@ def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
         yield Cause(f"the inputs of {function.function} changed: {change.was} → {change.now}", span, None)
 
 
-def _definition_of(function: Compile, sources: Mapping[str, str]) -> Span | None:
-    tree = parsed(sources.get(function.file or "", ""))
-    found = None if tree is None else _definitions(tree).get(function.function)
-    return Span(function.file, function.line if found is None else found.lineno)
-
-
 def _source_change(compared: _Comparison) -> Iterator[Cause]:
     """The source of what is compiled: that changes the graph, and may change its inputs."""
-    yield from _changed_definitions(compared.before, compared.after)
+    for each in changed_definitions(compared.before.files, compared.after.files):
+        yield Cause(each.text, each.span, None, each.diff)
 
 
 def _graph(compared: _Comparison) -> Iterator[Cause]:
     """A value that is fixed into the graph, while the source of what is compiled is the same."""
     change = compared.of("gm")[0]
-    node = _node_of(change.after, compared.after.nodes)
+    node = _node_of(change, compared.after.nodes)
     value = _accident(change, compared)
-    text = f"a value that is fixed into the graph changed: {change.was} → {change.now}"
-    if change.before == change.after:
-        text = "the graph is the same text, an object in it is another one (a tensor constant, or a module)"
+    values = list(_changed_values(compared))
+    if values:
+        text, span, cure = _value_text(values, compared.after.sources)
+    elif change.before == change.after:
+        text, span = "the graph is the same text, an object in it is another one (a tensor constant, or a module)", node
+        cure = None
+    else:
+        text, span = f"a value that is fixed into the graph changed: {change.was} → {change.now}", node
+        cure = None
     yield Cause(
-        text + (f"; {value}" if value else ""), node, "Pass the value as an argument, or keep it out of the graph."
+        text + (f"; {value}" if value else ""),
+        span or node,
+        cure or "Pass the value as an argument, or keep it out of the graph.",
     )
+
+
+def _changed_values(compared: _Comparison) -> Iterator[tuple[Guard, str, str]]:
+    """The values that Dynamo guards on and that differ: it compiles them into the graph."""
+    old = {guard.source: guarded_value(guard.expression) for guard in compared.before.guards}
+    for guard in compared.after.guards:
+        was, now = old.get(guard.source), guarded_value(guard.expression)
+        if was is not None and now is not None and was != now:
+            yield guard, was, now
+
+
+def _value_text(
+    values: Sequence[tuple[Guard, str, str]], sources: Mapping[str, str]
+) -> tuple[str, Span | None, str | None]:
+    """What the values are called, where they are set or else read, and the cure for those in another order."""
+    guard, was, now = values[0]
+    name = source_text(guard.source)
+    text = f"{name} went from {brief(was)} to {brief(now)}, and the graph has its value"
+    variable = name.partition("[")[0]
+    span = definition_span(sources, variable) if is_global(guard.source) and variable.isidentifier() else None
+    span = span or (Span(guard.file, guard.line) if guard.line else None)
+    same = [each for each in values if source_text(each[0].source).partition("[")[0] == variable]
+    if len(same) > 1 and sorted(each[1] for each in same) == sorted(each[2] for each in same):
+        return f"the order of {variable} changed: {text}", span, f"Sort {variable}: {_SET}"
+    return text + (f" (and {count(len(values) - 1, 'other value')})" if len(values) > 1 else ""), span, None
 
 
 def _accident(change: ChangedComponent, compared: _Comparison) -> str | None:
@@ -282,6 +346,9 @@ def _accident(change: ChangedComponent, compared: _Comparison) -> str | None:
         now = compared.after.environment.get(name)
         if now and now != compared.before.environment.get(name) and now in fresh:
             return f"{name} of this process ({now}) is in it"
+    for argument in compared.after.run.argv[1:]:
+        if argument in fresh and argument not in compared.before.run.argv:
+            return f"an argument of the program ({argument}) is in it"
     if str(compared.after.run.pid) in fresh:
         return "the process id is in it"
     if any("group" in word for word in fresh) or "_c10d_functional" in change.now:
@@ -291,80 +358,15 @@ def _accident(change: ChangedComponent, compared: _Comparison) -> str | None:
     return None
 
 
-def _node_of(code: str, nodes: Sequence[Node]) -> Span | None:
+def _node_of(change: ChangedComponent, nodes: Sequence[Node]) -> Span | None:
+    """The user's line of the first node of the graph that the first run's graph does not have."""
     spans = {node.name: node.span for node in nodes if node.span.file}
-    for name in re.findall(r"(?m)^ +(\w+)(?::[^=\n]*)? = ", code):
-        if name in spans:
-            return spans[name]
+    old = set(change.before.splitlines())
+    for line in change.after.splitlines():
+        name = re.match(r" +(\w+)(?::[^=]*)? = ", line)
+        if name is not None and line not in old and name[1] in spans:
+            return spans[name[1]]
     return None
-
-
-def _changed_definitions(before: RunSide, after: RunSide) -> list[Cause]:
-    """The definitions that the compiled function reaches in its file and whose source differs between the runs."""
-    old = parsed(before.sources.get(before.compile.file or "", ""))
-    file = after.compile.file or ""
-    new = parsed(after.sources.get(file, ""))
-    if old is None or new is None or not old.body or not new.body:
-        return []
-    was, now = _definitions(old), _definitions(new)
-    reached = _reached(after.compile.function, now)
-    return [
-        _definition_change(name, file, was.get(name), now[name])
-        for name in now
-        if name in reached and (name not in was or ast.dump(was[name]) != ast.dump(now[name]))
-    ]
-
-
-def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Top-level functions and variables, and the methods of classes, by name."""
-    found: dict[str, ast.stmt] = {}
-    for statement in tree.body:
-        if isinstance(statement, _FUNCTIONS):
-            found[statement.name] = statement
-        elif isinstance(statement, ast.ClassDef):
-            methods = [item for item in statement.body if isinstance(item, _FUNCTIONS)]
-            found |= {f"{statement.name}.{item.name}": item for item in methods}
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            found |= {target.id: statement for target in targets if isinstance(target, ast.Name)}
-    return found
-
-
-def _reached(function: str, definitions: Mapping[str, ast.stmt]) -> set[str]:
-    """The definitions that a function names, and those that these name in turn; of a method, those of its class too."""
-    simple = function.rpartition(".")[2]
-    start = [name for name in definitions if name == function or name.rpartition(".")[2] == simple]
-    reached, waiting = set(start), list(start)
-    while waiting:
-        name = waiting.pop()
-        words = {node.id for node in ast.walk(definitions[name]) if isinstance(node, ast.Name)}
-        words |= {node.attr for node in ast.walk(definitions[name]) if isinstance(node, ast.Attribute)}
-        owner = name.rpartition(".")[0]
-        for other in definitions:
-            alike = other.rpartition(".")[2] in words or (owner and other == f"{owner}.__init__")
-            if other not in reached and alike:
-                reached.add(other)
-                waiting.append(other)
-    return reached
-
-
-def _definition_change(name: str, file: str, was: ast.stmt | None, now: ast.stmt) -> Cause:
-    if isinstance(now, (ast.Assign, ast.AnnAssign)) and isinstance(was, (ast.Assign, ast.AnnAssign)):
-        values = [brief(ast.unparse(each.value), 60) if each.value else "no value" for each in (was, now)]
-        return Cause(f"{name} went from {values[0]} to {values[1]}", Span(file, now.lineno), None)
-    old, new = ("" if each is None else ast.unparse(each) for each in (was, now))
-    lines = list(unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=1))
-    what = f"the source of {name} changed" if was is not None else f"{name} is new"
-    return Cause(what, Span(file, _first_change(was, now)), None, "\n".join(lines[:_MAX_DIFF]))
-
-
-def _first_change(was: ast.stmt | None, now: ast.stmt) -> int:
-    """The line of the first statement of a function that is not as it was."""
-    if isinstance(was, _FUNCTIONS) and isinstance(now, _FUNCTIONS) and ast.dump(was.args) == ast.dump(now.args):
-        for position, statement in enumerate(now.body):
-            if position >= len(was.body) or ast.dump(was.body[position]) != ast.dump(statement):
-                return statement.lineno
-    return now.lineno
 
 
 def _triton_source(compared: _Comparison) -> Iterator[Cause]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.formatting import brief_pair
 from dynadiag.recording.cache_keys import component_group
 from dynadiag.recording.records import KeyComponent
 
@@ -60,11 +60,10 @@ def _different_part(name: str, was: str, now: str) -> tuple[str, str]:
         return tuple(", ".join(f"{field} {pair[side]}" for field, pair in fields.items()) for side in (0, 1))  # type: ignore[return-value]
     if "\n" in was or "\n" in now:
         was, now = _first_different_lines(was, now)
-    if len(was) > _MAX_VALUE or len(now) > _MAX_VALUE:
-        was, now = _around_difference(was, now)
+    was, now = brief_pair(was, now, _MAX_VALUE)
     if was == now:  # the texts are alike, the hashes are not
-        return f"{brief(was, _MAX_VALUE)} (another object)", f"{brief(now, _MAX_VALUE)} (another object)"
-    return brief(was, _MAX_VALUE), brief(now, _MAX_VALUE)
+        return f"{was} (another object)", f"{now} (another object)"
+    return was, now
 
 
 def _first_different_lines(was: str, now: str) -> tuple[str, str]:
@@ -73,15 +72,6 @@ def _first_different_lines(was: str, now: str) -> tuple[str, str]:
         if tag != "equal":
             return " ".join(old[i:j]).strip() or _ABSENT, " ".join(new[k:m]).strip() or _ABSENT
     return was, now
-
-
-def _around_difference(was: str, now: str) -> tuple[str, str]:
-    """The part of two long values from a little before the first difference to a little after the last one."""
-    start = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
-    most = min(len(was), len(now)) - start
-    end = next((i for i in range(most) if was[-1 - i] != now[-1 - i]), most)
-    start = max(0, start - 20)
-    return tuple(f"{'…' * (start > 0)}{text[start : len(text) - max(0, end - 20)]}" for text in (was, now))  # type: ignore[return-value]
 
 
 def input_change(was: str, now: str) -> dict[str, tuple[str, str]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import fx
 
 from dynadiag.torch_private import capture as torch_private
 
+_FILE = re.compile(r'(?m)^ *File "([^"\n]+)"')  # in a stack as Python prints it
 _MAX_LIST_ITEMS = 1_000  # elements of a list argument; a longer list is written as its length
 
 
@@ -44,6 +46,12 @@ def graph_json(gm: fx.GraphModule) -> str:
         '"subgraphs": ' + json.dumps(subgraphs),
     ]
     return "{" + ",\n".join(parts) + "}"
+
+
+def source_files(gm: fx.GraphModule) -> list[str]:
+    """Return the files of the lines that made the nodes: those of functions that Dynamo inlined too."""
+    stacks = dict.fromkeys(node.meta.get("stack_trace") or "" for node in gm.graph.nodes)
+    return list(dict.fromkeys(file for stack in stacks for file in _FILE.findall(stack)))
 
 
 def _encode_node(

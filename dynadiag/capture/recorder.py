@@ -382,6 +382,9 @@ def _append_break(
 def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
         recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
+        for file in graphs.source_files(found["gm"]):
+            if "site-packages" not in file:  # of libraries only what is compiled by itself
+                recorder.record_source(file, metadata)
         recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
 
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine, parse_graph
 
-__all__ = ["CanonicalGraph", "CanonicalNode", "canonical_graph", "without_addresses"]
+__all__ = ["CanonicalGraph", "CanonicalNode", "canonical_graph", "with_inputs_in_order_of", "without_addresses"]
 
 _NODE = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?! = )")  # a plain name that is no keyword of a call
 _SYMBOL = re.compile(r"(?<![\w.%])(?:s|u|zf|zuf)\d+(?![\w(])")  # a size symbol of torch
+_NUMBERED_SYMBOL = re.compile(r"\$\d+")
 _ATTRIBUTE = re.compile(r"\bself\.[\w.]+")  # a parameter, constant, submodule or subgraph: its name is arbitrary
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 # Triton kernels and their constant arguments are numbered in the order in which the process met them.
 _SIDE_TABLE = re.compile(r"\b(kernel_idx|constant_args_idx) = \d+")
-_OUTPUT = "output"
+_INPUT, _OUTPUT = "placeholder", "output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class CanonicalNode:
     @property
     def computes(self) -> bool:
         """Whether it is an operator: no input, attribute or output."""
-        return self.target not in ("placeholder", "get_attr", _OUTPUT)
+        return self.target not in (_INPUT, "get_attr", _OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,30 @@ def canonical_graph(text: str) -> CanonicalGraph:
     return CanonicalGraph((*nodes, *_outputs(graph, index)))
 
 
+def with_inputs_in_order_of(other: CanonicalGraph, graph: CanonicalGraph) -> CanonicalGraph:
+    """Return a graph with the inputs that another one has too, by their names, in that one's order.
+
+    Dynamo orders the inputs by when the program reads them first, which says nothing of what is computed. And what is
+    computed of two inputs differs if they are exchanged.
+    """
+    places = {node.name: place for place, node in enumerate(graph.nodes) if node.target == _INPUT}
+    shared = [node.name for node in other.nodes if node.target == _INPUT and node.name in places]
+    order = list(range(len(graph.nodes)))
+    for slot, name in zip(sorted(places[name] for name in shared), shared, strict=True):
+        order[slot] = places[name]
+    if order == sorted(order) or len(set(shared)) < len(shared):
+        return graph
+    position = {old: new for new, old in enumerate(order)}
+    moved = [replace(node, inputs=tuple(position[place] for place in node.inputs)) for node in graph.nodes]
+    symbols = _Symbols(_NUMBERED_SYMBOL)
+    return CanonicalGraph(
+        tuple(
+            replace(node, call=symbols.renamed(node.call), type=symbols.renamed(node.type))
+            for node in (moved[old] for old in order)
+        )
+    )
+
+
 def without_addresses(text: str) -> str:
     """Return a text without memory addresses and folders of paths."""
     return _FOLDER.sub("", _ADDRESS.sub("0x", text))
@@ -91,11 +116,12 @@ def without_addresses(text: str) -> str:
 class _Symbols:
     """Numbers size symbols in the order in which they appear."""
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: re.Pattern[str] = _SYMBOL) -> None:
+        self._pattern = pattern
         self._numbers: dict[str, str] = {}
 
     def renamed(self, text: str) -> str:
-        return _SYMBOL.sub(lambda found: self._numbers.setdefault(found[0], f"${len(self._numbers)}"), text)
+        return self._pattern.sub(lambda found: self._numbers.setdefault(found[0], f"${len(self._numbers)}"), text)
 
 
 def _canonical_node(node: PrintedNode, index: Mapping[str, int], symbols: _Symbols) -> CanonicalNode:
@@ -107,9 +133,9 @@ def _canonical_node(node: PrintedNode, index: Mapping[str, int], symbols: _Symbo
 
     is_placeholder = not node.target
     is_attribute = node.text.startswith("self.") and "(" not in node.text
-    call = "placeholder" if is_placeholder else _neutral(_NODE.sub(number, node.text))
+    call = _INPUT if is_placeholder else _neutral(_NODE.sub(number, node.text))
     return CanonicalNode(
-        target="placeholder" if is_placeholder else "get_attr" if is_attribute else _ATTRIBUTE.sub("self", node.target),
+        target=_INPUT if is_placeholder else "get_attr" if is_attribute else _ATTRIBUTE.sub("self", node.target),
         call=symbols.renamed(call),
         type=symbols.renamed(node.annotation),
         inputs=tuple(inputs),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dynadiag.diff.break_differences import break_differences, recompile_differences
 from dynadiag.diff.cache_differences import cache_differences
-from dynadiag.diff.canonical_graph import CanonicalNode
+from dynadiag.diff.canonical_graph import CanonicalNode, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
 from dynadiag.diff.environment_differences import environment_differences, source_differences
 from dynadiag.diff.graph_changes import NodeChange, graph_changes
-from dynadiag.diff.guard_changes import GuardDifference, guard_differences, is_on_traced_code
+from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_differences, is_on_traced_code
 from dynadiag.diff.kernel_differences import kernel_differences
-from dynadiag.explanation.formatting import brief, count
+from dynadiag.explanation.formatting import brief, brief_pair, count
+from dynadiag.explanation.guard_text import source_text
+from dynadiag.explanation.process_state import state_words, switch_words
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 
@@ -76,6 +79,8 @@ def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) ->
     for which, side in (("first", before), ("second", after)):
         if not side.run.complete and not side.run.is_foreign:
             yield f"the recording of the {which} run was cut short: what came later is not compared"
+        if side.run.exit_code and before.run.exit_code != after.run.exit_code:
+            yield f"the {which} run ended with exit code {side.run.exit_code}"
         if side.compiles() and not any(True for _ in side.events("dynadiag_source", limit=1)):
             yield f"the recording of the {which} run has no source: source is not compared"
 
@@ -90,11 +95,13 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
     ids = pair.before.compile_id, pair.after.compile_id
     if (failed := _failure(pair.before, pair.after, before, after)) is not None:
         yield failed
+    reads_earlier = False
     for name, stage in _GRAPHS.items():
         olds, news = before.graphs(ids[0], name), after.graphs(ids[1], name)
         for old, new in zip(olds, news, strict=False):
             changes = _changes(old, new, before, after)
-            if changes:
+            reads_earlier = reads_earlier or (stage == "dynamo" and _has_other_input_order(old, new, before, after))
+            if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
                 yield _graph_difference(stage, name, ids, changes)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
@@ -116,6 +123,20 @@ def _changes(old: Graph, new: Graph, before: GraphReader, after: GraphReader) ->
     if _COMMENT.sub("", texts[0]) == _COMMENT.sub("", texts[1]):
         return ()
     return graph_changes(before.read(old), after.read(new))
+
+
+def _has_other_input_order(old: Graph, new: Graph, before: GraphReader, after: GraphReader) -> bool:
+    """Whether the program reads the same inputs in another order. AOTAutograd numbers them in that order."""
+    return with_inputs_in_order_of(before.read(old), after.read(new)) != after.read(new)
+
+
+def _operators_differ(changes: Sequence[NodeChange]) -> bool:
+    """Whether another set of operators is computed, whatever they read."""
+    olds, news = (
+        Counter(node.label for node in side if node is not None and node.computes)
+        for side in ((change.before for change in changes), (change.after for change in changes))
+    )
+    return olds != news
 
 
 def _graph_difference(stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange]) -> Difference:
@@ -212,15 +233,25 @@ def _guard_stage(
 
 
 def _guard_difference(found: Sequence[GuardDifference], item: Compile, ids: tuple[str, str]) -> Difference:
-    lead = next((each for each in found if each.after and each.after.line), found[0])
+    placed = next((each for each in found if each.after and each.after.line), found[0])
+    lead = next((each for each in found if changed_state(each)), placed)  # a mode changes what tensors dispatch to
     texts = [_guard_text(each) for each in (lead, *(each for each in found if each is not lead))]
-    place = (lead.after.file, lead.after.line) if lead.after and lead.after.line else (item.file, item.line)
+    place = (placed.after.file, placed.after.line) if placed.after and placed.after.line else (item.file, item.line)
     more = f" ({count(len(found), 'guard')} differ)" if len(found) > 1 else ""
     return Difference("guard", ids, *place, f"{texts[0]}{more}", details=tuple(texts[1:]))
 
 
 def _guard_text(found: GuardDifference) -> str:
-    old, new = (brief(guard.expression, _MAX_GUARD) if guard else None for guard in (found.before, found.after))
-    if old is None:
-        return f"a new guard: {new}"
-    return f"a guard is gone: {old}" if new is None else f"a guard changed: {old} became {new}"
+    if found.before is None or found.after is None:
+        guard, what = (found.after, "a new guard") if found.after else (found.before, "a guard is gone")
+        return f"{what}: {brief(guard.expression, _MAX_GUARD) if guard else '?'}"
+    if changed := changed_state(found):
+        return "; ".join(
+            f"{state_words(name)} changed"
+            if was.startswith(("{", "["))
+            else f"{state_words(name)} was {switch_words(was)}, is {switch_words(now)}"
+            for name, (was, now) in changed.items()
+        )
+    old, new = brief_pair(found.before.expression, found.after.expression, _MAX_GUARD)
+    on = "" if found.after.source in new else f" on {source_text(found.after.source)}"
+    return f"a guard{on} changed: {old} became {new}"

@@ -14,6 +14,7 @@ from dynadiag.diff.compile_matching import CompilePair
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 
 __all__ = ["environment_differences", "source_differences"]
@@ -32,6 +33,7 @@ _IDLE_VARIABLE = re.compile(
     r"^(.*_(DIR|HOME|PATH|FOLDER)|TORCH_LOGS.*|TORCH_TRACE|TORCH_DTRACE|TORCH_SHOW.*|TORCHINDUCTOR_(COMPILE_THREADS|WORKER.*))$"
 )
 _FACTS = (("torch", "torch"), ("triton", "Triton"), ("python", "Python"), ("device", "device"))
+_DYNAMIC = ("assume_static_by_default", "automatic_dynamic_shapes")  # which torch.compile(dynamic=) sets
 _NOT_JSON = "Value is not JSON serializable"  # torch writes it for a function or an object
 _MAX_VALUE = 60  # characters of a value in a sentence
 _NOBODY = (None, None)
@@ -92,7 +94,7 @@ def _option_differences(before: Recording, after: Recording, pairs: Sequence[Com
         for name in sorted(known & old.keys() & new.keys()):
             if _comparable(old[name]) != _comparable(new[name]) and not _IDLE_OPTION.match(name[1]):
                 text = f"{'.'.join(name)} was {_short(old[name])} and is {_short(new[name])}"
-                place = _line_naming(after, name[1])
+                place = _line_setting(after, name[1])
                 found.setdefault(text, Difference(ENVIRONMENT, ids, *place, text))
     return list(found.values())
 
@@ -145,14 +147,13 @@ def _logged_options(texts: Mapping[str, Any]) -> _Options:
     return found
 
 
-def _line_naming(recording: Recording, option: str) -> tuple[str | None, int | None]:
-    """The first line of the recorded source that names an option."""
-    word = re.compile(rf"\b{re.escape(option.rpartition('.')[2])}\b")
-    for file, text in _sources(recording).items():
-        for number, line in enumerate(text.splitlines(), 1):
-            if word.search(line):
-                return file, number
-    return None, None
+def _line_setting(recording: Recording, option: str) -> tuple[str | None, int | None]:
+    """The line of the recorded source that sets an option, by itself or by an argument of torch.compile."""
+    sources = _sources(recording)
+    argument = "dynamic" if option in _DYNAMIC else "mode"
+    span = option_span(sources, {option, option.rpartition(".")[2]})
+    span = span or call_span(sources, ("compile",), keyword=argument)
+    return (span.file, span.line) if span is not None else (None, None)
 
 
 def _sources(recording: Recording) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode
+from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode, with_inputs_in_order_of
 from dynadiag.kernels.graph_parser import SourceLine
 
 __all__ = ["NodeChange", "first_change", "graph_changes"]
@@ -50,6 +50,7 @@ def first_change(before: CanonicalGraph, after: CanonicalGraph) -> NodeChange | 
 
 def graph_changes(before: CanonicalGraph, after: CanonicalGraph) -> tuple[NodeChange, ...]:
     """Return the changes from one graph to another, in the order of the second graph. Empty if they are the same."""
+    after = with_inputs_in_order_of(before, after)
     if before.digest == after.digest:
         return ()
     pairs = _paired(before.nodes, after.nodes)

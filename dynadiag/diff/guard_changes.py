@@ -16,7 +16,7 @@ from typing import Any
 from dynadiag.diff.canonical_graph import without_addresses
 from dynadiag.recording.records import Guard
 
-__all__ = ["GuardDifference", "guard_differences", "is_on_traced_code", "thread_count"]
+__all__ = ["GuardDifference", "changed_state", "guard_differences", "is_on_traced_code", "thread_count"]
 
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*, )\d+\)")
 # torch numbers the globals that it installs: `__builtins_dict___1`, `__resume_at_30_2`, `__compiled_fn_4_<uuid>`.
@@ -24,7 +24,7 @@ _INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a
 _NAME = re.compile(
     r"(?<=\b[LG]\[')\w+(?='\])"  # an argument or global
     r"|(?<=_modules\[')\w+(?='\])|(?<=_parameters\[')\w+(?='\])|(?<=_buffers\[')\w+(?='\])"
-    r"|(?<=[\])\w]\.)[A-Za-z_]\w*"  # an attribute
+    r"|(?<=[\])\w]\.)(?<!\btorch\.)[A-Za-z_]\w*"  # an attribute; torch's own are dtypes and layouts
     r"|(?<=<class ')[\w.<>]+(?='>)"
 )
 _THREADS = "num_threads"
@@ -36,6 +36,10 @@ _OF_TRACED_CODE = frozenset(
         "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
     }
 )  # fmt: skip
+# That a global function is still the one that was traced. How source is divided into functions is no difference.
+_OF_CALLED_CODE = re.compile(
+    r"___check_obj_id\(G\['\w+'\](?:\.\w+)*, \d+\), type=<class '(?:code|module|function|builtin_function_or_method)'>"
+)
 _SUBMODULE = re.compile(r"_modules\['\w+'\]")
 
 
@@ -83,6 +87,16 @@ def thread_count(guards: Iterable[Guard]) -> int | None:
     return None
 
 
+def changed_state(difference: GuardDifference) -> dict[str, tuple[str, str]]:
+    """Return the settings and modes of torch that differ between two guards on its state, with both values."""
+    guards = [guard for guard in (difference.before, difference.after) if guard is not None and guard.kind == _STATE]
+    states = [_global_state(guard.expression) for guard in guards]
+    if len(states) < 2:
+        return {}
+    shared = (name for name in states[1] if name in states[0] and name != _THREADS)
+    return {name: (str(states[0][name]), str(states[1][name])) for name in shared if states[0][name] != states[1][name]}
+
+
 def _state_names(guards: Iterable[Guard]) -> set[str]:
     """The parts of the global state that torch checks. Another release checks more of them, or fewer."""
     return {name for guard in guards if guard.kind == _STATE for name in _global_state(guard.expression)}
@@ -114,7 +128,8 @@ def _without_equal(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[lis
     """The guards that the other side does not have."""
     shared = _state_names(before) & _state_names(after)
     keys = [[_canonical(guard, shared) for guard in side] for side in (before, after)]
-    return _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
+    found = _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
+    return tuple([guard for guard in side if not _OF_CALLED_CODE.match(guard.expression)] for side in found)  # type: ignore[return-value]
 
 
 def _surplus(

@@ -30,7 +30,15 @@ _CACHES = {
     "cache.budget": usual(
         "Subclass torch._functorch.partitioners' CustomRuntimeEstimator or CustomKnapsackSolver and return a uuid()."
     ),
-    "cache.higher_order": usual("Compile what is around it by itself: the other graphs are cached then."),
+    "cache.autograd_function": usual(
+        "Set torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True: forward and backward are "
+        "part of the key."
+    ),
+    "cache.higher_order": usual(
+        "Compile what is around it by itself: the other graphs are cached then. Or vouch for it: "
+        'torch._inductor.config.unsafe_marked_cacheable_functions["{whole}"] = a text that changes with the functions '
+        "that it is given."
+    ),
     "cache.constant_folding": usual("Leave torch._inductor.config.aot_inductor.use_runtime_constant_folding off."),
     "cache.function": usual(
         "Make {name} a custom operator (torch.library.custom_op), or vouch for it: "

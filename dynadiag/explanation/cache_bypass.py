@@ -78,11 +78,6 @@ _FAMILIES = (
         options=("activation_memory_budget_runtime_estimator", "activation_memory_budget_solver"),
     ),
     _Family(
-        r"Can't cache HigherOrderOperator: (\S+)",
-        "the graph calls the higher-order operator {0}, which is not cacheable",
-        "cache.higher_order",
-    ),
-    _Family(
         r"Won't cache a graph with fakify_first_call",
         "a frame before it is compiled with fake tensors only",
         None,
@@ -101,11 +96,21 @@ _FAMILIES = (
 _FUNCTION = re.compile(
     r"Unsupported call_function target .*?Function module: (.*?), *\s*Function name: (\S+)", re.DOTALL
 )
+_OPERATOR = re.compile(
+    r"Can't cache HigherOrderOperator: (\S+)"
+    r"|call_function target .*?module: torch\.ops\.higher_order, *\s*Function name: (\S+)"
+    r"|call_function target .*?module: torch\.autograd\.function, *\s*Function name: (\S+)",
+    re.DOTALL,
+)
+_AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")
+_VOUCHED, _TRIED = "torch._inductor.config.unsafe_marked_cacheable_functions", "tried by dynadiag"
 _CUSTOM_PASS = re.compile(r"Unsupported _?(pre grad|post grad|joint|pre_fusion|post_fusion|fuse_ddp)")
 
 
 def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
     """Explain torch's reason for a bypass with the program's source files."""
+    if found := _OPERATOR.search(reason):
+        return _uncacheable_operator(next(filter(None, found.groups())), sources)
     if found := _FUNCTION.search(reason):
         return _uncacheable_function(found[2], found[1], sources)
     if found := _CUSTOM_PASS.search(reason):
@@ -120,13 +125,32 @@ def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
     return BypassReason(" ".join(without_address(reason).split()), None, None)
 
 
+def _uncacheable_operator(name: str, sources: Mapping[str, str]) -> BypassReason:
+    """A higher-order operator, called by its own name but for that of a ``torch.autograd.Function``."""
+    if name in _AUTOGRAD_FUNCTION:
+        option = "autograd_cache_allow_custom_autograd_functions"
+        return BypassReason(
+            "the graph calls a torch.autograd.Function, which the AOTAutograd cache does not take by default",
+            call_span(_mentioning(sources, "Function"), ("apply",)),
+            advice("cache.autograd_function"),
+            {f"torch._functorch.config.{option}": True},
+        )
+    whole = f"torch.ops.higher_order.{name}"
+    return BypassReason(
+        f"the graph calls the higher-order operator {name}, which torch does not cache",
+        call_span(sources, (name,)),
+        advice("cache.higher_order", whole=whole),
+        {_VOUCHED: {whole: _TRIED}},
+    )
+
+
 def _uncacheable_function(name: str, module: str, sources: Mapping[str, str]) -> BypassReason:
     registered = call_span(_mentioning(sources, name), ("allow_in_graph", "nonstrict_trace", "substitute_in_graph"))
     return BypassReason(
         f"{name} is called from the graph as a whole (allow_in_graph): torch cannot tell whether its code changed",
         registered or definition_span(sources, name),
         advice("cache.function", name=name, module=module),
-        {"torch._inductor.config.unsafe_marked_cacheable_functions": {f"{module}.{name}": "tried by dynadiag"}},
+        {_VOUCHED: {f"{module}.{name}": _TRIED}},
     )
 
 

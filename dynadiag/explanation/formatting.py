@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["brief", "count", "duration", "list_counted", "list_some", "short_duration"]
+__all__ = ["brief", "brief_pair", "count", "duration", "list_counted", "list_some", "short_duration"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _LISTED = 6  # names in one list; more are counted
 _BRIEF = 32  # characters of a value
+_AROUND = 20  # characters that are shown on either side of a difference
 
 
 def count(number: int, noun: str) -> str:
@@ -57,3 +58,19 @@ def brief(text: str | None, most: int = _BRIEF) -> str:
     line = " ".join((text or "")[: 40 * most].split())
     left = most // 2
     return line if len(line) <= most else f"{line[:left]}…{line[left + 1 - most :]}"
+
+
+def brief_pair(was: str, now: str, most: int = _BRIEF) -> tuple[str, str]:
+    """Two texts on one line each, of long ones only the part that differs, with a little around it.
+
+    >>> brief_pair("f(" + "abc, " * 9 + "1)", "f(" + "abc, " * 9 + "2)")
+    ('…abc, abc, abc, abc, 1)', '…abc, abc, abc, abc, 2)')
+    """
+    was, now = (" ".join(text.split()) for text in (was, now))
+    if max(len(was), len(now)) > most:
+        shorter = min(len(was), len(now))
+        start = next((i for i in range(shorter) if was[i] != now[i]), shorter)
+        end = next((i for i in range(shorter - start) if was[-1 - i] != now[-1 - i]), shorter - start)
+        first, last = max(0, start - _AROUND), max(0, end - _AROUND)
+        was, now = (f"{'…' * (first > 0)}{text[first : len(text) - last]}{'…' * (last > 0)}" for text in (was, now))
+    return brief(was, most), brief(now, most)

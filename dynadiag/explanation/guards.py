@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["ParsedGuard", "complete", "guard_expression", "parse_guard"]
+__all__ = ["ParsedGuard", "complete", "guard_expression", "guarded_value", "parse_guard"]
 
 _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
 
@@ -86,6 +86,7 @@ _INITIALIZED = re.compile(r"\.(is_|_is_|_)?initiali[sz]ed$")  # what a lazy modu
 _FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
 # A number that torch had made a symbol, and then needed to know after all.
 _NUMBER = re.compile(r"(?P<source>[^\s()+*/%-]+) == (?P<was>-?[\d.]+(e[+-]?\d+)?|inf|nan)")
+_NOT_VALUES = ("___", "hasattr(", "check_tensor(", "not ", "len(")  # guards on types, objects and attributes
 _NONE = ("None", "not None", "<class 'NoneType'>")
 _BOOLS = {"0": "False", "1": "True"}
 
@@ -115,6 +116,16 @@ def guard_expression(guard: str) -> str:
     """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack."""
     text = _ENTRY.sub("", guard).split("\nUser stack trace:")[0]
     return re.split(r"\s+# ", text, maxsplit=1)[0].strip() or guard.strip()
+
+
+def guarded_value(expression: str) -> str | None:
+    """The value that a guard compares its source with, None for a guard on a type, an object or a condition.
+
+    >>> guarded_value("L['self'].rank == 0")
+    '0'
+    """
+    left, equals, value = expression.partition(" == ")
+    return value if equals and not left.startswith(_NOT_VALUES) else None
 
 
 def parse_guard(failure: GuardFailure) -> ParsedGuard:

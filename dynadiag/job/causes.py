@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.guard_text import source_text
+from dynadiag.explanation.guards import guarded_value
 from dynadiag.job.trace import CompileStep, GuardedValue
 
 __all__ = ["ValueDifference", "find_value_difference"]
-
-_EQUALS = " == "
-_NOT_VALUES = ("___", "hasattr(", "check_tensor(", "not ", "len(")  # guards on types, objects and attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,5 @@ def _differences(first: CompileStep, second: CompileStep) -> Iterator[ValueDiffe
 
 def _values(step: CompileStep) -> Iterator[tuple[GuardedValue, str]]:
     for guard in step.guards:
-        left, equals, value = guard.expression.partition(_EQUALS)
-        if equals and not left.startswith(_NOT_VALUES):
+        if (value := guarded_value(guard.expression)) is not None:
             yield guard, value

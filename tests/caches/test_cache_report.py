@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -37,19 +38,22 @@ BYPASS = "Unsupported post grad custom pass"
 class Start:
     """A journal of one start that compiles ``step``, written event by event."""
 
-    def __init__(self, folder: Path, number: int, source: str) -> None:
+    def __init__(self, folder: Path, number: int, source: str, variables: Mapping[str, str] | None = None) -> None:
         self.path = folder / f"{number}.log"
         self.recording = folder / f"{number}.dynadiag"
         self._journal = Journal.create(self.path)
+        self._number = 0
         run = {"target": "p.py", "argv": [], "cwd": str(folder), "torch": "2.13.0", "python": "3.11", "pid": number}
-        self.event({"dynadiag_run": {**run, "environment": {"TORCHINDUCTOR_CACHE_DIR": "/c"}}})
+        environment = {"TORCHINDUCTOR_CACHE_DIR": "/c", **(variables or {})}
+        self.event({"dynadiag_run": {**run, "environment": environment}})
         self.event({"dynadiag_source": {"file": "/u/p.py"}}, source)
 
     def event(self, metadata: dict[str, Any], payload: str | None = None) -> None:
         self._journal.append(metadata, payload)
 
-    def of_compile(self, kind: str, data: Any, payload: str | None = None) -> None:
-        self.event({kind: data, **CONTEXT}, payload)
+    def of_compile(self, kind: str, data: Any, payload: str | None = None, frame_compile_id: int | None = None) -> None:
+        self._number = self._number if frame_compile_id is None else frame_compile_id
+        self.event({kind: data, **CONTEXT, "frame_compile_id": self._number}, payload)
 
     def compile(self, outcome: str, *components: str, key: str = "k", seconds: float = 8.0, **told: Any) -> None:
         self.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
@@ -141,12 +145,47 @@ def test_a_bypass_names_the_line_that_sets_the_pass(tmp_path: Path) -> None:
     assert "at each start" in text_of(found)
 
 
+@pytest.mark.parametrize(
+    ("line", "variables", "told", "at"),
+    [
+        ("torch._inductor.config.fx_graph_cache = False", {}, "fx_graph_cache is False", 12),
+        ("", {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0"}, "fx_graph_cache is False, by TORCHINDUCTOR_FX_GRAPH_CACHE=0", 7),
+    ],
+)
+def test_a_cache_that_is_off_is_led_back_to_what_sets_it(
+    line: str, variables: dict[str, str], told: str, at: int, tmp_path: Path
+) -> None:
+    start = Start(tmp_path, 0, f"{SOURCE.format(True)}{line}\n", variables)
+    start.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
+    start.of_compile("dynamo_start", {"stack": []})
+    start.of_compile("inductor_output_code", {}, "")
+    config = json.dumps({"fx_graph_cache": False})
+    start.of_compile("compilation_metrics", {"has_guarded_code": True, "inductor_config": config})
+    (entry,) = [each for each in report(start.ended(20.0)).entries if each.lookup.cache == "fx_graph"]
+    assert (entry.lookup.outcome, entry.span.line) == ("disabled", at)
+    assert entry.causes[0].text.endswith(told)
+
+
 def test_the_same_key_may_still_miss(tmp_path: Path) -> None:
     first, second = (Start(tmp_path, number, SOURCE.format(True)) for number in (0, 1))
     first.compile("miss", "[a] gm: code")
     second.compile("miss", "[a] gm: code", cache_status_detailed="guard_miss")
     found = report(first.ended(20.0), second.ended(20.0))
     assert "an entry with this key is there, but its guards on sizes fail" in " ".join(text_of(found).split())
+
+
+def test_a_graph_that_only_the_second_start_has_is_a_recompile(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True)) for number in (0, 1))
+    first.compile("miss", "[a] gm: code")
+    second.compile("hit", "[a] gm: code", seconds=0.5)
+    told = json.dumps(["0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4"])
+    again = {"name": "recompile_reasons", "encoding": "json"}
+    second.of_compile("artifact", again, told, frame_compile_id=1)
+    second.compile("miss", "[a] gm: other", key="k2")
+    found = report(first.ended(20.0), second.ended(20.0))
+    assert "the first run did not compile this graph: step is compiled again, x.size()[0] was 3, now 4" in " ".join(
+        text_of(found).split()
+    )
 
 
 def test_seconds_go_to_the_phase_of_the_innermost_section(tmp_path: Path) -> None:

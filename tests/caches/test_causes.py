@@ -9,7 +9,7 @@ import pytest
 
 from dynadiag.caches.causes import Cause, RunSide, find_causes
 from dynadiag.caches.key_changes import ChangedComponent, changed_components, input_change
-from dynadiag.recording.records import Compile, KeyComponent, Node, Run, Seconds, Span
+from dynadiag.recording.records import Compile, Guard, KeyComponent, Node, Run, Seconds, Span
 
 PROGRAM = """import torch
 import torch._inductor.config as inductor_config
@@ -171,7 +171,7 @@ def test_the_uuid_of_a_pass_and_the_rest_by_name() -> None:
     found = causes(changed, side(), side(source))
     assert [each.text for each in found] == [
         "the uuid() of the custom pass post_grad_custom_post_pass went from b'1' to b'2'",
-        "unheard_of went from 1 to 2",
+        "unheard_of went from 1 to 2; the program's source changed in one place only",
     ]
     assert found[0].span == Span("p.py", 18)
 
@@ -195,3 +195,92 @@ def test_a_switch_of_torch_is_led_back_to_its_call() -> None:
         side(f"{PROGRAM}torch.set_default_dtype(torch.float64)\n"),
     )
     assert found.span == Span("p.py", 17)
+
+
+CALL = f"{PROGRAM}print(model(torch.ones(4, 8)))\n"
+ANOTHER_SHAPE = [("example_inputs[0]", TENSOR.format("4, 8", 8, "cpu"), TENSOR.format("5, 8", 8, "cpu"))]
+HASH = {"environment": {"PYTHONHASHSEED": "1"}}
+
+
+def guard(source: str, value: str, line: int | None = None) -> Guard:
+    return Guard(0, "0/0", "EQUALS_MATCH", source, f"{source} == {value}", "p.py", line)
+
+
+@pytest.mark.parametrize(
+    ("now", "more", "line"),
+    [
+        (CALL.replace("4, 8", "5, 8"), {}, 17),
+        (
+            CALL.replace("model(torch.ones(4, 8))", "\n    # five rows\n    model(\n        torch.ones(5, 8)\n    )\n"),
+            {},
+            20,
+        ),
+        (CALL.replace("4, 8", "5, 8"), HASH, None),
+        (CALL.replace("4, 8", "5, 8"), {"run": {"argv": ("p.py", "5")}}, None),
+        (CALL.replace("4, 8", "5, 8").replace("import torch\n", "import os, torch\n", 1), {}, None),
+        (f"# text\n{CALL}", {}, None),
+    ],
+)
+def test_a_cause_is_at_the_only_statement_that_changed(now: str, more: dict[str, Any], line: int | None) -> None:
+    (found,) = causes(ANOTHER_SHAPE, side(CALL), side(now, **more))
+    told = "" if line is None else "; the program's source changed in one place only"
+    assert found.text == f"input 0 of the graph: shape went from (4, 8) to (5, 8){told}"
+    assert (found.span and found.span.line) == line
+
+
+def test_an_input_has_the_name_that_the_program_gives_it() -> None:
+    nodes = [Node(0, "l_x_", "placeholder", "L_self_parameters_w_", (), "", None, None, None, Span(None, None))]
+    guards = [Guard(0, "0/0", "TENSOR_MATCH", "L['self']._parameters['w']", "check_tensor(...)", None, None)]
+    (found,) = causes(ANOTHER_SHAPE, side(), side(nodes=nodes, guards=guards))
+    assert found.text.startswith("input self.w: shape")
+
+
+@pytest.mark.parametrize(
+    ("source", "was", "now", "line", "told"),
+    [
+        ("G['CLIP']", "4.0", "3.0", 4, "CLIP went from 4.0 to 3.0, and the graph has its value"),
+        ("L['self'].gain", "4.0", "3.0", 13, "self.gain went from 4.0 to 3.0"),
+        ("L['limit']", "4.0", "3.0", 13, "an argument of the program (3.0) is in it"),
+    ],
+)
+def test_a_value_in_the_graph_has_its_name(source: str, was: str, now: str, line: int, told: str) -> None:
+    sides = [side(guards=[guard(source, value, 13)], run={"argv": ("p.py", value)}) for value in (was, now)]
+    (found,) = causes([("gm", f"  y = clamp(x, {was})", f"  y = clamp(x, {now})")], *sides)
+    assert told in found.text
+    assert found.span == Span("p.py", line)
+
+
+def test_values_in_another_order_are_of_a_set() -> None:
+    orders = (("'a'", "'b'"), ("'b'", "'a'"))
+    sides = [side(guards=[guard(f"G['CLIP'][{i}]", name, 13) for i, name in enumerate(order)]) for order in orders]
+    (found,) = causes([("gm", "x", "y")], *sides)
+    assert found.text.startswith("the order of CLIP changed: CLIP[0] went from 'a' to 'b'")
+    assert "PYTHONHASHSEED" in (found.cure or "")
+
+
+def test_the_graph_below_follows_from_the_key_above() -> None:
+    above = causes([("autocast_state[cpu]", "not there", "torch.bfloat16")], side(), side())
+    assert above[0].text == "autocast went from off to torch.bfloat16"
+    below = [change("gm", "a", "b"), change("fx_kwargs[is_inference]", "True", "False")]
+    assert list(find_causes(below, side(), side(), above)) == above
+    assert list(find_causes([change("inductor_config[a]", "1", "2")], side(), side(), above)) != above
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line", "told"),
+    [
+        ("return g * 2", "return g * 3", 6, "the source of Twice.backward changed"),
+        ("return x * 4", "return x * 5", 2, "the source of four changed"),
+    ],
+)
+def test_source_that_is_reached_through_a_class_or_in_another_file(was: str, now: str, line: int, told: str) -> None:
+    files = {
+        "p.py": "class Twice:\n    def forward(x):\n        return x * 2\n\n"
+        "    def backward(g):\n        return g * 2\n"
+        "def step(x):\n    return four(Twice.apply(x))\n",
+        "helper.py": "def four(x):\n    return x * 4\n",
+    }
+    after = {file: text.replace(was, now) for file, text in files.items()}
+    sides = [replace(side(function="step"), sources=sources) for sources in (files, after)]
+    (found,) = causes([("gm", "a", "b")], *sides)
+    assert (found.text, found.span and found.span.line) == (told, line)

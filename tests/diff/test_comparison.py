@@ -26,11 +26,11 @@ def base(folder: Path) -> Path:
 
 
 @pytest.fixture
-def compare(folder: Path, base: Path, request: pytest.FixtureRequest) -> Compare:
+def compare(folder: Path, base: Path) -> Compare:
     """Record another program and compare the base with it."""
 
     def run(program: str) -> dict[str, Any]:
-        other = recorded(folder, f"{request.node.name[:40].replace('[', '-').replace(']', '')}", program)
+        other = recorded(folder, f"other{len(list(folder.iterdir()))}", program)
         document = folder / "out.json"
         code = main(["diff", "--json", str(document), str(base), str(other)])
         found: dict[str, Any] = json.loads(document.read_text())
@@ -90,6 +90,90 @@ def test_another_operator_leads_before_the_guards_on_its_function(compare: Compa
     assert (first["stage"], first["line"]) == ("dynamo", _line(program, "torch.tanh"))
     operators = [node for node in first["nodes"] if node["kind"] == "changed" and "relu" in node["before"]]
     assert ["tanh" in node["after"] for node in operators] == [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        h = torch.relu(self.first(x))", "        h = hidden(self.first, x)"),  # a helper
+        ("        h =", "        assert x.shape[1] == 4\n        rows = x.shape[0]\n        h ="),  # x is read earlier
+        ('torch.compile(Block(), backend="aot_eager")', 'Block()\nblock.compile(backend="aot_eager")'),
+        ('backend="aot_eager")', 'backend="aot_eager", fullgraph=True)'),
+    ],
+)
+def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, new: str) -> None:
+    helper = "def hidden(layer, x):\n    return torch.relu(layer(x))\n\n\nclass Block"
+    found = compare(_edited(old, new).replace("class Block", helper))
+    assert found["differences"] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stage", "at", "told"),
+    [
+        (
+            "block(torch.ones(2, 4))",
+            "block.double()(torch.ones(2, 4).double())",
+            "guard",
+            "torch.relu",
+            "torch.float64",
+        ),
+        ("block(torch.ones(2, 4))", "block(torch.ones(6, 4))", "guard", "torch.relu", "size=[6, 4]"),
+        ('"scale": 2.0', '"scale": 3.0', "guard", '["scale"]', "== 3.0"),
+        (".sum().backward()", ".sum()", "", "", ""),
+        (
+            "block(torch.ones(2, 4)).sum().backward()",
+            "torch.no_grad()(block)(torch.ones(2, 4))",
+            "guard",
+            "forward",
+            "grad mode was on, is off",
+        ),
+        ("return h + x", "return x - h", "dynamo", "return", "is gone (2 operators differ)"),
+        ("self.first(x)) *", "self.first(x)).add(1) *", "dynamo", "add(", "add(1)"),
+    ],
+)
+def test_what_changed_is_in_the_text(compare: Compare, old: str, new: str, stage: str, at: str, told: str) -> None:
+    program = _edited(old, new)
+    found = compare(program)
+    if not stage:
+        assert found["same"]
+        return
+    assert (_first(found)["stage"], _first(found)["line"]) == (stage, _line(program, at))
+    assert told in _first(found)["text"]
+
+
+SUBTRACT = """import torch
+
+
+@torch.compile(backend="aot_eager")
+def f(x, y):
+    return torch.exp(x) - y
+
+
+f(torch.ones(3), torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "line"),
+    [("torch.exp(y) - x", 6), ("torch.exp(x) - x * y", 6), ("torch.exp(x) - (y if y.shape else x)", None)],
+)
+def test_exchanged_inputs_are_a_difference(folder: Path, new: str, line: int | None) -> None:
+    paths = [folder / "before.dynadiag", folder / "after.dynadiag"]
+    for path, program in zip(paths, (SUBTRACT, SUBTRACT.replace("torch.exp(x) - y", new)), strict=True):
+        path.unlink(missing_ok=True)
+        recorded(folder, path.stem, program)
+    document = folder / "exchanged.json"
+    assert main(["diff", "--json", str(document), *map(str, paths)]) == (line is not None)
+    found = json.loads(document.read_text())
+    assert line is None or (_first(found)["stage"], _first(found)["line"]) == ("dynamo", line)
+
+
+@pytest.mark.parametrize("argument", ["dynamic=True", "mode='max-autotune-no-cudagraphs'"])
+def test_an_argument_of_torch_compile_is_led_back_to_its_line(compare: Compare, argument: str) -> None:
+    kept = 'backend="aot_eager", ' if "dynamic" in argument else ""
+    program = _edited('backend="aot_eager"', f"{kept}{argument}")
+    found = [each for each in compare(program)["differences"] if each["stage"] == "environment"]
+    assert {each["line"] for each in found if ".config." in each["text"]} == {_line(program, argument)}
 
 
 def test_an_option_of_torch_is_the_cause_of_another_graph(compare: Compare) -> None:

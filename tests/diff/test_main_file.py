@@ -25,6 +25,14 @@ def test_it_is_recorded_once_and_first_after_the_compiled_file(tmp_path: Path) -
     assert [Path(file).name for file in files] == ["helper.py", "program.py"]
 
 
+def test_the_file_of_a_function_that_is_inlined_is_recorded_too(tmp_path: Path) -> None:
+    program = "import torch, helper\ntorch.compile(lambda x: helper.f(x) + 1, backend='eager')(torch.ones(2))\n"
+    bench = Bench(tmp_path, program, helper="def f(x):\n    return x + 1\n")
+    assert bench.recorded().code == 0
+    with open_recording(bench.out / "run.dynadiag") as recording:
+        assert {Path(file).name for file in recording.source_files()} == {"helper.py", "program.py"}
+
+
 @pytest.mark.parametrize(("name", "text", "differs"), [("a.py", "f(1)\n", False), ("b.py", "f(2)\n", True)])
 def test_a_change_of_it_is_a_change_of_the_source(name: str, text: str, differs: bool, tmp_path: Path) -> None:
     paths = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dynadiag.explanation.cache_bypass import explain_bypass
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.registry import Registry
 from dynadiag.recording.records import CacheLookup
@@ -46,3 +49,33 @@ def test_a_hit_or_a_miss_is_no_finding() -> None:
         _recording(_lookup(0, "fx_graph", "miss", None), _lookup(1, "aot_autograd", "hit", None)), Registry({})
     ).findings
     assert not [item for item in found if item.rule == "cache-bypass"]
+
+
+CALLS = """import torch
+
+class Scale(torch.autograd.Function):
+    pass
+
+@torch.compile
+def f(x):
+    y = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    return Scale.apply(y)
+"""
+IN_GRAPH = "Unsupported call_function target {0}. \n Function module: torch.{1}, \nFunction name: {0}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "line", "option"),
+    [
+        (IN_GRAPH.format("cond", "ops.higher_order"), 8, "unsafe_marked_cacheable_functions"),
+        ("Can't cache HigherOrderOperator: cond", 8, "unsafe_marked_cacheable_functions"),
+        (IN_GRAPH.format("autograd_function_apply", "ops.higher_order"), 9, "allow_custom_autograd_functions"),
+        (IN_GRAPH.format("FunctionCtx", "autograd.function"), 9, "allow_custom_autograd_functions"),
+    ],
+)
+def test_an_operator_of_torch_is_not_taken_for_the_users_function(reason: str, line: int, option: str) -> None:
+    told = explain_bypass(reason, {"/prog.py": CALLS})
+    assert "allow_in_graph" not in told.cause
+    assert told.span is not None
+    assert told.span.line == line
+    assert [name.endswith(option) for name in told.options] == [True]
