@@ -19,7 +19,7 @@ from dynadiag.caches.source_changes import (
     only_changed_statement,
 )
 from dynadiag.explanation.formatting import brief, count
-from dynadiag.explanation.guard_text import is_global, source_text
+from dynadiag.explanation.guard_text import is_global, placeholder_names, source_text
 from dynadiag.explanation.guards import guarded_value
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
 from dynadiag.recording.records import Compile, Guard, Node, Run, Span
@@ -29,7 +29,6 @@ __all__ = ["Cause", "RunSide", "find_causes"]
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
-_NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
 _OFF = {"not there": "off"}
@@ -263,8 +262,8 @@ def _inputs(compared: _Comparison) -> Iterator[Cause]:
 
 def _source_names(compared: _Comparison) -> list[str]:
     """The graph's inputs as the program writes them. Dynamo's placeholder for ``L['x']`` is ``L_x_``."""
-    sources = {_NO_WORD.sub("_", guard.source): source_text(guard.source) for guard in compared.after.guards}
-    return [sources.get(node.target, node.target) for node in compared.after.nodes if node.op == "placeholder"]
+    names = placeholder_names(guard.source for guard in compared.after.guards)
+    return [names.get(node.target, node.target) for node in compared.after.nodes if node.op == "placeholder"]
 
 
 def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dynadiag.explanation.changes import GuardChange
 from dynadiag.explanation.formatting import brief, list_some
@@ -18,6 +18,7 @@ __all__ = [
     "described",
     "is_global",
     "joined_sources",
+    "placeholder_names",
     "sizes_in",
     "source_text",
     "what_changed",
@@ -27,6 +28,7 @@ ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wra
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
 _ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
+_NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _TERM = re.compile(r"[^\s()*+,-]+")
 _SIZE = re.compile(r".*?\.size\[\d+\]")
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
@@ -38,6 +40,15 @@ def source_text(source: str | None) -> str:
     text = re.sub(r"___stack\d+", "<value from before the break>", text)
     text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))
     return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
+
+
+def placeholder_names(sources: Iterable[str]) -> dict[str, str]:
+    """The inputs of a graph as the program writes them, by Dynamo's names for them.
+
+    >>> placeholder_names(["L['self']._parameters['w']"])
+    {'L_self_parameters_w_': 'self.w'}
+    """
+    return {_NO_WORD.sub("_", source): source_text(source) for source in sources}
 
 
 def is_global(source: str) -> bool:

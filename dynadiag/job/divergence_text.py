@@ -10,7 +10,7 @@ from dynadiag.diff import CanonicalNode
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.formatting import brief, duration
-from dynadiag.explanation.guard_text import described
+from dynadiag.explanation.guard_text import described, placeholder_names
 from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import ValueDifference, find_value_difference
 from dynadiag.job.differences import RankDifference
@@ -18,7 +18,7 @@ from dynadiag.job.divergence import Divergence
 from dynadiag.job.ended import describe_ends
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
-from dynadiag.job.trace import CollectiveStep, CompileStep
+from dynadiag.job.trace import CollectiveStep, CompileStep, kind_of_type
 from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Compile, Frame, Recompile
@@ -194,9 +194,24 @@ def _value_cause(
     """The guarded value that differs between the ranks, where one does."""
     value = _value_difference(found, location[1])
     if value is None:
-        return None
+        return _input_cause(found, doing, others)
     at = f" (line {value.line})" if value.line is not None and value.line != location[1] else ""
     return f"`{value.source}` is {value.first} on {_ranks(doing)}, {value.second} on {_ranks(others)}{at}"
+
+
+def _input_cause(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> str | None:
+    """The input of the graph that has another dtype or number of dimensions on these ranks."""
+    step, other = found.step, _other_step(found)
+    if found.node is None or not (isinstance(step, CompileStep) and isinstance(other, CompileStep)):
+        return None
+    names = placeholder_names(guard.source for guard in step.guards)
+    graphs = [each.graphs[found.graph].graph.nodes for each in (step, other)]
+    for here, there in zip(*graphs, strict=False):
+        if here.target == there.target == "placeholder" and kind_of_type(here.type) != kind_of_type(there.type):
+            name = next((name for key, name in names.items() if key.lower() == here.name.lower()), here.name)
+            types = [_TYPE.sub("", node.type) for node in (here, there)]
+            return f"the input `{name}` is {types[0]} on {_ranks(doing)}, {types[1]} on {_ranks(others)}"
+    return None
 
 
 def _value_difference(found: RankDifference, line: int | None) -> ValueDifference | None:
@@ -210,7 +225,8 @@ def _short(node: CanonicalNode) -> str:
     """A node on one line; of a collective what it is called by and what it is about: ``all_reduce of f32[24]``."""
     if "_c10d_functional" in node.target:
         return brief(f"{node.target.rpartition('.')[2]} of {_TYPE.sub('', node.type)}", _NODE)
-    return brief(f"{node.call}: {node.type}" if node.type else node.call, _NODE)
+    call = node.text if "#" in node.call else node.call  # the numbers of shards are left out
+    return brief(f"{call}: {node.type}" if node.type else call, _NODE)
 
 
 def _node_place(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
@@ -248,9 +264,15 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
     here = one.collective if isinstance(one, CollectiveStep) else None
     there = two.collective if isinstance(two, CollectiveStep) else None
     assert here is not None or there is not None
+    groups = [each.group if isinstance(each, CollectiveStep) else "" for each in (one, two)]
+    own = [
+        f" in process group {each.removeprefix('#')}" if all(groups) and len({*groups}) > 1 else "" for each in groups
+    ]
     issued = [
-        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes} at line {each.line}".replace("  ", " ") if each else None
-        for each in (here, there)
+        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes}{group} at line {each.line}".replace("  ", " ")
+        if each
+        else None
+        for each, group in zip((here, there), own, strict=True)
     ]
     if here is None:
         text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.guard_text import placeholder_names
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
@@ -69,8 +70,11 @@ def _outlier_divergence(
     numbers = tuple(ranks[index].rank or 0 for index in odd)
     others = tuple(each.rank or 0 for index, each in enumerate(ranks) if index not in set(odd))
     step, is_guard = steps[odd[0]], name[0] == "guard"
+    is_input = isinstance(value, tuple) and value[0] == "placeholder"
     what = f"guards `{brief(str(value), _TEXT)}`" if is_guard else f"computes `{_node(value)}`"
-    other = f"`{brief(str(usual), _TEXT)}`" if is_guard else f"`{_node(usual)}`"
+    if is_input:
+        what = f"takes {_input_name(name, step)}, {_node(value)},"
+    other = f"`{brief(str(usual), _TEXT)}`" if is_guard else _node(usual) if is_input else f"`{_node(usual)}`"
     return Divergence(
         kind="recompile" if is_guard else "graph",
         ranks=numbers,
@@ -85,6 +89,15 @@ def _outlier_divergence(
     )
 
 
+def _input_name(name: tuple[str, Hashable, int], step: CompileStep) -> str:
+    """An input of a graph as the program writes it."""
+    node = step.graphs[int(str(name[1]))].graph.nodes[name[2]]
+    names = placeholder_names(guard.source for guard in step.guards)
+    return next((own for key, own in names.items() if key.lower() == node.name.lower()), node.name)
+
+
 def _node(value: Hashable) -> str:
     call, type_ = value if isinstance(value, tuple) else ("no such node", "")
+    if call == "placeholder":
+        return f"`{brief(str(type_), _TEXT)}`"
     return brief(f"{call}: {type_}" if type_ else str(call), _TEXT)

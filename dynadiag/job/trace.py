@@ -18,14 +18,25 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Collective, Compile, Graph, Guard, Recompile, SkippedFrame
 
-__all__ = ["CollectiveStep", "CompileStep", "GraphContent", "GuardedValue", "RankTrace", "Step", "TraceReader"]
+__all__ = [
+    "CollectiveStep",
+    "CompileStep",
+    "GraphContent",
+    "GuardedValue",
+    "RankTrace",
+    "Step",
+    "TraceReader",
+    "kind_of_type",
+]
 
 _FUNCTIONAL = "_c10d_functional"  # the namespace of collectives in graphs
 _NOT_COLLECTIVES = ("wait_tensor", "_wrap_tensor_autograd")
 _POINT_TO_POINT = ("send", "recv")
 _QUOTED = re.compile(r"'([^'\n]*)'")
 _INTEGER = re.compile(r"(?<![\w.%$'#])-?\d+(?![\w.'])")
-_ID = re.compile(r"\b\d{7,}\b|\b0x[0-9a-f]+\b")  # ids of objects and types, which each process has its own of
+_ID = re.compile(
+    r"(?<![\w.])\d{7,}\b(?!\.)|\b0x[0-9a-f]+\b"
+)  # ids of objects and types, which each process has its own of
 T = TypeVar("T", Break, Graph, Guard)
 _DISABLING = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 
@@ -43,7 +54,7 @@ class GraphContent:
     @cached_property
     def shape(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
         return tuple(
-            (_INTEGER.sub("#", node.call), node.type if _is_collective(node) else _kind_of(node.type), node.inputs)
+            (_INTEGER.sub("#", node.call), node.type if _is_collective(node) else kind_of_type(node.type), node.inputs)
             for node in self.graph.nodes
         )
 
@@ -71,7 +82,7 @@ def _is_collective(node: CanonicalNode) -> bool:
     return _FUNCTIONAL in node.target and not node.target.rpartition(".")[2].startswith(_NOT_COLLECTIVES)
 
 
-def _kind_of(type_: str) -> str:
+def kind_of_type(type_: str) -> str:
     """A tensor type without its sizes and strides: its dtype and its number of dimensions."""
     dtype, bracket, rest = type_.partition("[")
     sizes = rest.partition("]")[0]

@@ -101,6 +101,40 @@ def test_a_collective_of_another_size(tmp_path: Path) -> None:
     assert (made.kind, made.line) == ("collective", 20)
 
 
+def test_a_collective_of_another_process_group_is_told_with_the_group(tmp_path: Path) -> None:
+    groups = [*build.group(0, 2), *build.group(0, 2, "1")]
+    made = found(tmp_path, [groups, collective()], [groups, collective(group="1")])
+    assert made.kind == "collective"
+    assert "in process group 1 at line 20 where" in made.text
+    assert made.text.endswith("in process group 0 at line 20")
+
+
+def test_an_input_of_another_dtype_is_the_cause(tmp_path: Path) -> None:
+    double = graph(("l_x_ * 2", "f64[4][1]cpu", 6), type_="f64[4][1]cpu")
+    x = guards(("L['x']", "check_tensor(L['x'], Tensor)"))
+    made = found(tmp_path, [compiled(graph=ONE, guards=x)], [compiled(graph=double, guards=x)])
+    assert (made.kind, made.ranks, made.line) == ("graph", (1,), 6)
+    assert made.cause == "the input `x` is f64[4] on rank 1, f32[4] on rank 0"
+
+
+def test_a_value_that_differs_is_told_with_all_its_digits(tmp_path: Path) -> None:
+    more = graph(("l_x_ * 2", TYPE, 6), ("n0 * 3", TYPE, 7))
+    mean = [guards(("L['mean']", f"L['mean'] == {value}")) for value in ("32000000000.0", "6.5557780265808105")]
+    made = found(tmp_path, [compiled(graph=more, guards=mean[0])], [compiled(graph=ONE, guards=mean[1])])
+    assert made.cause == "`mean` is 32000000000.0 on rank 0, 6.5557780265808105 on rank 1 (line 6)"
+    assert "has `n0 * 3: " in made.text
+
+
+def test_an_input_of_one_rank_among_many_has_its_name(tmp_path: Path) -> None:
+    for each in range(4):
+        type_ = f"f32[{3 if each == 2 else 4}][1]cpu"
+        x = guards(("L['x']", "check_tensor(L['x'], Tensor)"))
+        rank(tmp_path, each, compiled(graph=graph(("l_x_ * 2", type_, 6), type_=type_), guards=x), world=4)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert made.text == "rank 2 takes x, `f32[3][1]cpu`, in f, ranks 0-1, 3 `f32[4][1]cpu`"
+
+
 def test_collectives_on_the_same_lines_in_another_order(tmp_path: Path) -> None:
     made = found(tmp_path, [collective(line=20), collective(line=21)], [collective(line=21), collective(line=20)])
     assert made.kind == "collective"
