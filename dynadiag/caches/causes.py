@@ -29,6 +29,8 @@ __all__ = ["Cause", "RunSide", "find_causes"]
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
+_THREAD_COUNT = "cpp_runtime_thread_count"
+_THREAD_OPTIONS = ("inductor_config[cpp.threads]", "inductor_config[cpp.dynamic_threads]")  # without them it counts
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
 _OFF = {"not there": "off"}
@@ -92,6 +94,8 @@ def find_causes(
 
     ``above`` are the causes of the AOTAutograd lookup of the same compile. They explain a graph that differs below.
     """
+    if any(change.component in _THREAD_OPTIONS for change in changes):
+        changes = [change for change in changes if change.group != _THREAD_COUNT]
     compared = _Comparison(tuple(changes), before, after)
     found: list[Cause] = []
     explained: set[str] = set()
@@ -172,7 +176,7 @@ def _changed_variable(compared: _Comparison, prefixes: tuple[str, ...]) -> str |
 
 
 def _threads(compared: _Comparison) -> Iterator[Cause]:
-    change = compared.of("cpp_runtime_thread_count")[0]
+    change = compared.of(_THREAD_COUNT)[0]
     variable = _changed_variable(compared, _THREADS)
     span = None if variable else call_span(compared.after.sources, ("set_num_threads",))
     by = f", by {variable}" if variable else ""
@@ -394,7 +398,7 @@ _EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain], ...] = (
     (("torch_version", "system_info"), _torch),
     (("inductor_config", "inductor_config_comms"), _options),
     (("autograd_config",), _functorch_options),
-    (("cpp_runtime_thread_count",), _threads),
+    ((_THREAD_COUNT,), _threads),
     (_PASSES, _passes),
     (tuple(_SWITCHES), _changed_settings),
     (("user_defined_triton_source", "triton_kernel_source_codes"), _triton_source),

@@ -88,7 +88,7 @@ def input_change(was: str, now: str) -> dict[str, tuple[str, str]]:
 def _plain(value: str) -> str:
     """A value as PyTorch's users write it: ``(4, 8)`` for ``torch.Size([4, 8])``."""
     value = value.removeprefix("torch.Size(").removesuffix(")") if value.startswith("torch.Size(") else value
-    value = value.replace("[", "(").replace("]", ")")
+    value = re.sub(r"\[(\w+)\]", r"(\1,)", value).replace("[", "(").replace("]", ")")
     return value.removeprefix("device(type='").removesuffix("')") if value.startswith("device(type=") else value
 
 

@@ -58,6 +58,11 @@ def test_only_components_whose_hashes_differ_are_changed() -> None:
     assert changed_components((), new) == ()
 
 
+def test_a_vector_has_one_size() -> None:
+    old, new = (TENSOR.format(size, 1, "cpu").replace("1, 1", "1,") for size in (4, 5))
+    assert input_change(old, new)["shape"] == ("(4,)", "(5,)")
+
+
 def test_an_input_differs_in_its_shape_stride_or_device() -> None:
     fields = input_change(TENSOR.format("4, 8", 8, "cpu"), TENSOR.format("5, 8", 9, "cuda"))
     assert fields == {"shape": ("(4, 8)", "(5, 8)"), "stride": ("(8, 1)", "(9, 1)"), "device": ("cpu", "cuda")}
@@ -186,6 +191,12 @@ def test_another_torch_explains_its_options_too() -> None:
     changed = [("torch_version", "a", "b"), ("inductor_config[new]", "not there", "1")]
     (found,) = causes(changed, side(), side(run={"torch": "2.14.0"}))
     assert found.text == "torch went from 2.13.0 to 2.14.0"
+
+
+def test_the_option_of_threads_explains_their_number() -> None:
+    changed = [("inductor_config[cpp.threads]", "-1", "1"), ("cpp_runtime_thread_count", "2", "not there")]
+    (found,) = causes(changed, side(), side())
+    assert found.text == "torch._inductor.config.cpp.threads went from -1 to 1"
 
 
 def test_a_switch_of_torch_is_led_back_to_its_call() -> None:
