@@ -6,6 +6,7 @@ Only syntax trees are compared, so comments, docstrings, layout and moved lines 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
@@ -19,6 +20,7 @@ __all__ = ["ProgramFiles", "SourceChange", "changed_definitions", "definition_li
 
 _MAX_DIFF = 40  # lines of a diff that are shown
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WORD = re.compile(r"\b[^\W\d]\w*\b")
 _NESTED = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -186,7 +188,26 @@ def _definition_change(name: str, file: str, was: ast.stmt | None, now: ast.stmt
     old, new = ("" if each is None else ast.unparse(each) for each in (was, now))
     lines = list(unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=1))
     what = f"the source of {name} changed" if was is not None else f"{name} is new"
+    if was is not None and (renamed := _renamed(was, now)):
+        told = ", ".join(f"{one} is now called {two}" for one, two in renamed.items())
+        what = f"in {name} {told}: AOTAutograd's key has the names of the graph's nodes"
     return SourceChange(what, Span(file, _first_change(was, now)), "\n".join(lines[:_MAX_DIFF]))
+
+
+def _renamed(was: ast.stmt, now: ast.stmt) -> dict[str, str]:
+    """The local names that alone make two functions differ, with their new names; empty if there is more to it."""
+    old, new = ast.unparse(was), ast.unparse(now)
+    words = _WORD.findall(old), _WORD.findall(new)
+    names = {one: two for one, two in zip(*words, strict=False) if one != two}
+    local = names.keys() <= _locals(was) and set(names.values()) <= _locals(now) and not names.keys() & {*words[1]}
+    return names if local and _WORD.sub(lambda found: names.get(found[0], found[0]), old) == new else {}
+
+
+def _locals(function: ast.stmt) -> set[str]:
+    """The arguments of a function, and the names that it assigns."""
+    nodes = list(ast.walk(function))
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
 def _first_change(was: ast.stmt | None, now: ast.stmt) -> int:
