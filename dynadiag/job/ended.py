@@ -9,6 +9,7 @@ from dynadiag.explanation.formatting import count, list_some
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import rank_list
+from dynadiag.job.waits import clock_offsets
 from dynadiag.recording.records import Frame
 
 __all__ = ["describe_end", "describe_ends", "ended_by_itself", "find_dead_ranks", "last_place", "place_text"]
@@ -60,9 +61,9 @@ def describe_end(item: Process) -> str | None:
     last = item.trace.last if item.trace else None
     where = f" in {last.op}{at}" if last is not None and not item.stack else at
     return (
-        f"was killed or crashed: its recording is cut short, last seen{where}"
+        f"was killed, crashed or could not write: its recording is cut short, last seen{where}"
         if where
-        else ("was killed or crashed: its recording is cut short")
+        else "was killed, crashed or could not write: its recording is cut short"
     )
 
 
@@ -76,10 +77,11 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     """Return the ranks that died, never came or kept the others waiting, or None if all ended alike."""
     raised = [each for each in ranks if each.uncaught is not None and not _waited(each)]
     waited = [each for each in ranks if each.uncaught is not None and _waited(each)]
-    cut = [each for each in ranks if not each.complete and each.uncaught is None]
+    cut = [each for each in ranks if not each.complete and each.uncaught is None and not _lived_on(each, ranks)]
     missing = job.missing(restart)
     if raised and len(raised) < len(ranks):
-        first = min(raised, key=lambda each: each.ended or 0.0)
+        ahead = clock_offsets(ranks)
+        first = min(raised, key=lambda each: (each.ended or 0.0) - ahead.get(each.host, 0.0))
         alike = [each for each in raised if (each.uncaught, each.stack) == (first.uncaught, first.stack)]
         return _dead("died", alike, ranks, restart)
     if raised:
@@ -90,6 +92,20 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
         return _never_came(missing, ranks, restart)
     behind = _behind(ranks) if waited or cut else []
     return _dead("timeout", behind, ranks, restart) if behind else None
+
+
+def _lived_on(item: Process, ranks: Sequence[Process]) -> bool:
+    """Whether a recording was cut short though its rank went on: the others went on with it, and ended by themselves.
+
+    A collective that blocks ends on all ranks or on none. So the disk was full, or the recorder was stopped.
+    """
+    others = [each for each in ranks if each is not item]
+    came = [_collectives(each) for each in others]
+    return bool(others) and all(map(ended_by_itself, others)) and min(came) > _collectives(item) + 1
+
+
+def _collectives(item: Process) -> int:
+    return 0 if item.trace is None else len(item.trace.times)
 
 
 def _waited(item: Process) -> bool:

@@ -169,12 +169,30 @@ def test_a_rank_that_was_killed(tmp_path: Path) -> None:
     assert (made.kind, made.ranks, made.line) == ("died", (1,), 23)
 
 
+def test_a_rank_whose_disk_was_full_did_not_die(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), *[collective()] * 4)
+    rank(tmp_path, 1, compiled(), collective(), end=[])
+    assert divergence(tmp_path) is None
+
+
 def test_a_rank_that_raised_and_torchrun_that_ended_the_other(tmp_path: Path) -> None:
     rank(tmp_path, 0, compiled(), collective(), end=[])
     rank(tmp_path, 1, compiled(), collective(), end=stopped("bad batch", line=33, type_="builtins.ValueError"))
     made = divergence(tmp_path)
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("died", (1,), 33)
+
+
+def test_who_raised_first_is_told_on_one_clock(tmp_path: Path) -> None:
+    hour = 3600.0
+    for number, (ahead, ended, error) in enumerate(((0.0, 8.0, "ValueError"), (hour, 7.0, "KeyError"))):
+        steps = [collective(at=build.BEGAN + ahead + second) for second in range(4)]
+        end = stopped("bad", line=33, type_=f"builtins.{error}", ended=build.BEGAN + ahead + ended)
+        rank(tmp_path, number, build.group(number, 2), *steps, end=end, host="ab"[number])
+    rank(tmp_path, 2, build.group(2, 3), *[collective(at=build.BEGAN + second) for second in range(4)])
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks) == ("died", (1,))
 
 
 def test_all_ranks_that_raise_the_same_do_not_diverge(tmp_path: Path) -> None:
