@@ -35,8 +35,13 @@ _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
 def source_text(source: str | None) -> str:
-    """A source as the program writes it: ``L['x']`` is ``x``, a global is its name."""
+    """A source as the program writes it: ``L['x']`` is ``x``, a global is its name.
+
+    >>> source_text("G['os'].environ._data[b'SCALE']")
+    "os.environ['SCALE']"
+    """
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", source or "a value"))
+    text = re.sub(r"environ\._data\[b('\w+')\]", r"environ[\1]", text)
     text = re.sub(r"___stack\d+", "<value from before the break>", text)
     text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))
     return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
