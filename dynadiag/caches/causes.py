@@ -313,10 +313,17 @@ def _graph(compared: _Comparison) -> Iterator[Cause]:
 
 def _changed_values(compared: _Comparison) -> Iterator[tuple[Guard, str, str]]:
     """The values that Dynamo guards on and that differ: it compiles them into the graph."""
-    old = {guard.source: guarded_value(guard.expression) for guard in compared.before.guards}
-    for guard in compared.after.guards:
-        was, now = old.get(guard.source), guarded_value(guard.expression)
-        if was is not None and now is not None and was != now:
+    values = [
+        {
+            guard.source: (guard, value)
+            for guard in side.guards
+            if (value := guarded_value(guard.expression)) is not None
+        }
+        for side in (compared.before, compared.after)
+    ]
+    for source, (guard, now) in values[1].items():
+        was = values[0].get(source, (guard, now))[1]
+        if was != now:
             yield guard, was, now
 
 

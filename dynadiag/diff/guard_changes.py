@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.diff.canonical_graph import without_addresses
+from dynadiag.explanation.guards import guarded_value
 from dynadiag.recording.records import Guard
 
 __all__ = ["GuardDifference", "changed_state", "guard_differences", "is_on_traced_code", "thread_count"]
@@ -57,12 +58,17 @@ def guard_differences(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[
     olds, news = _without_renamed(olds, news)
     by_source: dict[tuple[str, str], list[Guard]] = defaultdict(list)
     for guard in olds:
-        by_source[guard.kind, guard.source].append(guard)
+        by_source[_check(guard), guard.source].append(guard)
     found: list[GuardDifference] = []
     for guard in news:
-        same = by_source[guard.kind, guard.source]
+        same = by_source[_check(guard), guard.source]
         found.append(GuardDifference(same.pop(0) if same else None, guard))
     return (*found, *(GuardDifference(guard, None) for guards in by_source.values() for guard in guards))
+
+
+def _check(guard: Guard) -> str:
+    """What a guard checks: a value, whatever torch's kind for ``True`` and ``False``, or else its kind."""
+    return "value" if guarded_value(guard.expression) is not None else guard.kind
 
 
 def is_on_traced_code(difference: GuardDifference, before: Sequence[Guard], after: Sequence[Guard]) -> bool:
