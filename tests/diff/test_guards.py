@@ -22,3 +22,12 @@ def state(text: str) -> Guard:
 )
 def test_a_release_that_checks_more_of_the_state_is_no_difference(before: str, after: str, differ: bool) -> None:
     assert bool(guard_differences([state(before)], [state(after)])) == differ
+
+
+def test_a_value_that_became_true_is_one_change() -> None:
+    guards = [
+        [Guard(0, "0/0", f"{kind}_MATCH", "L['flag']", f"L['flag'] == {value}", "p.py", 3)]
+        for kind, value in (("FALSE", "False"), ("TRUE", "True"))
+    ]
+    (found,) = guard_differences(*guards)
+    assert (found.before, found.after) == (guards[0][0], guards[1][0])
