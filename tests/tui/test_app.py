@@ -248,3 +248,25 @@ def test_a_browser_that_ends_with_an_error_says_so_in_its_exit_code(
     monkeypatch.setattr("tui.terminal_watch.end_with_terminal", lambda: None)
     monkeypatch.setattr(Browser, "run", failed)
     assert tui.run(program) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        ("", ["print(z.shape)", "help: Move this out of the compiled function"]),
+        ("enter enter", ["prog.py · 8/13"]),
+        ("3 enter enter enter", ["triton_poi_fused_sin_0"]),
+        ("5", ["x.size()[0]", "4", "5"]),
+        ("6", ["TENSOR_MATCH"]),
+        ("7", ["triton_poi_fused_sin_0"]),
+        ("question_mark", ["On this line", "GB0059"]),
+        ("0 r e l u enter", ["Search: relu", "z = torch.relu(y)"]),
+        ("3 tab v", ["│ y = sin │"]),
+    ],
+)
+async def test_the_keys_of_the_tasks_lead_to_their_answers(keys: str, shown: list[str], program: Path) -> None:
+    """The table of docs/browser.md."""
+    async with browsing(program) as pilot:
+        await press(pilot, *keys.split())
+        for words in shown:
+            assert words in screen(pilot)
