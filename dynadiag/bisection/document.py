@@ -25,6 +25,7 @@ class FailureDocument:
 
     @classmethod
     def of(cls, failure: Signature | None) -> FailureDocument | None:
+        """The failure of a trial; None where it passed."""
         if failure is None:
             return None
         return cls(failure.kind, failure.type, failure.message, failure.where, failure.user)

@@ -46,6 +46,7 @@ class Variant:
 
     @property
     def is_eager(self) -> bool:
+        """Whether it runs without any compiler, so that the others are measured against it."""
         return self.backend is None and self.mode == EAGER
 
 

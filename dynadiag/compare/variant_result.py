@@ -97,6 +97,7 @@ class VariantResult:
 
     @property
     def warm(self) -> Quartiles | None:
+        """Seconds of a warm call. None where no round was measured."""
         return quartiles(self.times) if self.rounds else None
 
     @property
