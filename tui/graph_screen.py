@@ -170,5 +170,5 @@ class GraphScreen(Dialog[Location]):
         shown = f"{len(near.boxes):,} of {len(self._folded.boxes):,} boxes"
         title = one_line(self._drawn.ref.title)
         self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
-        enter = "enter opens it" if self.selected.kind == "region" else "enter goes to its line"
-        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w writes SVG, escape closes"
+        enter = "enter opens" if self.selected.kind == "region" else "enter goes there"
+        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w SVG, escape closes"

@@ -47,9 +47,9 @@ def test_the_nodes_of_a_source_line_are_one_box_each_time_that_the_line_runs() -
     flow = DrawableGraph(parse_graph(GRAPH))
     folded = flow.fold()
     assert titles(folded) == [
-        ("6: y = x.sin() * w", "2 nodes"),
+        ("line 6: y = x.sin() * w", "2 nodes"),
         ("relu", "f32[4]"),
-        ("6: y = x.sin() * w", "2 nodes, returned"),
+        ("line 6: y = x.sin() * w", "2 nodes, returned"),
     ]
     first, relu, second = folded.boxes
     assert folded.edges == ((first, relu), (relu, second))

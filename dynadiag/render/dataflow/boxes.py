@@ -19,7 +19,7 @@ from dynadiag.render.wrap import truncate_end, truncate_middle
 
 __all__ = ["DrawableGraph", "FoldedGraph", "GraphBox"]
 
-_MAX_TITLE = 30  # columns of a box
+_MAX_TITLE = 34  # columns of a box
 _RETURNED = "returned"
 
 
@@ -113,7 +113,7 @@ class DrawableGraph:
         """The keys and titles of the regions that a node belongs to, the outermost first."""
         modules = [(f"module {name}", name) for name in self._modules.get(node.name, ())]
         place = node.source_line
-        line = [(f"line {place.file}:{place.line}", f"{place.line}: {node.source_text}")] if place else []
+        line = [(f"line {place.file}:{place.line}", f"line {place.line}: {node.source_text}")] if place else []
         subgraph = [(f"subgraph {node.subgraph}", node.subgraph)] if node.subgraph else []
         return (*subgraph, *modules, *line)
 
