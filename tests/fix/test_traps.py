@@ -49,10 +49,10 @@ def program(body: str, head: str = "", size: str = "4") -> str:
 
 
 TRAPS = {
-    # program: a piece of each reason that is given
+    # program: pieces of the reasons that are given
     "a side draws random numbers": (
         program("h = self.a(x)\nif h.mean() > 0:\n    h = nn.functional.dropout(h)\nreturn self.b(h)"),
-        ["it prints", "it prints"],
+        ["it prints", "the gradient of"],
     ),
     "the value refuses the batch": (
         program("h = self.a(x)\nif h.isnan().any():\n    raise ValueError('NaN')\nreturn self.b(h)"),
@@ -63,7 +63,7 @@ TRAPS = {
             "h = x\nfor _ in range(5):\n    h = torch.tanh(self.a(h))\n    self.calls += 1\n"
             "    if h.abs().max().item() < 0.5 or random.random() < 0.1:\n        break\nreturn self.b(h)"
         ),
-        ["elsewhere instead", "elsewhere instead"],
+        ["elsewhere instead", "`break` has an effect"],
     ),
     "the loop is over the size": (
         program(
@@ -71,7 +71,7 @@ TRAPS = {
             "",
             "2 + step",
         ),
-        ["ConstraintViolationError", "recompile", "recompile"],
+        ["the recompile is still there"],
     ),
     "the counter takes a side": (
         program("self.calls += 1\nif self.calls % 2:\n    return self.a(x)\nreturn self.b(self.a(x))"),
@@ -105,4 +105,4 @@ def test_no_wrong_change_is_proved(name: str, tmp_path: Path, runner: Runner) ->
     assert result.fixes
     assert [fix.candidate for fix in result.fixes if fix.candidate] == []
     given = [rejected.why for fix in result.fixes for rejected in fix.rejected]
-    assert [piece for piece, why in zip(reasons, given, strict=False) if piece not in why] == [], given
+    assert [piece for piece in reasons if not any(piece in why for why in given)] == [], given
