@@ -33,7 +33,7 @@ _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.
 _HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
-_SLOW_LEAST, _SLOW_FACTOR = 2.0, 4.0
+_SLOW_LEAST, _SLOW_FACTOR = 1.0, 4.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")

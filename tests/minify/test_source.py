@@ -193,10 +193,10 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     assert trials.runner.limits.seconds == 12.0
     ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), seconds=0.2), Outcome(seconds=0.1)
     assert trials.fails("g()")
-    assert trials.runner.limits.seconds == 2.0
+    assert trials.runner.limits.seconds == 1.0
     ends["compiled"] = Outcome(_failure("no"), seconds=1.9)
     assert trials.fails("h()")
-    assert trials.runner.limits.seconds == 2.0
+    assert trials.runner.limits.seconds == 1.0
 
 
 def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: pytest.MonkeyPatch) -> None:
