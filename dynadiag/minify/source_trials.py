@@ -30,7 +30,7 @@ _PREFIX = "source "  # of the keys of these trials in the trial log
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
-_HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
+_HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
 _SLOW_LEAST, _SLOW_FACTOR = 1.0, 4.0
@@ -139,6 +139,9 @@ class SourceTrials:
         if outcome.is_hang and uncompiled.seconds > self.runner.limits.seconds / 2:
             return False
         self.last_failure = outcome.signature
+        if outcome.is_hang:  # each later one takes the limit: shorter now that the program is
+            shorter = max(_HANG_LEAST, _HANG_FACTOR * uncompiled.seconds)
+            self.limit_seconds(min(shorter, self.runner.limits.seconds))
         self._refuse_slower(outcome, uncompiled)
         return True
 
