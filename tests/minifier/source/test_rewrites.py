@@ -9,7 +9,7 @@ import io
 import pytest
 
 from minifier.source import Observed
-from minifier.source.assertions import printing_assertions
+from minifier.source.assertions import asserting_programs, output_asserting_program, printing_assertions
 from minifier.source.passes import inlining, objects, statements
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
@@ -121,3 +121,25 @@ def test_what_is_asserted_is_printed() -> None:
     text = "assert f(x) == 3\nassert x == y, 'no'\nassert ok(x)\ntorch.testing.assert_close(x, y, atol=1)\n"
     printed = printing_assertions(ast.parse(text))
     assert printed == "print(f(x))\nprint(x, y)\nprint(ok(x))\nprint(x, y)\n"
+
+
+def test_one_printed_value_is_asserted_and_then_all_of_a_statement() -> None:
+    tree = ast.parse("x = 3\nprint(len('ab'), x)\nprint(x + 1)\n")
+    shown = {"len('ab')": "2", "x": "3", "x + 1": "4"}
+    numbers = {i: node for i, node in enumerate(ast.walk(tree)) if isinstance(node, ast.expr)}
+    values: dict[int, tuple[str, ...]] = {
+        i: (shown[ast.unparse(node)],) for i, node in numbers.items() if ast.unparse(node) in shown
+    }
+    programs = list(asserting_programs(tree, Observed(values=values).of(tree)))
+    assert programs == [
+        "x = 3\nlen('ab')\nx\nassert x + 1 == 4\n",
+        "x = 3\nassert len('ab') == 2\nx + 1\n",
+        "x = 3\nlen('ab')\nassert x == 3\nx + 1\n",
+        "x = 3\nassert (len('ab'), x) == (2, 3)\nx + 1\n",
+    ]
+
+
+def test_the_whole_output_is_asserted() -> None:
+    text = output_asserting_program(ast.parse("print('a', 1)\nfor i in (2, 3):\n    print(i)\n"), "a 1\n2\n3\n")
+    exec(compile(text, "program.py", "exec"), {})
+    assert "== 'a 1 2 3'" in text
