@@ -54,12 +54,14 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     trials.search.on_message(f"{why}reducing {before[0]} lines of its source")
     compared = trials.expected is not None and trials.expected.kind in COMPARED
     own = trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
-    reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
-    if compared and not trials.stopped:
-        reduced = _with_assertion(trials, reduced) or _reduced(trials, reduced.text)
-    elif own and not trials.stopped:
-        trials.own_words = False  # the other comparisons of the program are gone by now
-        reduced = _with_other_values(trials, reduced.text) or _reduced(trials, reduced.text)
+    reduced = _by_what_is_compared(trials, text) if own else None
+    if reduced is None:
+        reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
+        if compared and not trials.stopped:
+            reduced = _with_assertion(trials, reduced) or _reduced(trials, reduced.text)
+        elif own and not trials.stopped:
+            trials.own_words = False  # the other comparisons of the program are gone by now
+            reduced = _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
     trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
@@ -104,17 +106,19 @@ def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> Sourc
     )
 
 
-def _with_other_values(trials: SourceTrials, text: str) -> SourceReduction | None:
-    """The program reduced by what its assertions compare, with the assertion written anew. None if that is equal."""
+def _by_what_is_compared(trials: SourceTrials, text: str) -> SourceReduction | None:
+    """The program reduced by what its failing assertion compares, with the assertion written anew. None if no assertion
+    compares what differs.
+    """
     failed = trials.expected
     trials.expected = OUTPUT_DIFFERS
-    printing = printing_assertions(ast.parse(text))
-    found = None
-    if trials.fails(printing):
+    printing = next(filter(trials.fails, printing_assertions(ast.parse(text))), None)
+    if printing is not None:
         found = _with_assertion(trials, _reduced(trials, printing, thorough=False))
-    if found is None:
-        trials.expected = failed
-    return found
+        if found is not None:
+            return found
+    trials.expected, trials.own_words, trials.in_values = failed, True, None
+    return None
 
 
 def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceReduction | None:

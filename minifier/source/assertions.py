@@ -81,21 +81,29 @@ def _is_print(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
 
 
-def printing_assertions(tree: ast.Module) -> str:
-    """The program printing what it asserts: then a reduced program need not keep the values that are right."""
-    edit: dict[ast.AST, ast.AST] = {}
-    for node in ast.walk(tree):
-        shown: list[ast.expr] = []
-        match node:
-            case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
-                shown = [left, right] if names_read(right) else [left]
-            case ast.Assert(test=test):
-                shown = [test]
-            case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
-                shown = args[:2]
-        if shown:
-            edit[node] = ast.Expr(ast.Call(ast.Name("print", ast.Load()), shown, []))
-    return _applied(tree, edit)
+def printing_assertions(tree: ast.Module) -> Iterator[str]:
+    """The program printing what one of its assertions compares, and nothing else: then a reduced program need not keep
+    the values that are right. The first assertion first; later ones are gone.
+    """
+    shown = {node: values for node in ast.walk(tree) if (values := _asserted_values(node))}
+    silent: Edit = {n: _evaluated(n) for n in ast.walk(tree) if isinstance(n, ast.Expr) and _is_print(n.value)}
+    order = sorted(shown, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
+    for place, node in enumerate(order):
+        later: Edit = {after: tuple(map(ast.Expr, shown[after])) for after in order[place + 1 :]}
+        printed = ast.Expr(ast.Call(ast.Name("print", ast.Load()), shown[node], []))
+        yield _applied(tree, {**silent, **later, node: printed})
+
+
+def _asserted_values(node: ast.AST) -> list[ast.expr]:
+    """What an assertion compares, without the right value if that is written there; empty for other nodes."""
+    match node:
+        case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+            return [left, right] if names_read(right) else [left]
+        case ast.Assert(test=test):
+            return [test]
+        case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
+            return args[:2]
+    return []
 
 
 def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:

@@ -117,10 +117,15 @@ def test_what_is_collected_is_printed_where_it_is_collected() -> None:
     assert render(apply_edit(tree, edit)) == "found = []\nfor i in range(3):\n    print(i)\n"
 
 
-def test_what_is_asserted_is_printed() -> None:
-    text = "assert f(x) == 3\nassert x == y, 'no'\nassert ok(x)\ntorch.testing.assert_close(x, y, atol=1)\n"
-    printed = printing_assertions(ast.parse(text))
-    assert printed == "print(f(x))\nprint(x, y)\nprint(ok(x))\nprint(x, y)\n"
+def test_what_one_assertion_compares_is_printed_and_nothing_else() -> None:
+    text = "print(a)\nassert f(x) == 3\nassert x == y, 'no'\ntorch.testing.assert_close(x, 1, atol=1)\nassert ok(x)\n"
+    found = list(printing_assertions(ast.parse(text)))
+    assert found == [
+        "a\nprint(f(x))\nx\ny\nx\n1\nok(x)\n",
+        "a\nassert f(x) == 3\nprint(x, y)\nx\n1\nok(x)\n",
+        "a\nassert f(x) == 3\nassert x == y, 'no'\nprint(x, 1)\nok(x)\n",
+        "a\nassert f(x) == 3\nassert x == y, 'no'\ntorch.testing.assert_close(x, 1, atol=1)\nprint(ok(x))\n",
+    ]
 
 
 def test_one_printed_value_is_asserted_and_then_all_of_a_statement() -> None:
