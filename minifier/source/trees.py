@@ -145,6 +145,10 @@ class _Substitution(ast.NodeTransformer):
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.arg(self._on_store(node.arg), node.annotation)
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._on_store(node.name)
+        return self.generic_visit(node)
+
 
 def substitute(node: ast.AST, names: Mapping[str, ast.expr], on_store: Callable[[str], str] = lambda name: name) -> Any:
     """A copy of the node in which names are replaced where they are read; other names go through ``on_store``."""

@@ -28,6 +28,14 @@ def f(a):
 
 print(f([1].pop()), 0)
 """,
+    "the body defines a function": """
+def f(a):
+    def g(b):
+        return a + b
+    return g
+
+print(f(3)(4))
+""",
     "a name of the body is one of the caller's": """
 def f(a):
     y = a + 1
