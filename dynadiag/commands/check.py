@@ -8,6 +8,8 @@ Budgets stand in dynadiag.toml or under [tool.dynadiag] of pyproject.toml, for a
 baseline is a file that lists the findings that are known; --update writes it. Without a baseline every graph break and
 recompile is new, unless a budget allows some.
 
+With --on ray the programs run as tasks of Ray, side by side, on this machine or on the cluster that RAY_ADDRESS names.
+
 Exit code: 0 nothing is new or over budget; 1 something is; 2 usage error.
 """
 
@@ -24,9 +26,10 @@ from dynadiag.check.configuration import BUDGETS, Configuration, find_configurat
 from dynadiag.check.measurement import Measurement, measure, peak_memory
 from dynadiag.check.result import CheckResult, check
 from dynadiag.commands import common
+from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
 from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import add_recorder_options
-from dynadiag.commands.target_recordings import recordings_of
+from dynadiag.commands.target_recordings import existing_recordings, recordings_of
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.check_report import check_json, check_text
@@ -63,6 +66,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-memory", metavar="SIZE", help="peak of memory, such as '2 GB'")
     for option, what in (("--fallback-kernel", "calls left to ATen"), ("--cache-bypass", "cache bypasses")):
         parser.add_argument(option, type=int, nargs="?", const=0, metavar="N", help=f"at most N {what} (default 0)")
+    parser.add_argument("--on", choices=["ray"], help="run the programs as tasks of Ray (pip install 'dynadiag[ray]')")
     add_recorder_options(parser)
     parser.add_argument("-m", dest="modules", action="append", default=[], metavar="MOD", help="a module to run")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="programs, recordings, logs")
@@ -82,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
     given = parse_budgets(_given_budgets(args), "check")
     path = args.baseline or root / configuration.baseline
     known = _read_baseline(path, args)
-    runs = [each for name, module in targets for each in _measured(name, module, args, configuration, root)]
+    programs = [_program(name, module, configuration, root) for name, module in targets]
+    runs = [each for program, paths in _recorded(programs, args) for each in _measured(program, paths, root)]
     if args.update:
         known = updated_baseline(known or Baseline(), runs, root, _relative(configuration, runs))
         common.write_file(path, known.to_json(), force=True)
@@ -120,12 +125,30 @@ def _relative(configuration: Configuration, runs: Sequence[Measurement]) -> Iter
             yield each.target
 
 
-def _measured(
-    name: str, module: bool, args: argparse.Namespace, configuration: Configuration, root: Path
-) -> Iterator[Measurement]:
-    shown = f"-m {name}" if module else _relative_name(name, root)
-    arguments = configuration.arguments(shown)
-    for path in recordings_of(name, arguments, module=module, args=args):
+def _program(name: str, module: bool, configuration: Configuration, root: Path) -> SweptProgram:
+    arguments = configuration.arguments(f"-m {name}" if module else _relative_name(name, root))
+    return SweptProgram(name, module, arguments)
+
+
+def _recorded(
+    programs: Sequence[SweptProgram], args: argparse.Namespace
+) -> Iterator[tuple[SweptProgram, tuple[Path, ...]]]:
+    """The recordings of each target; what is not recorded yet is run, here or by Ray."""
+    if args.on is None:
+        for each in programs:
+            yield each, recordings_of(each.target, each.arguments, module=each.module, args=args)
+        return
+    existing = [None if each.module else existing_recordings(each.target, None, force=False) for each in programs]
+    missing = [each for each, paths in zip(programs, existing, strict=True) if not paths]
+    made = iter(record_on_ray(missing, args) if missing else ())
+    for each, paths in zip(programs, existing, strict=True):
+        yield each, paths or next(made)
+
+
+def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Iterator[Measurement]:
+    name = program.target
+    shown = f"-m {name}" if program.module else _relative_name(name, root)
+    for path in paths:
         with open_recording(path) as recording:
             found = report(recording)
             own = _relative_name(recording.run.target, root)

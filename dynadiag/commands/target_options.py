@@ -134,11 +134,13 @@ def run_recorded(
 
     With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
     and stderr where these are not ours, ``limit`` the seconds after which it is killed, ``options`` of torch
-    are set before it begins.
+    are set before it begins. With ``--json -`` its stdout goes to stderr: ours is for the document alone.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
     settings = replace(recorder_settings(args, program.text), options=dict(options or {}))
+    if getattr(args, "json", None) == "-" and streams[0] is None:
+        streams = common.STDERR, streams[1]
     gpu = gpu_spec(args.gpu).name if args.gpu else ""
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:

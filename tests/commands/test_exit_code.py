@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -39,3 +40,10 @@ def test_the_programs_own_exit_code(tmp_path: Path, body: str) -> None:
     with dynadiag.open(tmp_path / "b.dynadiag") as recording:
         assert recording.run.exit_code == (-9 if ENDINGS[body] == 137 else ENDINGS[body])
     assert run("explain", tmp_path, "a.dynadiag").returncode == 0  # of a recording, nothing is run
+
+
+def test_stdout_is_json_alone_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('of the program')\n")
+    done = run("explain", tmp_path, "--json", "-", "program.py")
+    assert json.loads(done.stdout)["breaks"] == []
+    assert "of the program" in done.stderr
