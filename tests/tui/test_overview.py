@@ -81,7 +81,8 @@ def test_breaks_that_say_the_same_of_a_file_are_one_line() -> None:
 
 async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Path) -> None:
     async with browsing(program) as pilot:
-        assert "help:" not in screen(pilot)
+        assert "help: The size changes" not in screen(pilot)
+        assert screen(pilot).count("help:") == 1, "of the selected finding"
         await pilot.resize_terminal(80, 40)
         await settle(pilot)
         assert "help: The size changes" in screen(pilot)
