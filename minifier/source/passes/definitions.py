@@ -71,7 +71,8 @@ def bind_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             if len(texts) != 1 or any(not isinstance(n.ctx, ast.Load) for n in reads):
                 continue
             value = copy.deepcopy(next(iter(texts.values())))  # the argument itself is removed
-            if names_read(value) <= shared | set(dir(builtins)):
+            own = {node.arg for node in ast.walk(value) if isinstance(node, ast.arg)}  # of a lambda
+            if names_read(value) <= shared | own | set(dir(builtins)):
                 yield [{**_without(function, parameter, calls), **dict.fromkeys(reads, value)}]
 
 

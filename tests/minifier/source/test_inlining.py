@@ -9,6 +9,7 @@ import io
 import pytest
 
 from minifier.source import Observed
+from minifier.source.passes.definitions import bind_parameters
 from minifier.source.passes.inlining import inline_calls, inline_variables
 from minifier.source.trees import apply_edit, render
 
@@ -66,3 +67,10 @@ def test_a_variable_is_replaced_where_it_is_read() -> None:
     tree = ast.parse("x = 3\ny = x + 1\nprint(x, y)\n")
     made = [render(apply_edit(tree, edit)) for (edit,) in inline_variables(tree, Observed().of(tree))]
     assert made == ["y = 3 + 1\nprint(3, y)\n", "x = 3\nprint(x, x + 1)\n"]
+
+
+def test_a_lambda_that_all_calls_pass_takes_the_place_of_the_parameter() -> None:
+    tree = ast.parse("def f(g, x):\n    return g(x)\nprint(f(lambda y: y * 2, 3), f(lambda y: y * 2, 4))\n")
+    (edit,) = next(group for group in bind_parameters(tree, Observed().of(tree)) if group)
+    text = render(apply_edit(tree, edit))
+    assert text == "def f(x):\n    return (lambda y: y * 2)(x)\nprint(f(3), f(4))\n"
