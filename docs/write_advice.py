@@ -35,8 +35,8 @@ def _page() -> Iterator[str]:
     yield ""
     yield f"A report can give {len(TABLE)} pieces of advice. Of these {tried} were tried: the test suite runs the named"
     yield "program as it is and as the advice says. A report calls advice tried only for the cases that are named here."
-    yield "A hint of torch's that is not in the table is passed on as torch's own, unchecked. Words in capitals stand for"
-    yield "what the case has there."
+    yield "A hint of torch's that is not in the table is passed on as torch's own, unchecked. Words in capitals stand"
+    yield "for what the case has there."
     for title, section in SECTIONS.items():
         yield ""
         yield f"## {title}"

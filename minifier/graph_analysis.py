@@ -80,7 +80,6 @@ class _Recorder(fx.Interpreter):
         self._nodes = nodes
         self._clone = clone
         self.values: dict[int, Any] = {}
-        self.storages: dict[int, list[int | None]] = {}
         self.writes: dict[int, frozenset[int]] = {}
 
     def run_node(self, n: fx.Node) -> Any:

@@ -61,11 +61,10 @@ class StartPhase:
 
 @dataclass(frozen=True, slots=True)
 class StartPhases:
-    """The phases of a run and of each compile in it, of no length left out."""
+    """The phases of a run; those of no length are left out."""
 
     seconds: float | None  # of the whole run
     phases: tuple[StartPhase, ...]
-    by_compile: tuple[tuple[str, tuple[StartPhase, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +87,12 @@ def start_phases(recording: Recording) -> StartPhases:
     """Return where the seconds of a recording's run went. A run that did not compile has no phases."""
     found = list(timed_sections(recording))
     compiling = _union((each.start, each.end) for each in found if each.outermost)
-    by_compile: dict[str, list[TimedSection]] = defaultdict(list)
-    for each in found:
-        by_compile[each.compile_id].append(each)
     total, before = _process_seconds(recording)
     rest = None if total is None else total - before - compiling
     phases = [StartPhase("import", before)] if before else []
     phases += _phases(found)
     phases += [StartPhase("the program itself", rest)] if rest and rest > 0 and found else []
-    kept = [(id_, _phases(each)) for id_, each in by_compile.items()]
-    return StartPhases(total, tuple(phases), tuple((id_, each) for id_, each in kept if each))
+    return StartPhases(total, tuple(phases))
 
 
 def _phases(sections: Iterable[TimedSection]) -> tuple[StartPhase, ...]:

@@ -25,7 +25,6 @@ __all__ = ["CachesDocument", "cache_report_text", "caches_document"]
 _BAR = 40  # columns of the longest bar
 _OUTCOMES = ("hit", "miss", "bypass", "disabled")
 _MAX_SHOWN = 10  # groups of causes
-_WORDS = {"miss": "misses", "bypass": "bypasses", "disabled": "is off in"}
 
 
 @dataclass(frozen=True, slots=True)

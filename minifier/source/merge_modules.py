@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import os
 import sysconfig
 import tokenize
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from minifier.source.trees import render
 
 __all__ = ["MergeError", "MergedProgram", "merge_program"]
 
-_INSTALLED = tuple({str(Path(path)) for path in sysconfig.get_paths().values()})
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 
 
 class MergeError(Exception):
@@ -28,11 +29,10 @@ class MergeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MergedProgram:
-    """The program as one file. ``files`` are those that it came from, ``libraries`` the modules that it imports."""
+    """The program as one file. ``files`` are those that it came from."""
 
     text: str
     files: tuple[Path, ...]
-    libraries: tuple[str, ...]
 
 
 def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, main: bool = True) -> MergedProgram:
@@ -45,17 +45,7 @@ def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, mai
     body = merger.module(file, "__main__" if main else file.stem, package)
     future = [ast.ImportFrom("__future__", [ast.alias(n) for n in sorted(merger.future)], 0)] if merger.future else []
     module = ast.Module([*future, *body], [])
-    return MergedProgram(render(module), tuple(merger.files), tuple(sorted(_libraries(module))))
-
-
-def _libraries(module: ast.Module) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
-            found.add(node.module)
-    return found
+    return MergedProgram(render(module), tuple(merger.files))
 
 
 @dataclass(slots=True)
@@ -112,7 +102,7 @@ class _Merger:
         if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
             return None
         inside = any(Path(spec.origin).is_relative_to(folder) for folder in self.folders)
-        installed = any(spec.origin.startswith(f"{place}/") for place in _INSTALLED)
+        installed = "site-packages" in Path(spec.origin).parts or spec.origin.startswith(_STANDARD_LIBRARY)
         return Path(spec.origin) if inside and not installed else None
 
 

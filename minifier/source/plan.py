@@ -102,7 +102,7 @@ def reduce_source(
     minimal = thorough and not stop()
     candidates.text = min(best, candidates.text, key=measure)
     next((text for text in tidied(candidates.text) if candidates.replace(text)), None)
-    return SourceReduction(candidates.text, len(candidates.tried), minimal)
+    return SourceReduction(candidates.text, minimal)
 
 
 def _coarse(candidates: Candidates) -> None:

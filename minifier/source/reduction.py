@@ -25,7 +25,6 @@ class SourceReduction:
     """The result: ``minimal`` says that no pass finds anything more."""
 
     text: str
-    tries: int
     minimal: bool
 
 
