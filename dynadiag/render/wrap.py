@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from dynadiag.render.clean import clean_line
 
 __all__ = ["char_width", "truncate_end", "truncate_middle", "width", "wrap", "wrap_indented"]
 
 _ELLIPSIS = "…"
+_BREAKS_AFTER = "./_(,="  # where a word that is longer than a line goes on in the next
 _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
 _LONGEST = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
 
@@ -52,7 +54,12 @@ def truncate_end(text: str, columns: int) -> str:
 
 
 def wrap(text: str, columns: int) -> list[str]:
-    """The text cleaned, in lines of at most `columns`, broken between words only. What is too long is cut short."""
+    """The text cleaned, in lines of at most `columns`, broken between words. A longer word takes several lines: it may
+    be code that is copied.
+
+    >>> wrap("set torch._dynamo.config.capture_scalar_outputs", 24)
+    ['set', 'torch._dynamo.config.', 'capture_scalar_outputs']
+    """
     lines: list[str] = []
     for word in _unbreakable(clean_line(truncate_middle(text, _LONGEST)), columns):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
@@ -72,8 +79,20 @@ def _unbreakable(text: str, columns: int) -> list[str]:
     """What may not be broken: words, and code in backquotes as far as it fits on a line."""
     words: list[str] = []
     for piece in _PIECE.findall(text) or [""]:
-        words += [piece] if width(piece) <= columns else [truncate_middle(word, columns) for word in piece.split(" ")]
+        whole = [piece] if width(piece) <= columns else piece.split(" ")
+        words += (part for word in whole for part in _parts(word, columns))
     return words
+
+
+def _parts(word: str, columns: int) -> Iterator[str]:
+    """A word in parts that fit. All but the last fill more than half a line, so no two of them fit on one."""
+    while width(word) > columns:
+        fitting = _fitting(word, columns) or word[0]
+        cut = max(fitting.rfind(mark) for mark in _BREAKS_AFTER) + 1
+        part = fitting[:cut] if width(fitting[:cut]) * 2 > columns else fitting
+        yield part
+        word = word[len(part) :]
+    yield word
 
 
 def _fitting(text: str, columns: int) -> str:
