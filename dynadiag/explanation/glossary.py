@@ -61,7 +61,16 @@ GLOSSARY = {
     "numerics": "A result that is wrong by more than rounding explains.",
     "inferred": "A link between lines that is derived from the texts. Other links are stated by torch.",
 }
-_PLURALS = {"graph breaks": "graph break", "recompiles": "recompile", "guards": "guard", "trials": "trial"}
+_OTHER_FORMS = {
+    "graph breaks": "graph break",
+    "recompiles": "recompile",
+    "guards": "guard",
+    "trials": "trial",
+    # the browser's names of stages
+    "after passes": "post_grad",
+    "before passes": "before_post_grad",
+    "pre grad": "pre_grad",
+}
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]*")
 _ID = re.compile(r"\bGB\d{4}\b")
 
@@ -80,7 +89,7 @@ def explain_words(text: str) -> Iterator[tuple[str, str]]:
             )
     words = _WORD.findall(text)
     pairs = (" ".join(pair) for pair in itertools.pairwise(words))
-    known = (_PLURALS.get(word.lower(), word) for word in (*pairs, *words))
+    known = (_OTHER_FORMS.get(word.lower(), word) for word in (*pairs, *words))
     for word in dict.fromkeys(known):
         if word in GLOSSARY:
             yield word, GLOSSARY[word]

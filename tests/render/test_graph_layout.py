@@ -32,7 +32,10 @@ def cells(points: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], 
 
 
 def shared_cells(layout: Layout) -> list[tuple[Edge, Edge, tuple[int, int]]]:
-    """The cells in which lines with neither a source nor a target in common run the same way."""
+    """The cells in which lines with neither a source nor a target in common run the same way.
+
+    Where both targets read both sources there are four lines, and what two of them share tells nothing wrong.
+    """
     owners: dict[tuple[tuple[int, int], str], list[Edge]] = {}
     for edge, points in layout.lines.items():
         for cell in set(cells(points)):
@@ -41,7 +44,9 @@ def shared_cells(layout: Layout) -> list[tuple[Edge, Edge, tuple[int, int]]]:
         (one, other, place)
         for (place, _), edges in owners.items()
         for one, other in combinations(edges, 2)
-        if one[0] != other[0] and one[1] != other[1]
+        if one[0] != other[0]
+        and one[1] != other[1]
+        and not {(one[0], other[1]), (other[0], one[1])} <= layout.lines.keys()
     ]
 
 
