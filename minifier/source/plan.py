@@ -54,6 +54,7 @@ _FINE: tuple[Proposals, ...] = (
     expressions.drop_items,
     expressions.smaller_expressions,
     expressions.shorter_constants,
+    statements.roll_calls,
     inlining.to_lambda,
     inlining.call_directly,
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from minifier.source.observed import Seen
-from minifier.source.scopes import import_bindings, is_free_of, use_counts
-from minifier.source.trees import Edit, blocks, expression, size
+from minifier.source.scopes import import_bindings, is_free_of, new_name, use_counts
+from minifier.source.trees import Edit, apply_edit, blocks, expression, size
 
 __all__ = [
     "drop_driver_statements",
@@ -17,6 +19,7 @@ __all__ = [
     "drop_unused",
     "keep_value_only",
     "print_at_once",
+    "roll_calls",
     "split_tuples",
     "unroll_loops",
     "unwrap_compounds",
@@ -25,6 +28,7 @@ __all__ = [
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _MAX_ROUNDS = 3  # of a loop that is unrolled
+_MIN_ROLLED = 3  # calls that become a loop
 
 
 def drop_not_run(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
@@ -135,6 +139,79 @@ def _few_values(node: ast.expr) -> list[ast.expr]:
         case ast.Tuple(elts=values) | ast.List(elts=values) if len(values) <= _MAX_ROUNDS:
             return values
     return []
+
+
+def roll_calls(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace calls that follow one another and differ in one expression by a loop over that expression."""
+    for block in blocks(tree):
+        for run in _runs(block):
+            for calls in (run, run[1:], run[:-1]):
+                place = _expression(calls[0], _common([_difference(calls[0], call) for call in calls[1:]]))
+                if len(calls) >= _MIN_ROLLED and len(place) > 1:  # the first step leads to the call itself
+                    yield [_rolled(tree, calls, place)]
+
+
+def _runs(block: Sequence[ast.AST]) -> Iterator[list[ast.Expr]]:
+    """The neighbours in a block that call one function."""
+    for _, found in itertools.groupby(block, key=_called):
+        run = [statement for statement in found if isinstance(statement, ast.Expr)]
+        if len(run) >= _MIN_ROLLED and _called(run[0]):
+            yield run
+
+
+def _called(statement: ast.AST) -> str:
+    called = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return ast.dump(statement.value.func) if called else ""  # type: ignore[attr-defined]  # mypy loses the condition
+
+
+_Place = tuple[tuple[str, int | None], ...]  # the way to a node: fields, and places in lists
+
+
+def _difference(one: Any, other: Any) -> _Place | None:
+    """The way to the smallest expression that has all that differs; None if nothing does."""
+    if isinstance(one, ast.AST) and type(one) is type(other):
+        found = [
+            ((name, place), *rest)
+            for name, parts, others in ((n, v, getattr(other, n, None)) for n, v in ast.iter_fields(one))
+            for place, part, its in _paired(parts, others)
+            if (rest := _difference(part, its)) is not None
+        ]
+        return _common(found) if found else None
+    return None if one == other else ()
+
+
+def _paired(parts: Any, others: Any) -> list[tuple[int | None, Any, Any]]:
+    if isinstance(parts, list) and isinstance(others, list) and len(parts) == len(others):
+        return [(place, *pair) for place, pair in enumerate(zip(parts, others, strict=True))]
+    return [(None, parts, others)]
+
+
+def _common(places: Sequence[_Place | None]) -> _Place:
+    """The longest way that the ways have in common."""
+    found = [place for place in places if place is not None]
+    together = zip(*found, strict=False) if found else ()
+    return tuple(steps[0] for steps in itertools.takewhile(lambda steps: len(set(steps)) == 1, together))
+
+
+def _expression(node: ast.AST, place: _Place) -> _Place:
+    """The way to the expression that what is at ``place`` is a part of."""
+    return next((place[:n] for n in range(len(place), 0, -1) if isinstance(_at(node, place[:n]), ast.expr)), ())
+
+
+def _rolled(tree: ast.Module, calls: Sequence[ast.Expr], place: _Place) -> Edit:
+    name = new_name("v", set(use_counts(tree)))
+    body = copy.deepcopy(calls[0])
+    varying = _at(body, place)
+    replaced = apply_edit(ast.Module([body], []), {varying: ast.Name(name, ast.Load())}).body
+    values = ast.Tuple([copy.deepcopy(_at(call, place)) for call in calls], ast.Load())
+    loop = ast.For(ast.Name(name, ast.Store()), values, replaced, [])
+    return {calls[0]: loop, **dict.fromkeys(calls[1:], ())}
+
+
+def _at(node: Any, place: _Place) -> Any:
+    for name, number in place:
+        node = getattr(node, name) if number is None else getattr(node, name)[number]
+    return node
 
 
 def print_at_once(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:

@@ -47,6 +47,11 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "def g():\n    yield 5\nfor i in g():\n    print(i)\n    break\n",
         "break",
     ),
+    "calls that differ in one expression": (
+        statements.roll_calls,
+        "x = 4\nprint(x, [1, None])\nprint(x, [1, 2])\nprint(x, [1, x + 3])\nprint()\n",
+        "print(x, [1, 2])",
+    ),
     "an object of one attribute": (
         objects.objects_to_values,
         "class Holder:\n\n    def __init__(self, n, f):\n        self.f = f\nprint(Holder(1, len).f('ab'))\n",
