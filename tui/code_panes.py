@@ -32,6 +32,7 @@ __all__ = [
     "PANES",
     "CodePaneModel",
     "changes_text",
+    "lex_ahead",
     "read_diff",
     "read_document",
     "read_documents",
@@ -44,6 +45,7 @@ _MAX_LINKED_NODES = 30_000  # nodes of graphs that are linked although no pane s
 _MAX_NODES = 100_000  # with more nodes in its graphs, kernels are only linked by comments and names
 _PAGE_ROWS = 5_000  # rows of nodes read at once
 _MAX_SPANS = 200_000  # nodes whose source lines are kept
+_FIRST_LINES = 60  # lines that a pane may show at once
 _MAX_DIFF_LINES = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths
 
 
@@ -158,7 +160,15 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
             _link_document(session, board, ref)
     if (ref := board.ref("source")) is not None:
         _link_source(session, board, ref)
+    lex_ahead(board, _FIRST_LINES)
     return board
+
+
+def lex_ahead(board: CodePaneModel, count: int = 2000) -> None:
+    """Lex the first lines of each selected document, so that the screen does not wait for it."""
+    for pane in board.documents_of:
+        if (ref := board.ref(pane)) is not None:
+            board.documents[ref.key].highlighter.lex_ahead(count)
 
 
 def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:

@@ -6,11 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePath
 
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.readable_graph import readable_lines
-from tui.highlighting import LanguageRegion
+from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks, invert_links
 
 __all__ = [
@@ -67,7 +68,7 @@ class DocumentRef:
         return int(self.key.partition(":")[2])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, where its highlighted lines could not be kept
 class Document:
     """A text as lines, exactly as in the recording. Control characters are removed where it is drawn."""
 
@@ -77,6 +78,11 @@ class Document:
     note: str = ""  # why it is empty, if it is
     margins: Sequence[str] = ()  # what stands at the right margin of each line
     rows: Sequence[int] = ()  # where lines are left out: the line of the whole text that each stands for, from 0
+
+    @cached_property
+    def highlighter(self) -> Highlighter:
+        """Its lines with their colors."""
+        return Highlighter(self.lines, self.regions)
 
     def row_of(self, line: int) -> int:
         """Return the line of the whole text that a line stands for. Both count from 0."""

@@ -64,7 +64,7 @@ def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]
 def node_lines(node: NodeDetails | None, document: str, compile_id: str | None) -> list[Line]:
     """Return the details of the node under the cursor."""
     if node is None:
-        return [line(("this line defines no node", "dim"))]
+        return [line(("no node of the graph is defined on this line or made of it", "dim"))]
     parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]
     made = [line(*parts, (f"  {printable_code(node.expression)}", ""))]
     for role, pairs in (("input", node.inputs), ("user", node.users)):

@@ -27,7 +27,7 @@ LanguageRegion = tuple[int, str]  # first line (from 0) of a region, and its lan
 
 _WINDOW_LINES = 200  # lines lexed at once; takes 6 ms
 _MAX_WHOLE_LINES = 600  # a shorter region is lexed as a whole, so that long strings are right; takes 18 ms
-_MAX_WINDOWS = 16
+_MAX_WINDOWS = 64
 _MAX_CHARS = 2000  # characters of a line; a longer line is data, and Pygments would be slow
 
 _TOKEN_KINDS: tuple[tuple[_TokenType, str], ...] = (
@@ -61,6 +61,13 @@ class Highlighter:
             return [(printable_code(self._lines[index]), "")]
         first, last = self._window(region, index)
         return self._highlighted(first, last, self._languages[region])[index - first]
+
+    def lex_ahead(self, count: int) -> None:
+        """Lex the first lines, for a worker to call: the screen does not wait for them then."""
+        end = min(len(self._lines), count)
+        for index in sorted({*self._starts, *range(0, end, _WINDOW_LINES)}):
+            if index < end:
+                self.line(index)
 
     def _window(self, region: int, index: int) -> tuple[int, int]:
         start = self._starts[region]

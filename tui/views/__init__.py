@@ -5,7 +5,9 @@ A screen is imported when it opens first, or once the first screen is complete: 
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 
 from tui.views.base import View
@@ -40,6 +42,8 @@ class ScreenInfo:
         """Create the screen."""
         return self.view_class()()
 
+
+_COLLECTOR_THRESHOLDS = (5_000, 10, 50)  # Python's own are 700, 10, 10: it would collect at every other key
 
 # In the order of their keys.
 SCREENS = (
@@ -78,11 +82,18 @@ def screen_named(name: str) -> ScreenInfo:
     return next(one for one in (*SCREENS, RANKS) if one.name == name)
 
 
+@cache
 def import_screens() -> None:
-    """Import every screen and what colors code, so that the first key for a screen does not wait for that."""
+    """Import every screen and what colors code, so that the first key for a screen does not wait for that.
+
+    Nothing that is loaded by then is garbage. From then on the collector, which would stop the screen for 30 ms to look
+    through it, leaves it out, and rarely looks through what is old.
+    """
     from tui.highlighting import import_lexers
 
     for screen in SCREENS:
         screen.view_class()
     import_module("tui.graph_screen")
     import_lexers()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)

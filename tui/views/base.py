@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.containers import Container
@@ -44,6 +45,7 @@ class View(Container):
         self._serial = 0
         self._pending: dict[str, tuple[int, Callable[[Any], None]]] = {}  # running workers by group
         self._debounce_timer: Timer | None = None
+        self._last_move = 0.0  # when the cursor was last moved
 
     @property
     def browser(self) -> RecordingApp:
@@ -138,13 +140,17 @@ class View(Container):
         """Show an error in the place of the content."""
 
     def debounce(self, then: Callable[[], None]) -> None:
-        """Call `then` once the cursor has not moved for a moment."""
+        """Call `then` now; while a key is held, once the cursor has not moved for a moment."""
 
         def rested() -> None:
             self._debounce_timer = None
             with self.browser.reporting_problems():
                 then()
 
+        held, self._last_move = monotonic() - self._last_move < _DEBOUNCE_SECONDS, monotonic()
         if self._debounce_timer is not None:
             self._debounce_timer.stop()
-        self._debounce_timer = self.set_timer(_DEBOUNCE_SECONDS, rested)
+        if held:
+            self._debounce_timer = self.set_timer(_DEBOUNCE_SECONDS, rested)
+        else:
+            rested()

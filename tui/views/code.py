@@ -9,7 +9,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
 from dynadiag.kernels.generated_module import KernelCall
-from tui.code_panes import PANES, CodePaneModel, changes_text, read_diff, read_documents, read_panes, set_stages
+from tui.code_panes import (
+    PANES,
+    CodePaneModel,
+    changes_text,
+    lex_ahead,
+    read_diff,
+    read_documents,
+    read_panes,
+    set_stages,
+)
 from tui.documents import Document
 from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
@@ -154,6 +163,7 @@ class CodeView(PanedView, StageActions):
             self._show_pane(name)
         if board is not None:
             self._go_to_line(board, place)
+            self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
 
     def _show_pane(self, name: str) -> None:
         board, pane = self._model, self.pane(name)
@@ -252,16 +262,13 @@ class CodeView(PanedView, StageActions):
         """Draw the graph around the node on the cursor's line; in other panes, around the first linked node."""
         from tui.graph_screen import read_graph_picture
 
-        board = self._model
-        graphs = [name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo")]
-        name = next((name for name in graphs if board and (ref := board.ref(name)) and ref.kind == "graph"), None)
+        board, name = self._model, self._graph_pane()
         if board is None or name is None or (ref := board.ref(name)) is None:
             self.notify("this compile has no graph", severity="warning")
             return
-        pane = self.pane(name)
-        line = pane.cursor if name == self._current_pane or not pane.highlighted else pane.first_highlighted
         rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
-        start = rows.get(line, "")
+        line = self._graph_line(name)
+        start = rows.get(self.pane(name).cursor if line is None else line, "")
         self.fetch("picture", lambda: read_graph_picture(self.session, ref, start), self._show_picture)
 
     def _show_picture(self, drawn: DrawnGraph | None) -> None:
@@ -366,7 +373,7 @@ class CodeView(PanedView, StageActions):
             lit = pane.highlight(places, reveal=pane is not here)
             said = pane_status(pane, places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
-        self._describe(here)
+        self._describe()
         board = self._model
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
@@ -374,18 +381,31 @@ class CodeView(PanedView, StageActions):
         shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
         self.browser.set_status(" · ".join(part for part in shown if part), text)
 
-    def _describe(self, pane: CodePane) -> None:
-        """Show the graph node under the cursor below the panes."""
-        document = pane.document
-        graph = document is not None and document.ref.kind == "graph" and pane.count > 0
-        if document is None or not graph:
-            self.node_details.display = self.node_details.has_focus
-            return
-        self.node_details.display = True
-        printed, links = (self._model.text(self._current_pane) if self._model else None) or (document, pane.links)
-        found = node_on_line(printed.lines, links.defined, document.row_of(pane.cursor))
-        compile_id = self._model.compile_id if self._model else None
-        self.node_details.show(node_lines(found, document.ref.key, compile_id))
+    def _describe(self) -> None:
+        """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""
+        board, name = self._model, self._graph_pane()
+        lines = node_lines(None, "", None)
+        if board is not None and name is not None and (line := self._graph_line(name)) is not None:
+            document = self.pane(name).document
+            printed, links = board.text(name) or (document, self.pane(name).links)
+            if document is not None and printed is not None:
+                found = node_on_line(printed.lines, links.defined, document.row_of(line))
+                lines = node_lines(found, document.ref.key, board.compile_id)
+        self.node_details.show(lines)
+
+    def _graph_pane(self) -> str | None:
+        """The current pane if it shows a graph, or the last one that does."""
+        names = (name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo"))
+        return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
+
+    def _graph_line(self, name: str) -> int | None:
+        """The line of a graph that the cursor is on, or the first one linked to the cursor's line."""
+        pane = self.pane(name)
+        if name == self._current_pane:
+            return pane.cursor
+        here = self.pane(self._current_pane)
+        places = here.links.keys_of(here.cursor)
+        return pane.links.first_operator(places, pane.document.lines) if pane.document else None
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""

@@ -56,6 +56,9 @@ class PanedView(View):
     def first_focus(self) -> Widget:
         return self.pane(self._current_pane)
 
+    def on_mount(self) -> None:
+        self.lay_out()
+
     def on_resize(self, _: events.Resize) -> None:
         self.lay_out()
 
@@ -68,7 +71,7 @@ class PanedView(View):
     def lay_out(self) -> None:
         """Show as many panes as fit, including the current one."""
         order = self.pane_order
-        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _MIN_PANE_WIDTH))
+        room = 1 if self._zoomed else max(1, min(len(order), self.app.size.width // _MIN_PANE_WIDTH))
         here = order.index(self._current_pane) if self._current_pane in order else 0
         first = max(0, here - room + 1)
         for name in PANES:
@@ -92,7 +95,7 @@ class PanedView(View):
         here = order.index(self._current_pane) + way
         if self.node_details.has_focus:
             self._current_pane = order[0 if way > 0 else -1]
-        elif self.node_details.display and not 0 <= here < len(order):
+        elif not 0 <= here < len(order):
             self.node_details.focus()
             return True
         else:

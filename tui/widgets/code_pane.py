@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Set
+from functools import lru_cache
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -14,7 +15,6 @@ from textual.strip import Strip
 
 from tui.colors import line_color, role_style, syntax_style, tint
 from tui.documents import Document
-from tui.highlighting import Highlighter
 from tui.line_links import LineKey, LineLinks
 from tui.source_findings import SourceNote
 from tui.styled_text import printable_code
@@ -40,7 +40,6 @@ class CodePane(Lines):
         self._document: Document | None = None
         self.links = _EMPTY
         self._colors: Mapping[LineKey, int] = {}
-        self._highlighter = Highlighter((), ())
         self._highlighted: Mapping[int, LineKey] = {}
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
@@ -59,15 +58,18 @@ class CodePane(Lines):
         if note:
             width = self.scrollable_content_region.width
             style = self.rich_style + role_style("dim", self.palette)
-            rows = textwrap.wrap(note, max(width, 1))
-            return Strip([Segment(rows[y] if y < len(rows) else "", style)]).crop_extend(0, width, style)
+            rows = _wrapped(note, max(width, 1))
+            return (
+                Strip([Segment(rows[y], style)]).crop_extend(0, width, style)
+                if y < len(rows)
+                else Strip.blank(width, style)
+            )
         return super().render_line(y)
 
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._highlighted, self._note = document, links, {}, ""
         self.notes = {}
-        self._highlighter = Highlighter(document.lines, document.regions)
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
         self.scroll_to(0, max(0, self.cursor - self.page_height // 3), animate=False, immediate=True, force=True)
@@ -137,7 +139,8 @@ class CodePane(Lines):
 
     def draw_line(self, index: int) -> Strip:
         palette = self.palette
-        strip = Strip([Segment(text, syntax_style(kind, palette)) for text, kind in self._highlighter.line(index)])
+        pieces = self.document.highlighter.line(index) if self.document else ()
+        strip = Strip([Segment(text, syntax_style(kind, palette)) for text, kind in pieces])
         note = self.notes.get(index)
         if note is not None:
             after = [
@@ -193,6 +196,11 @@ class CodePane(Lines):
 def is_kernel_line(place: LineKey) -> bool:
     """Whether a key is a line of a kernel and not a line of the user's source."""
     return place[0].startswith("event:")
+
+
+@lru_cache(maxsize=8)
+def _wrapped(note: str, columns: int) -> list[str]:
+    return textwrap.wrap(note, columns)
 
 
 def _color_key(places: Set[LineKey]) -> LineKey:
