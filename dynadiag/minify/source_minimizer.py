@@ -145,7 +145,7 @@ def _asserting_programs(trials: SourceTrials, forms: Sequence[ast.Module]) -> It
 def _outlasting(trials: SourceTrials, text: str) -> str:
     """The program with larger numbers, so that it takes far longer than the limit of a candidate."""
     # More than the search allows, which has shortened its own limit to what passing trials need.
-    trials.runner.limits = replace(trials.runner.limits, seconds=_OUTLAST, of_cpu=True)
+    trials.limit_seconds(_OUTLAST, most=_OUTLAST)
     if trials.fails(text):
         return text
     for candidate in enlarged(text):

@@ -114,9 +114,9 @@ class SourceTrials:
         passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, self.compiled, "a compile that passes")
         self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
 
-    def limit_seconds(self, seconds: float) -> None:
-        """Set the time limit of a candidate, in seconds of CPU time."""
-        most = self.search.runner.limits.seconds
+    def limit_seconds(self, seconds: float, most: float | None = None) -> None:
+        """Set the time limit of a candidate, in seconds of CPU time: at most that of the search, or ``most``."""
+        most = self.search.runner.limits.seconds if most is None else most
         self.runner.limits = replace(self.runner.limits, seconds=min(seconds, most), of_cpu=True)
 
     def fails(self, text: str) -> bool:
