@@ -58,7 +58,7 @@ def _marks(function: _Definition, name: str) -> Iterator[ast.Call]:
 def _call(tree: ast.Module, function: _Definition, owner: str, fixtures: dict[str, ast.FunctionDef]) -> str:
     if not isinstance(function, ast.FunctionDef):
         raise MergeError(f"{function.name} is a class: name one of its tests")
-    given = {n.id for marks in _marks(function, "parametrize") for n in _names(marks.args[0])}
+    given = {name for marks in _marks(function, "parametrize") for name in _names(marks.args[0])}
     if owner and any("TestCase" in ast.unparse(base) for base in getattr(_definition(tree, owner), "bases", ())):
         return f"{owner}({function.name!r}).debug()"
     parameters = [a.arg for a in function.args.args][bool(owner) :]
@@ -66,11 +66,11 @@ def _call(tree: ast.Module, function: _Definition, owner: str, fixtures: dict[st
     return f"{owner + '().' if owner else ''}{function.name}({words})"
 
 
-def _names(node: ast.expr) -> Iterator[ast.Name]:
+def _names(node: ast.expr) -> Iterator[str]:
     """The names of parameters: "a, b" or ["a", "b"]."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield from (ast.Name(word.strip()) for word in part.value.split(","))
+            yield from (word.strip() for word in part.value.split(","))
 
 
 def _fixture(name: str, fixtures: dict[str, ast.FunctionDef]) -> str:
