@@ -45,7 +45,9 @@ def plan_search(
     folder: Path,
     say: Callable[[str], None],
 ) -> SearchPlan:
-    """Raises `DynadiagError` where there is nothing to search. ``say`` gets what the user should know."""
+    """The releases to search, with the trials and installations that this takes at most. ``say`` gets what the user
+    should know. Raises `DynadiagError` if there is only one release.
+    """
     own = Interpreter(Path(sys.executable), _own_torch())
     named = [probe(python, folder) for python in args.python]
     found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
