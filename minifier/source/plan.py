@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
-from minifier.source.naming import tidied
 from minifier.source.observed import Observed
 from minifier.source.passes import definitions, expressions, inlining, isolation, objects, statements
 from minifier.source.reduction import Candidates, Proposals, SourceReduction, measure, run_pass
+from minifier.source.short_names import tidied
 from minifier.source.sizes import count_tokens
 from minifier.source.trees import render
 
