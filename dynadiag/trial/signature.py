@@ -17,6 +17,7 @@ from types import TracebackType
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
 
+_RECURSION = "maximum recursion depth exceeded"
 # In this order: a path may hold hexadecimal digits, a hash may hold decimal ones.
 _REPLACEMENTS = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -31,7 +32,7 @@ _REPLACEMENTS = (
     (re.compile(r"(?:#[ ,x*]*){2,}"), "# "),
     (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # torch prints tensors with room for a sign
     (re.compile(r"\s+"), " "),
-    (re.compile(r"(maximum recursion depth exceeded).*"), r"\1"),  # where the limit is met depends on the stack
+    (re.compile(rf"({_RECURSION}).*"), r"\1"),  # where the limit is met depends on the stack
 )
 _MAX_COMPARED = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
@@ -121,7 +122,6 @@ _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
-_RECURSION = "maximum recursion depth exceeded"
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
