@@ -19,7 +19,7 @@ from dynadiag.bisection.ladder import (
     top_rung,
 )
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisection.verdict import Verdict
+from dynadiag.bisection.verdict import Verdict, installed_torch
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
@@ -94,6 +94,11 @@ class FailingRung:
     verdict: Verdict | None = None
     cached: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def torch(self) -> str | None:
+        """torch's version."""
+        return self.first.facts.torch or installed_torch()
 
 
 def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRung:

@@ -22,7 +22,7 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
+__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "installed_torch", "verdict_text"]
 
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
@@ -86,7 +86,7 @@ class Verdict:
     def document(self) -> BisectDocument:
         """The contract's document."""
         return BisectDocument(
-            torch=self.torch or _installed_torch(),
+            torch=self.torch or installed_torch(),
             target=self.target,
             verdict=self.verdict,
             rung=self.rung,
@@ -103,7 +103,7 @@ class Verdict:
         )
 
 
-def _installed_torch() -> str | None:
+def installed_torch() -> str | None:
     """torch's version where no trial reported it: after a crash, a hang, or a result that ended the trial."""
     try:
         return version("torch")

@@ -13,9 +13,11 @@ from typing import Any
 from dynadiag.bisection.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
+from dynadiag.bisection.ladder import rung_plan
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
+from dynadiag.minify.other_failures import FRAME, look_for_other_failures
 from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
@@ -27,6 +29,8 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
+from dynadiag.minify.source_minimizer import reduce_program
+from dynadiag.minify.source_trials import OUTPUT_DIFFERS
 from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -70,8 +74,8 @@ class _Minimizer:
     def run(self) -> MinifyResult:
         torch = None
         try:
-            located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS,)))
-            torch = located.first.facts.torch
+            located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS, FRAME)))
+            torch = located.torch
             self.notes += located.notes
             result = self._after_ladder(located)
         except SearchStoppedError as stop:
@@ -93,11 +97,11 @@ class _Minimizer:
         assert located.ladder.outcome is not None
         rung, failure = located.ladder.first, located.ladder.outcome.signature
         self.search.reference = failure
-        base = MinifyResult("reduced", rung=rung, failure=located.first.signature)
+        base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch)
         if located.cached:
             return replace(base, verdict="cached")
         if rung == "eager" or self.request.source:
-            return self._reduce_source(replace(base, torch=located.first.facts.torch), located)
+            return self._reduce_source(base, located)
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")
         assert failure is not None
@@ -111,19 +115,18 @@ class _Minimizer:
     def _reduce_source(self, base: MinifyResult, located: FailingRung) -> MinifyResult:
         assert located.ladder is not None
         assert located.ladder.outcome is not None
-        assert located.ladder.outcome.signature is not None
-        from dynadiag.minify.source_minimizer import reduce_program  # loads libcst, which the help does not need
-
-        result = reduce_program(self.search, base, located.ladder.outcome.signature)
+        options, outcome = self.request.options, located.ladder.outcome
+        assert outcome.signature is not None
+        if base.rung == "eager":
+            plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), "eager")
+            look_for_other_failures(self.search, plan, outcome)
+        result = reduce_program(self.search, base, outcome.signature)
         return self._prove(result, located.ladder.rungs) if result.text else result
 
     def _compare_output(self, located: FailingRung) -> MinifyResult | None:
         """Reduce a program whose printed output differs although no compiled call is wrong. None if the output does not
         differ.
         """
-        from dynadiag.minify.source_minimizer import reduce_program  # as above
-        from dynadiag.minify.source_trials import OUTPUT_DIFFERS
-
         facts = located.first.facts
         self.search.runner.start_forks(threads=facts.threads or 1, checkpoint=False)
         base = MinifyResult("reduced", rung="eager", failure=OUTPUT_DIFFERS, torch=facts.torch)

@@ -32,10 +32,10 @@ class ProgramSource:
 
 def read_program(program: Program) -> ProgramSource:
     """The program and the modules of its project as one file. Raises `MergeError` if that cannot be made."""
-    file, folder = _file(program)
+    file, folder, package = _file(program)
     folders = [folder, Path.cwd()] if program.module else [folder]
     is_main = program.name is None and program.test is None
-    merged = merge_program(file, folders, _package(program), main=is_main)
+    merged = merge_program(file, folders, package, main=is_main)
     text = merged.text
     if program.test is not None:
         text = with_test_call(text, program.test)
@@ -46,10 +46,10 @@ def read_program(program: Program) -> ProgramSource:
     return ProgramSource(text, _imports(text), _named_files(text, [Path.cwd(), file.parent]))
 
 
-def _file(program: Program) -> tuple[Path, Path]:
-    """The program's file, and the folder that its modules are found in."""
+def _file(program: Program) -> tuple[Path, Path, str]:
+    """The program's file, the folder that its modules are found in, and the package of its relative imports."""
     if program.target.endswith(".py"):
-        return Path(program.target), Path(program.target).parent
+        return Path(program.target), Path(program.target).parent, ""
     sys.path.insert(0, str(Path.cwd()))
     try:
         spec = importlib.util.find_spec(program.target)
@@ -61,7 +61,7 @@ def _file(program: Program) -> tuple[Path, Path]:
         sys.path.remove(str(Path.cwd()))
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise MergeError(f"{program.text} has no Python source")
-    return Path(spec.origin), Path.cwd()
+    return Path(spec.origin), Path.cwd(), spec.parent or ""
 
 
 def _named_files(text: str, folders: Sequence[Path]) -> dict[str, Path]:
@@ -75,11 +75,6 @@ def _named_files(text: str, folders: Sequence[Path]) -> dict[str, Path]:
             if not Path(name).is_absolute() and path.is_file() and path.stat().st_size <= _MAX_FILE:
                 found.setdefault(name, path)
     return {name: path for name, path in found.items() if ".." not in Path(name).parts}
-
-
-def _package(program: Program) -> str:
-    """The package of the program's file, for relative imports."""
-    return "" if program.target.endswith(".py") else program.target.rpartition(".")[0]
 
 
 def _after_future(text: str, more: str) -> str:

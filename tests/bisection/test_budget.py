@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dynadiag.bisection import trial_search
 from dynadiag.bisection.bisector import bisect
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
 from dynadiag.bisection.decisions import DecisionPool
-from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
@@ -170,3 +171,7 @@ def test_forks_that_contradict_each_other_give_way_to_fresh_interpreters(
     assert (verdict.verdict, verdict.rung, verdict.rungs["aot_eager"]) == ("found", "inductor", "pass")
     assert runner.fresh > 1
     assert any("contradict" in note for note in verdict.notes)
+
+
+def test_the_version_of_torch_is_known_where_the_program_crashed() -> None:
+    assert FailingRung(FAILED).torch == version("torch")

@@ -172,6 +172,19 @@ def test_candidates_have_copies_of_the_data_files_that_the_program_names(tmp_pat
     assert (tmp_path / "data" / "size.txt").read_text() == "3"
 
 
+def test_relative_imports_of_a_packages_main_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "suite" / "parts").mkdir(parents=True)
+    files = {"__init__": "V = 1", "data": "D = 2", "parts/__init__": "from .one import P", "parts/one": "P = 3"}
+    for name, text in files.items():
+        (tmp_path / "suite" / f"{name}.py").write_text(text)
+    (tmp_path / "suite" / "__main__.py").write_text("from . import V, data\nfrom .parts import P\nprint(V, data.D, P)")
+    monkeypatch.chdir(tmp_path)
+    text = read_program(Program("suite", module=True)).text
+    assert "import" not in text
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "1 2 3\n"
+
+
 @pytest.mark.parametrize("kind", ["FileNotFoundError", None])
 def test_what_the_program_lacks_as_one_file_is_told(kind: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     found = None if kind is None else Signature("exception", kind, "No such file: 'data.txt'\nmore", cause=kind)
