@@ -39,7 +39,7 @@ def same_failure_of_source(
     names = _defined_names(text) | _defined_names(whole_text)
     if is_raised_by_program(expected):
         return is_raised_by_program(found) and (not own_words or _words_of(found, names) == _words_of(expected, names))
-    return raising_frame(found) == raising_frame(expected) and _words_of(found, names) == _words_of(expected, names)
+    return raising_frames(found) == raising_frames(expected) and _words_of(found, names) == _words_of(expected, names)
 
 
 def values_differ(one: str, other: str) -> bool:
@@ -52,10 +52,10 @@ def is_raised_by_program(signature: Signature) -> bool:
     return signature.kind == "exception" and signature.frames[:1] == ("program",)
 
 
-def raising_frame(signature: Signature) -> str | None:
-    """The innermost frame in torch that is not a helper for raising."""
+def raising_frames(signature: Signature) -> list[str | None]:
+    """The innermost frame in torch that is not a helper for raising; all that a recursion without end comes to."""
     frames = [frame for frame in signature.frames if frame != "program" and not _RAISING_HELPERS.search(frame)]
-    return frames[0] if frames else signature.where
+    return [*frames] if signature.is_endless_recursion else [frames[0] if frames else signature.where]
 
 
 def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:

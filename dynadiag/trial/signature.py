@@ -102,6 +102,11 @@ class Signature:
         return self.kind, self.type.rpartition(".")[2], message
 
     @property
+    def is_endless_recursion(self) -> bool:
+        """Whether the stack was full. Then ``frames`` are those of one round."""
+        return _RECURSION in self.message
+
+    @property
     def device_error(self) -> str | None:
         """The message of an asynchronous device error, or ``None``. Whatever call comes next raises it."""
         found = _DEVICE_ERROR.search(self.message.partition("\n")[0])
@@ -210,7 +215,7 @@ def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
     if _RECURSION not in str(error):
         return entries[::-1]
     places = Counter((entry.filename, entry.lineno or 0) for entry in entries)
-    often = max(places.values(), default=0) / 2
+    often = max(places.values(), default=0) / 4  # one frame may be entered several times in a round
     found = {place: entry for entry in entries if places[place := (entry.filename, entry.lineno or 0)] > often}
     return [found[place] for place in sorted(found)]
 

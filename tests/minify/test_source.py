@@ -107,6 +107,16 @@ def test_another_raising_place_is_another_failure() -> None:
     assert not same_failure_of_source(there, here, "", "")
 
 
+def test_a_recursion_without_end_through_other_frames_is_another_failure() -> None:
+    message = "RecursionError: maximum recursion depth exceeded in comparison"
+    asked, other = (
+        Signature("exception", "E", message, frames=("torch/a.py:1 in f", "program", frame))
+        for frame in ("torch/b.py:1 in g", "torch/c.py:1 in h")
+    )
+    assert same_failure_of_source(asked, asked, "", "")
+    assert not same_failure_of_source(other, asked, "", "")
+
+
 def test_helpers_that_raise_for_their_caller_do_not_count_as_the_place() -> None:
     helper = "torch/_dynamo/exc.py:9 in unimplemented"
     one, two = (
