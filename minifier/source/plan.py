@@ -45,6 +45,7 @@ _COARSE: tuple[Proposals, ...] = (
     objects.objects_to_variables,
     objects.attributes_to_variables,
     inlining.unroll_generators,
+    inlining.unroll_comprehensions,
     statements.print_at_once,
     statements.unroll_loops,
     statements.drop_unused,

@@ -11,9 +11,18 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, functions, is_free_of, names_read, new_name, own_nodes, use_counts
 from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
 
-__all__ = ["call_directly", "inline_calls", "inline_exec", "inline_variables", "to_lambda", "unroll_generators"]
+__all__ = [
+    "call_directly",
+    "inline_calls",
+    "inline_exec",
+    "inline_variables",
+    "to_lambda",
+    "unroll_comprehensions",
+    "unroll_generators",
+]
 
 _SIMPLE = (ast.Name, ast.Constant)
+_MAX_UNROLLED = 3  # elements
 
 
 def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
@@ -89,13 +98,15 @@ def _inlined(
 ) -> Iterator[dict[ast.AST, ast.AST | tuple[ast.AST, ...]]]:
     """The edits that inline a call: as an expression if the function's body is one, else before the statement."""
     function, own = target.function, list(own_nodes(target.function))
-    if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in own):
-        return
     arguments = call_arguments(function, call, target.bound)
     if arguments is None:
         return
     if target.receiver is not None and function.args.args:
         arguments[function.args.args[0].arg] = target.receiver
+    if values := _yielded(function):
+        yield {call: _spliced(ast.List(values, ast.Load()), arguments)}
+    if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in own):
+        return
     body = [s for s in function.body if not isinstance(s, ast.Pass)]
     last = _result(body[-1]) if body else ast.Constant(None)
     returns = [n for n in own if isinstance(n, ast.Return)]
@@ -112,6 +123,20 @@ def _inlined(
         yield {statement: tuple(prologue)}
     else:
         yield {statement: (*prologue, statement), call: result}
+
+
+def _yielded(function: ast.FunctionDef) -> list[ast.expr]:
+    """What a generator yields if it does nothing else; empty for other functions."""
+    values: list[ast.expr] = []
+    for statement in function.body:
+        match statement:
+            case ast.Expr(value=ast.Yield(value=value)):
+                values.append(value or ast.Constant(None))
+            case ast.Expr(value=ast.YieldFrom(value=value)):
+                values.append(ast.Starred(value, ast.Load()))
+            case _:
+                return []
+    return values
 
 
 def _prologue(
@@ -295,6 +320,20 @@ def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             if unrolled is not None:
                 gone: Edit = {found.function: ()} if counts[found.function.name] <= 1 else {}
                 yield [{user: unrolled, **gone}]
+
+
+def unroll_comprehensions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`[f(a) for a in (x, y)]` becomes `[f(x), f(y)]`."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name), iter=values, ifs=[])])
+                | ast.SetComp(
+                    elt=element, generators=[ast.comprehension(target=ast.Name(id=name), iter=values, ifs=[])]
+                )
+            ) if isinstance(values, ast.List | ast.Tuple) and len(values.elts) <= _MAX_UNROLLED:
+                parts = [substitute(element, {name: value}) for value in values.elts]
+                yield [{node: ast.Set(parts) if isinstance(node, ast.SetComp) else ast.List(parts, ast.Load())}]
 
 
 def _unrolled(

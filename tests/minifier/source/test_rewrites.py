@@ -37,6 +37,16 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "def g(n):\n    for i in range(n):\n        yield i * n\nn = 5\nfor j in g(3):\n    print(j, n)\n",
         "def ",
     ),
+    "a generator that only yields": (
+        inlining.inline_calls,
+        "def g(n):\n    yield n\n    yield from (n, 2)\nprint({str(x) for x in g(2)})\n",
+        "def ",
+    ),
+    "a comprehension of two elements": (
+        inlining.unroll_comprehensions,
+        "x = 3\nprint([x * y for x in (1, 2) for y in (4, 5)], [x * 2 for x in (4, x)], {-x for x in [7]}, x)\n",
+        "in (4, x)",
+    ),
     "a loop of three rounds": (
         statements.unroll_loops,
         "x = 1\nfor i in (4, 5, 6):\n    x = x * i\n    print(x)\n",
