@@ -29,8 +29,6 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
-from dynadiag.minify.source_minimizer import reduce_program
-from dynadiag.minify.source_trials import OUTPUT_DIFFERS
 from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -117,6 +115,8 @@ class _Minimizer:
         assert located.ladder.outcome is not None
         options, outcome = self.request.options, located.ladder.outcome
         assert outcome.signature is not None
+        from dynadiag.minify.source_minimizer import reduce_program  # loads the minifier, which the help does not need
+
         if base.rung == "eager":
             plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), "eager")
             look_for_other_failures(self.search, plan, outcome)
@@ -127,6 +127,9 @@ class _Minimizer:
         """Reduce a program whose printed output differs although no compiled call is wrong. None if the output does not
         differ.
         """
+        from dynadiag.minify.source_minimizer import reduce_program  # as above
+        from dynadiag.minify.source_trials import OUTPUT_DIFFERS
+
         facts = located.first.facts
         self.search.runner.start_forks(threads=facts.threads or 1, checkpoint=False)
         base = MinifyResult("reduced", rung="eager", failure=OUTPUT_DIFFERS, torch=facts.torch)
