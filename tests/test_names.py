@@ -50,7 +50,6 @@ RIGHT_WORD_FOR = {
     "hits": "matches of a search, or hits of a cache",
     "known": "a key of check's JSON: findings that the baseline has",
     "names": "names of functions, nodes or operators",
-    "naming": "the module of minifier that gives short names",
     "origins": "torch's own word: the FX nodes that an operation comes from",
     "pays_after": "a key of compare's JSON",
     "place": "where a finding is, on the HTML page",
