@@ -34,11 +34,11 @@ ray.init(num_cpus=workers, log_to_driver=False, include_dashboard=False, _system
 def main() -> int:
     """Run each way, print a row for it, and return the exit code."""
     programs = sys.argv[1:] or [str(path) for path in sorted(_SAMPLES.glob("*.py"))[:10]]
-    here, seconds = _problems(_CHECK, [], programs)
+    here, seconds = _problems(_CHECK, ["check"], programs)
     print(f"here       {seconds:6.1f} s  {len(here)} problems of {len(programs)} programs")
     alike = True
     for workers in (2, 4):
-        found, took = _problems(_WITH_WORKERS + _CHECK, [str(workers), *_ON_RAY], programs)
+        found, took = _problems(_WITH_WORKERS + _CHECK, [str(workers), "check", "--on", "ray"], programs)
         alike &= found == here
         more = (took - seconds) / len(programs)
         print(f"{workers} workers  {took:6.1f} s  {'same problems' if found == here else 'OTHER PROBLEMS'}", end="")
@@ -46,14 +46,11 @@ def main() -> int:
     return 0 if alike else 1
 
 
-_ON_RAY = ["check", "--on", "ray"]
-
-
-def _problems(script: str, before: list[str], programs: list[str]) -> tuple[list[dict[str, Any]], float]:
+def _problems(script: str, arguments: list[str], programs: list[str]) -> tuple[list[dict[str, Any]], float]:
     with tempfile.TemporaryDirectory() as folder:
         result, began = Path(folder, "check.json"), time.perf_counter()
-        words = [*(before or ["check"]), "--json", str(result), *programs]
-        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-c", script, *arguments, "--json", str(result), *programs]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         took = time.perf_counter() - began
         if not result.exists():
             raise SystemExit(done.stderr)

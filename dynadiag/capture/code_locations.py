@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from dynadiag.recording.code_origin import path_in_packages
+
 __all__ = ["describe_callable", "describe_skipped_frame"]
 
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
@@ -99,10 +101,10 @@ def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
 def is_stdlib_or_torch(file: str) -> bool:
     """Whether a file belongs to Python's standard library, to torch, or to the interpreter.
 
-    ``site-packages`` inside the standard library's folder is a library of the user's.
+    A package that is installed inside the standard library's folder is a library of the user's.
     """
     path = Path(file)
     stdlib, torch_ = Path(sysconfig.get_path("stdlib")), Path(torch.__file__).parent
     if file.startswith("<frozen ") or path.is_relative_to(torch_):
         return True
-    return path.is_relative_to(stdlib) and "site-packages" not in path.relative_to(stdlib).parts
+    return path.is_relative_to(stdlib) and path_in_packages(f"/{path.relative_to(stdlib)}") is None

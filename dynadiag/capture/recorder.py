@@ -32,6 +32,7 @@ from dynadiag.capture import (
 )
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError, say
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames, loggers, process_groups
@@ -335,7 +336,7 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
 def _main_file() -> str | None:
     """The program's own file: what it sets and calls matters, even if nothing in it is compiled."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py") or "site-packages" in file:  # pytest, a launcher
+    if not isinstance(file, str) or not file.endswith(".py") or path_in_packages(file):  # pytest, a launcher
         return None
     return str(Path(file).absolute())
 
@@ -383,7 +384,7 @@ def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
         recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
         for file in graphs.source_files(found["gm"]):
-            if "site-packages" not in file:  # of libraries only what is compiled by itself
+            if path_in_packages(file) is None:  # of libraries only what is compiled by itself
                 recorder.record_source(file, metadata)
         recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
 

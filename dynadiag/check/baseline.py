@@ -15,6 +15,7 @@ import msgspec
 
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.code_origin import path_in_packages
 
 __all__ = ["Baseline", "KnownFinding", "most_in_one_run", "read_baseline", "updated_baseline"]
 
@@ -134,4 +135,4 @@ def _relative(file: str | None, root: Path) -> str | None:
     inside = relpath(file, root)
     if not inside.startswith(".."):
         return inside
-    return next((file.partition(part)[2] for part in ("/site-packages/", "/dist-packages/") if part in file), inside)
+    return path_in_packages(file) or inside

@@ -15,7 +15,7 @@ __all__ = ["CheckProblem", "Fallback", "Measurement", "Problem", "measure", "pea
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:
-    """Something new or over budget; in `known`, a finding that the baseline has."""
+    """A finding or a figure that `check` judges: new, over its budget, or known to the baseline."""
 
     rule: str
     gb_id: str | None

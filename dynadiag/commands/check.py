@@ -126,8 +126,11 @@ def _relative(configuration: Configuration, runs: Sequence[Measurement]) -> Iter
 
 
 def _program(name: str, module: bool, configuration: Configuration, root: Path) -> SweptProgram:
-    arguments = configuration.arguments(f"-m {name}" if module else _relative_name(name, root))
-    return SweptProgram(name, module, arguments)
+    return SweptProgram(name, module, configuration.arguments(_shown_name(name, module, root)))
+
+
+def _shown_name(name: str, module: bool, root: Path) -> str:
+    return f"-m {name}" if module else _relative_name(name, root)
 
 
 def _recorded(
@@ -146,8 +149,7 @@ def _recorded(
 
 
 def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Iterator[Measurement]:
-    name = program.target
-    shown = f"-m {name}" if program.module else _relative_name(name, root)
+    shown = _shown_name(program.target, program.module, root)
     for path in paths:
         with open_recording(path) as recording:
             found = report(recording)
@@ -156,7 +158,7 @@ def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Itera
                 found,
                 found.calls,
                 shown if recording.run.is_foreign else own,
-                names=(shown, name),
+                names=(shown, program.target),
                 memory=peak_memory(recording),
                 recording=str(path),
                 show=lambda item, found=found: "\n".join(finding_text(item, found, Style(width=100), all_=False)),  # type: ignore[misc]

@@ -62,13 +62,13 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
     with contextlib.redirect_stdout(sys.stderr), _session(ray):  # Ray says on stdout that a worker died
         run = ray.remote(num_cpus=1, max_retries=3)(_record)
         tasks = [run.remote(each, words, str(Path.cwd()), dict(os.environ)) for each in programs]
-        waiting, number = list(tasks), 0
+        waiting, results = list(tasks), {}
         try:
             while waiting:
                 (done,), waiting = ray.wait(waiting, num_returns=1)
-                number += 1
-                _report_progress(number, programs[tasks.index(done)], tasks, _result(ray, done))
-            return [_kept(program, _result(ray, task)) for program, task in zip(programs, tasks, strict=True)]
+                results[done] = _result(ray, done)
+                _report_progress(f"{len(results)} of {len(tasks)}", programs[tasks.index(done)], results[done])
+            return [_kept(program, results[task]) for program, task in zip(programs, tasks, strict=True)]
         except KeyboardInterrupt:
             for task in waiting:
                 ray.cancel(task, force=True)
@@ -144,8 +144,8 @@ def _result(ray: Any, task: Any) -> _Recorded:
     return found
 
 
-def _report_progress(number: int, program: SweptProgram, tasks: Sequence[Any], found: _Recorded) -> None:
-    line = f"{number} of {len(tasks)}: {program.target}, {found.seconds:.0f} s on {found.host}"
+def _report_progress(count: str, program: SweptProgram, found: _Recorded) -> None:
+    line = f"{count}: {program.target}, {found.seconds:.0f} s on {found.host}"
     print(common.for_log(line), file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 
+from dynadiag.recording.code_origin import path_in_packages
+
 __all__ = ["add_header_line", "comment", "strip_directories"]
 
 _WIDTH = 100
@@ -35,5 +37,4 @@ def strip_directories(text: str) -> str:
 
 
 def _shortened(found: re.Match[str]) -> str:
-    _, installed, inside = found[0].rpartition("/site-packages/")
-    return inside if installed else found[0].rsplit("/", 1)[-1]
+    return path_in_packages(found[0]) or found[0].rsplit("/", 1)[-1]

@@ -15,6 +15,7 @@ __all__ = [
     "is_torch_file",
     "is_user_file",
     "original_name",
+    "path_in_packages",
     "user_frame",
     "user_frames",
 ]
@@ -28,6 +29,8 @@ _TORCH = re.compile(
 )
 # Python's own library, wherever it is installed, but not what is installed into it.
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen ")
+# The folders of installed packages: of an environment, of Debian, of conda.
+_PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<inside>.+)", re.S)
 # Our own code that calls the program's.
 _OURS = re.compile(r"/dynadiag/(?:api|compare/\w+|trial/\w+)\.py$")
 
@@ -52,6 +55,12 @@ def is_torch_file(file: str | None) -> bool:
 def is_stdlib_file(file: str | None) -> bool:
     """Whether a file belongs to Python's own library."""
     return file is not None and not is_torch_file(file) and _STDLIB.search(file) is not None
+
+
+def path_in_packages(file: str) -> str | None:
+    """The path of an installed file from its package on (``torch/nn/modules/linear.py``). ``None`` for other files."""
+    found = _PACKAGES.fullmatch(file)
+    return found and found["inside"]
 
 
 def is_user_file(file: str) -> bool:

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.formatting import count
@@ -23,9 +22,6 @@ from dynadiag.render.runtime_cost import warm_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section, time_section
 from dynadiag.render.wrap import truncate_middle
-
-if TYPE_CHECKING:
-    from dynadiag.kernels.generated_module import KernelCall
 
 __all__ = ["Report", "explanation_text", "report"]
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.trial import process
 from dynadiag.trial.context import TRIAL, install_hooks
 from dynadiag.trial.plan import AS_WRITTEN, Plan
@@ -34,7 +35,6 @@ __all__ = ["BOOT", "ForkReply", "ForkRequest", "main", "receive", "send", "serve
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
-_PACKAGE_FOLDERS = {"site-packages", "dist-packages"}  # of this environment, the user's or another one on `sys.path`
 _CLOCK_IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:import|from)\b[^#\n]*\b(?:time|datetime|timeit)\b", re.M)
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
 # Set for the zygote alone; the program must not see them.
@@ -329,7 +329,7 @@ def _clock_reader() -> str | None:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or file.startswith((_OURS, standard_library)):
             continue
-        if not _PACKAGE_FOLDERS.isdisjoint(Path(file).parts):
+        if path_in_packages(file):  # of this environment, the user's or another one on `sys.path`
             continue
         with contextlib.suppress(OSError):
             if _CLOCK_IMPORT.search(Path(file).read_bytes()):

@@ -20,6 +20,7 @@ from minifier.source.trees import render
 
 __all__ = ["MergeError", "MergedProgram", "merge_program"]
 
+_PACKAGES = {"site-packages", "dist-packages"}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 
 
@@ -102,7 +103,7 @@ class _Merger:
         if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
             return None
         inside = any(Path(spec.origin).is_relative_to(folder) for folder in self.folders)
-        installed = "site-packages" in Path(spec.origin).parts or spec.origin.startswith(_STANDARD_LIBRARY)
+        installed = not _PACKAGES.isdisjoint(Path(spec.origin).parts) or spec.origin.startswith(_STANDARD_LIBRARY)
         return Path(spec.origin) if inside and not installed else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.code_origin import original_name, path_in_packages
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,18 @@ from dynadiag.recording.code_origin import original_name
 )
 def test_a_function_split_however_often_has_its_own_name(made: str, written: str) -> None:
     assert original_name(made) == written
+
+
+@pytest.mark.parametrize(
+    ("file", "inside"),
+    [
+        ("/usr/lib/python3.11/site-packages/torch/nn/modules/linear.py", "torch/nn/modules/linear.py"),
+        ("/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", "torch/nn/modules/linear.py"),
+        ("/home/a/site-packages/env/lib/python3.11/site-packages/six.py", "six.py"),
+        (r"C:\env\Lib\site-packages\six.py", "six.py"),
+        ("/home/a/train.py", None),
+        ("/home/a/my-site-packages/train.py", None),
+    ],
+)
+def test_the_path_of_an_installed_file_begins_at_its_package(file: str, inside: str | None) -> None:
+    assert path_in_packages(file) == inside

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
+from dynadiag.recording.code_origin import is_user_file, original_name, path_in_packages, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Break, Event, Frame, Span
 
@@ -127,7 +127,7 @@ def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
     if not stack or span.file is None or not is_user_file(span.file) or is_user_file(stack[-1].file):
         return ""
     inner = stack[-1]
-    file = inner.file.rpartition("/site-packages/")[2]
+    file = path_in_packages(inner.file) or inner.file
     return f" (It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
 
 

@@ -242,9 +242,8 @@ def _drawn(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], 
     _choose_entries(layers)
     rows: dict[int, int] = {}  # by the vertex above a channel: the row of its lines
     boxes: dict[str, Rectangle] = {}
-    tops, y = [], 0
+    y = 0
     for layer in layers:
-        tops.append(y)
         for vertex in layer:
             if vertex.name is not None:
                 boxes[vertex.name] = Rectangle(vertex.x - vertex.left, y, vertex.width, vertex.height)
