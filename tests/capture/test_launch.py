@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -108,7 +107,7 @@ def test_a_recording_for_each_rank(tmp_path: Path) -> None:
         "run-rank1.dynadiag",
         "run.dynadiag",
     ]
-    assert [line for line in done.stdout.splitlines() if re.search(r", rank [01]: ", line)]
+    assert done.stdout.startswith("2 ranks alike. Not one graph: 1 graph break")
 
 
 @pytest.mark.slow

@@ -98,7 +98,8 @@ def _run_in(command: list[str], folder: Path) -> Ended:
         text=True,
         timeout=300,
     )
-    left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    left = sorted(str(path) for path in files if ".nv" not in path.parts)  # the driver's cache on a GPU
     return Ended(process.returncode, process.stdout, process.stderr, tuple(left))
 
 

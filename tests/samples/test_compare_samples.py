@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.interpreters import DYNADIAG
 from tests.samples.running import SAMPLES, bare, explained
@@ -42,7 +43,8 @@ def test_the_table_of_modes(target: str, options: tuple[str, ...], tmp_path: Pat
     assert all(row["failure"] is None for row in rows)
     for row in rows:
         assert (row["graphs"] > 0) == (row["variant"].split(",")[0] != "eager")
-        assert (row["kernels"] is not None) == (row["graphs"] > 0)
+        on_gpu = torch.cuda.is_available()  # where the profiler sees the kernels of eager too
+        assert (row["kernels"] is not None) == (on_gpu or row["graphs"] > 0)
     by_name = {row["name"]: row["graphs"] for row in rows if row["graphs"]}
     if "loss_apart" in by_name:
         assert by_name == {"loss_eager": 1, "loss_apart": 2, "one_module": 1}

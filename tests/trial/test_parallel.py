@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from dynadiag.bisection.bisector import HOOKS
 from dynadiag.trial.plan import Plan, Switch
@@ -15,6 +16,9 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import kill_session
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+_without_gpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="compiling initializes CUDA there, and no fork is made at the graph"
+)
 
 # Waits without the module `time`: a program that reads the clock is run whole in each trial.
 MEETS = """
@@ -28,6 +32,8 @@ def met():
         if len(list(Path({folder!r}).iterdir())) == 2:
             break
         select.select([], [], [], 0.01)
+    else:
+        raise SystemExit("the other trial did not come")
 
 torch.compile(lambda x: x.sin())(torch.ones(3))
 met()
@@ -48,7 +54,13 @@ def runner(tmp_path: Path, source: str) -> Runner:
     return Runner(Program(str(program)), HOOKS)
 
 
-@pytest.mark.parametrize("plans", [EAGER, IN_INDUCTOR], ids=["at the first call", "at the graph"])
+@pytest.mark.parametrize(
+    "plans",
+    [
+        pytest.param(EAGER, id="at the first call"),
+        pytest.param(IN_INDUCTOR, id="at the graph", marks=_without_gpu),
+    ],
+)
 def test_two_trials_run_at_the_same_time(tmp_path: Path, plans: list[Plan]) -> None:
     (meeting := tmp_path / "meeting").mkdir()
     with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
@@ -57,7 +69,6 @@ def test_two_trials_run_at_the_same_time(tmp_path: Path, plans: list[Plan]) -> N
         outcomes = trials.run_many(plans)
     assert all(outcome.passed for outcome in outcomes)
     assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
-    assert max(outcome.seconds for outcome in outcomes) < 60
 
 
 def test_each_outcome_is_that_of_its_plan(tmp_path: Path) -> None:
@@ -72,6 +83,7 @@ sys.exit(torch.compile(lambda x: torch.compiler.is_compiling() * 3 + int(x.shape
             assert [outcome.exit_code for outcome in outcomes] == [0, 3]
 
 
+@_without_gpu
 def test_trials_from_two_servers_run_at_the_same_time(tmp_path: Path) -> None:
     (meeting := tmp_path / "meeting").mkdir()
     with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
@@ -79,9 +91,11 @@ def test_trials_from_two_servers_run_at_the_same_time(tmp_path: Path) -> None:
         outcomes = trials.run_many([EAGER[0], OFF])
         assert trials._checkpoint is not None
         assert not trials._checkpoint.replicas
+    assert all(outcome.passed for outcome in outcomes)
     assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
 
 
+@_without_gpu
 def test_trials_that_need_different_servers_run_one_after_another(tmp_path: Path) -> None:
     with runner(tmp_path, ALIKE) as trials:
         trials.start_forks(threads=1)
