@@ -37,6 +37,7 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
+from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep
 from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
@@ -57,7 +58,6 @@ from minifier.vmap_folding import fold_vmaps
 
 __all__ = ["reduce_and_exit"]
 
-_MAX_SINGLE_SUSPECTS = 3  # with more suspects than this, all are first tried together
 _SLACK, _FACTOR = 60.0, 10.0  # for the time limit of a candidate: a busy machine slows a compile tenfold
 
 
@@ -277,7 +277,7 @@ class _Reducer:
             inputs,
             self._fails,
             budget=Budget(seconds=self._task.budget),
-            suspects=_suspects(whole),
+            suspects=nodes_to_try(whole),
             votes=self._task.repeat,
             memo=self._memo,
             progress=self._progress,
@@ -306,7 +306,7 @@ class _Reducer:
 
     def _send_candidate(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
         status = "same" if failed else outcome.status_against(self._reference)
-        TRIAL.send(CandidateTried(key, stage, size, status, failed, _outcome_to_keep(outcome), **extra))
+        TRIAL.send(CandidateTried(key, stage, size, status, failed, outcome_to_keep(outcome), **extra))
 
     def _drop_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Drop the settings and options that the failure does not need: all at once, then one by one."""
@@ -372,28 +372,6 @@ class _Reducer:
 
 def _answers(task: ReductionTask) -> list[Outcome]:
     return load(Path(task.answers).read_text(), list[Outcome]) if task.answers else []
-
-
-def _outcome_to_keep(outcome: Outcome) -> Outcome:
-    """The part of an outcome that the trial log keeps, with the points that name suspects for a resumed search."""
-    begun = [point for point in outcome.points if point.group == LOWERING_STARTED]
-    pointing = (*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:])
-    return replace(outcome, points=pointing, tail=outcome.tail[-1000:])
-
-
-def _suspects(outcome: Outcome) -> list[list[str]]:
-    """Sets of nodes that the failure points to, to be tried first; several are also tried together.
-
-    They come from the operator whose lowering failed, from the kernel that did not compile or had the first wrong
-    values, and from names in the message.
-    """
-    origins = [point.name for point in outcome.points if point.group == FAILED_LOWERING]
-    begun = [point.name.split() for point in outcome.points if point.group == LOWERING_STARTED]
-    if outcome.was_killed and begun:
-        origins += begun[-1]
-    named = list(dict.fromkeys([*reversed(origins), *reversed(outcome.diverged_in), *outcome.witness]))
-    together = [named] if len(named) > _MAX_SINGLE_SUSPECTS else []
-    return [*together, *([name] for name in named)]
 
 
 def _form_name(module: GraphModule) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.minify.reducer import _outcome_to_keep, _suspects
 from dynadiag.minify.reduction_task import LOWERING_STARTED
+from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump, load
@@ -45,5 +45,5 @@ def test_of_what_kills_its_process_the_operator_that_was_being_lowered(kind: str
         Decision(LOWERING_STARTED, node, " ".join(names)) for node, names in (("sin", ["sin"]), ("relu_1", ["relu"]))
     )
     outcome = Outcome(Signature(kind, kind, ""), 1.0, points=begun)
-    assert _suspects(outcome) == suspects
-    assert _suspects(load(dump(_outcome_to_keep(outcome)), Outcome)) == suspects  # by a search that is taken up again
+    assert nodes_to_try(outcome) == suspects
+    assert nodes_to_try(load(dump(outcome_to_keep(outcome)), Outcome)) == suspects  # by a search that is taken up again
