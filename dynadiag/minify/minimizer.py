@@ -117,9 +117,8 @@ class _Minimizer:
         assert outcome.signature is not None
         from dynadiag.minify.source_minimizer import reduce_program  # loads the minifier, which the help does not need
 
-        if base.rung == "eager":
-            plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), "eager")
-            look_for_other_failures(self.search, plan, outcome)
+        plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), base.rung or "eager")
+        look_for_other_failures(self.search, plan, outcome)
         result = reduce_program(self.search, base, outcome.signature)
         return self._prove(result, located.ladder.rungs) if result.text else result
 

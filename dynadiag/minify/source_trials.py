@@ -188,19 +188,14 @@ class SourceTrials:
             outcome = self.runner.run(plan)
             if keep is not None and file.with_name(keep).exists():
                 outcome = replace(outcome, tail=file.with_name(keep).read_text(errors="replace")[-_MAX_PRINTED:])
-        self._log(key, outcome, text, label, plan)
+        self._log(key, outcome, text, label)
         return outcome
 
-    def _log(self, key: str, outcome: Outcome, text: str, label: str, plan: Plan) -> None:
+    def _log(self, key: str, outcome: Outcome, text: str, label: str) -> None:
         status = "pass" if outcome.passed else "same" if self.matches(outcome, text) else "different"
         self.search.log.add(key, outcome, status, f"source: {label}")
         shown = f"source, {label}: best {self.best_tokens} tokens"
         self.search.on_trial(self.search.log.count, shown, status, outcome.seconds)
-        found = outcome.signature
-        if status != "different" or found is None or plan == UNCOMPILED:
-            return
-        if found.type.startswith("torch.") or found.kind == "signal":  # others are mistakes of the candidate
-            self.search.note_other_failure(found, "a part of the program")
 
     @contextmanager
     def _file(self, text: str) -> Iterator[Path]:

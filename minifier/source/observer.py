@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import enum
+import functools
 import json
 import os
 import signal
@@ -131,6 +132,9 @@ def _literal(value: Any) -> str | None:
         return repr(value) if len(value) < 40 else f"{value[:1]!r} * {len(value)}"
     if type(value) in (list, tuple):
         return _sequence(value)
+    if type(value) is set and value:
+        items = _sequence(sorted(value, key=repr))
+        return items and f"{{{items[1:-1]}}}"
     if type(value) is dict:
         pairs = [(literal(k), literal(v)) for k, v in list(value.items())[:9]]
         whole = len(value) < 9 and all(k and v for k, v in pairs)
@@ -139,6 +143,12 @@ def _literal(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, (types.FunctionType, type, types.BuiltinFunctionType)):
         return _global_name(value)
+    if isinstance(value, types.MethodType):
+        owner = _literal(value.__self__)
+        return owner and f"{owner}.{value.__name__}"
+    if isinstance(value, functools.partial):
+        name, made = _global_name(functools.partial), arguments_text((value.func, *value.args), value.keywords)
+        return name and made and name + made
     return _torch_literal(value) or _object(value)
 
 

@@ -207,3 +207,14 @@ def test_the_observer_writes_what_it_has_seen_when_its_time_is_over(tmp_path: Pa
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     assert (done.returncode, seen.calls(function)) == (0, (SeenCall("", "(3)", grad=True),))
+
+
+def test_arguments_that_are_methods_partial_calls_and_sets_are_written_as_expressions(tmp_path: Path) -> None:
+    program, output = tmp_path / "program.py", tmp_path / "observed.json"
+    shared = "from functools import partial\nclass A:\n    def __init__(self, n): pass\n    def go(self): pass\n"
+    program.write_text(f"{shared}def f(x):\n    return x\nf(partial(A, n=A(1)))\nf({{2, 1}})\nf(set())\nf(A(2).go)\n")
+    subprocess.run([sys.executable, observer_file(), program, output], timeout=60, check=True)
+    tree = ast.parse(program.read_text())
+    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    calls = Observed.from_json(json.loads(output.read_text())).of(tree).calls(function)
+    assert [call.arguments for call in calls] == ["(partial(A, n=A(1)))", "({1, 2})", "(A(2).go)"]
