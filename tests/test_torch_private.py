@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 
 from dynadiag.torch_private import caches as private_caches
 from dynadiag.torch_private import capture as torch_private
@@ -74,6 +75,15 @@ def test_the_trace_has_the_name_that_is_listened_to() -> None:
     with listening() as spy:
         compiled(sizes)(torch.ones(3))
     assert {"dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"} <= set(spy.names)
+
+
+def test_dynamo_is_off_while_a_listener_has_an_event_and_as_before_afterwards() -> None:
+    with listening(lambda _frame: get_eval_frame_callback()) as spy:
+        before = set_eval_frame(False)  # as inside a compiled call
+        torch._logging.trace_structured("artifact", metadata_fn=lambda: {"name": "seen", "encoding": "string"})
+        after = set_eval_frame(before)
+    assert spy.found["seen"] == [None]
+    assert after is False
 
 
 def test_a_function_that_a_release_renamed_has_both_names() -> None:

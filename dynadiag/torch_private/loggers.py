@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
+from torch._C._dynamo.eval_frame import set_eval_frame
+
 __all__ = [
     "TRACE_LOGGER",
     "attach",
@@ -133,8 +135,12 @@ class _TraceLogger(logging.Logger):
 
     def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         others = _theirs(self, record.levelno)
-        for listener in listeners(self):
-            listener.handle(record)  # it may release this logger, which is an ordinary one from then on
+        before = set_eval_frame(None)  # Dynamo may be on (a backward is being compiled): it would trace the listeners
+        try:
+            for listener in listeners(self):
+                listener.handle(record)  # it may release this logger, which is an ordinary one from then on
+        finally:
+            set_eval_frame(before)
         for handler in others:
             if record.levelno >= handler.level:
                 handler.handle(record)
