@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.changes import EXPLAINS_OTHERS, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import explaining_kinds, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
@@ -53,9 +53,9 @@ def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]
     A dtype follows from the default one; items of a container, from its length or keys; and a size that an older,
     static entry could not take is told by the shapes that the newest, dynamic one could not.
     """
-    if explaining := {kind: kinds[kind] for kind in EXPLAINS_OTHERS if kind in kinds}:
-        return explaining
-    kept = dict(kinds)
+    if explaining := explaining_kinds([each for found in kinds.values() for each in found]):
+        return {kind: kinds[kind] for kind in explaining}
+    kept = dict(sorted(kinds.items(), key=lambda each: each[0] == "first_call"))  # here it explains nothing else
     if any(item.index == "default_dtype" or item.subject == "default_dtype" for item in kept.get("global_state", [])):
         kept["dtype"] = []
     if kept.get("shape"):

@@ -33,6 +33,12 @@ CASES = {
         "function raises `BackwardState requires CompiledAutograd`.)",
         "hooked_module",
     ),
+    "backward.trace": tried(
+        "Call `backward()` after the compiled call, on the loss that it returns. Or set "
+        "`torch._dynamo.config.trace_autograd_ops = True`: it is then part of the graph.",
+        "goes_backward",
+        "goes_backward_in_the_graph",
+    ),
     "torch.capture_scalar_outputs": AdviceEntry(
         "config.capture_scalar_outputs = True", (AdviceTrial("takes_an_item"),), source="torch"
     ),
@@ -71,6 +77,10 @@ CASES = {
         "the kernels in Triton's interpreter."
     ),
     "failed.no_autograd": tried("Register one with `torch.library.register_autograd`.", "operator_without_autograd"),
+    "failed.no_fake": tried(
+        "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
+        "operator_without_a_fake",
+    ),
     "failed.backend": tried("The exception comes from {stage}: mend it there, or use another.", "failing_backend"),
     "failed.bisect": AdviceEntry(
         "`dynadiag bisect` names the part of the compiler that is at fault.", otherwise="unchecked"

@@ -240,8 +240,9 @@ RECOMPILES = {
     "items.length": tried(
         "{names} has another number of items: a loop over it is unrolled, so each number is code of "
         "its own. Stack the items into one tensor, pad to one length, or loop outside and compile what is done "
-        "to one item.",
+        "to one item. Where the compiled code adds to it, add outside of it, from what it returns.",
         "a_length",
+        "a_list_that_is_added_to",
     ),
     "items.arguments": tried(
         "The call passes another number of arguments to a function that takes any (`*args, **kwargs`): each number is "

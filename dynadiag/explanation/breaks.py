@@ -13,12 +13,13 @@ from functools import partial
 
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.assertions import failed_assertion
+from dynadiag.explanation.blocks import unsplittable_block
 from dynadiag.explanation.data_parallel import wrapper_of, wrapper_title
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.hints import break_advice
-from dynadiag.explanation.identity import identity, in_loop, place_text
+from dynadiag.explanation.identity import identity, place_text
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
 from dynadiag.recording.code_origin import is_resume_function, is_stdlib_file, is_torch_file, original_name, user_frame
@@ -29,6 +30,8 @@ __all__ = ["break_findings", "group_breaks", "roots"]
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
 _RECONSTRUCTION = re.compile(r"reconstruct", re.IGNORECASE)  # GB0092, GB8335, ..., in torch 2.11 to 2.15
+_FAILED_OPERATOR = re.compile(r"""\bgot (?P<type>\w+)\((?P<quote>["'])(?P<text>.+?)(?P=quote)\)(?= ?\(|$|\n)""")
+_MAX_ERROR = 200  # characters of an exception in a title
 _NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
 _EXCEPTIONS = {
@@ -100,7 +103,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
     compiled = any(graph.stage == "dynamo" for graph in run.graphs)
     rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
-    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or kind
+    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or _operator_error(root) or kind
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
@@ -125,6 +128,15 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
         ),
         records=tuple(item.index for item in entries),
     )
+
+
+def _operator_error(root: Break) -> str | None:
+    """The exception of an operator that failed when torch ran it on tensors without data, else None."""
+    found = _FAILED_OPERATOR.search(root.explanation) if root.fatal else None
+    if found is None:
+        return None
+    text = found["text"].replace("\\n", " ").replace("\\'", "'")
+    return f"{found['type']}: {text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + '…'}"
 
 
 def _severity(root: Break, cost: Cost, *, compiled: bool) -> str:
@@ -169,8 +181,8 @@ def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
     """What a title adds where torch cannot go on after the break: nothing of the function is compiled."""
     if not whole or raised_in(root.explanation):
         return ""
-    loop = "in a loop, so " if in_loop(run.sources.get(root.span.file or ""), root.span) else ""
-    return f"; {loop}all of {list_some(whole)} is left to Python"
+    block = unsplittable_block(run.sources.get(root.span.file or ""), root.span)
+    return f"; {f'in {block}, so ' if block else ''}all of {list_some(whole)} is left to Python"
 
 
 def _advice(root: Break, left: Sequence[SkippedFrame], run: RunRecords) -> tuple[Advice, ...]:

@@ -15,9 +15,17 @@ from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["EXPLAINS_OTHERS", "GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
+__all__ = [
+    "GuardChange",
+    "changes",
+    "explaining_kinds",
+    "fingerprint",
+    "nearest_entry_failures",
+    "without_consequences",
+]
 
-EXPLAINS_OTHERS = ("first_call", "race")  # kinds of failures that all others of a recompile follow from
+_EXPLAINS_OTHERS = ("first_call", "race")  # kinds of failures that all others of a recompile may follow from
+_OF_MODULE = "L['self']."
 _MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
@@ -41,7 +49,31 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
     found: dict[tuple[object, ...], list[GuardFailure]] = {}
     for reason in reasons:
         found.setdefault(_key(reason), []).append(reason)
-    return tuple(sorted(map(_merge, found.values()), key=lambda change: change.parsed.kind not in EXPLAINS_OTHERS))
+    merged = [_merge(same) for same in found.values()]
+    first = explaining_kinds([change.parsed for change in merged])
+    return tuple(sorted(merged, key=lambda each: _rank(each.parsed.kind, first)))
+
+
+def _rank(kind: str, explaining: Sequence[str]) -> int:
+    """0 for what explains the other failures; 2 for what does so elsewhere, but not here."""
+    return 0 if kind in explaining else 2 if kind in _EXPLAINS_OTHERS else 1
+
+
+def explaining_kinds(failures: Sequence[ParsedGuard]) -> tuple[str, ...]:
+    """The kinds of failures that all others of a recompile follow from.
+
+    What the first call sets explains nothing where an attribute of the module changed that is no part of it: then the
+    code is called for another module, such as the next layer with the same cache.
+    """
+    kinds = {each.kind for each in failures}
+    owners = [(each.subject or "").rpartition(".")[0] for each in failures if each.kind == "first_call"]
+    moved = any(
+        each.kind in ("value", "presence", "type")
+        and (each.subject or "").startswith(_OF_MODULE)
+        and not any(owner and (each.subject or "").startswith(owner) for owner in owners)
+        for each in failures
+    )
+    return tuple(kind for kind in _EXPLAINS_OTHERS if kind in kinds and not (kind == "first_call" and moved))
 
 
 def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:

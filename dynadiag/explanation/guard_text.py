@@ -31,6 +31,7 @@ _ORDINALS = {"0": "the first positional argument", "1": "the second positional a
 _NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _TERM = re.compile(r"[^\s()*+,-]+")
 _SIZE = re.compile(r".*?\.size\[\d+\]")
+_IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]\.")  # a module whose function is traced
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
@@ -39,8 +40,11 @@ def source_text(source: str | None) -> str:
 
     >>> source_text("G['os'].environ._data[b'SCALE']")
     "os.environ['SCALE']"
+    >>> source_text("G['__import_my_dot_hooks'].seen"), source_text("G['__import___main__'].seen")
+    ('my.hooks.seen', 'seen')
     """
-    text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", source or "a value"))
+    text = _IMPORTED.sub(lambda found: f"{found['name'].replace('_dot_', '.')}.", source or "a value")
+    text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
     text = re.sub(r"environ\._data\[b('\w+')\]", r"environ[\1]", text)
     text = re.sub(r"___stack\d+", "<value from before the break>", text)
     text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))

@@ -23,6 +23,7 @@ __all__ = ["break_advice"]
 _REORDER = "torch._dynamo.config.reorderable_logging_functions"
 _IGNORE = "torch._dynamo.config.ignore_logging_functions"
 _OWN_CALL = "Remove the `torch._dynamo.graph_break()` call"
+_BACKWARD = "torch._dynamo.trace_autograd_ops"  # torch's hint leaves out `config`: it sets nothing
 _PRINT = "Avoid calling builtin `print`"
 _NAME = re.compile(r"`([\w.]+)")  # what advice names as code
 _OPTION = re.compile(r"config\.\w+")
@@ -33,12 +34,16 @@ _CALL = re.compile(
 _REORDERED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _PRINTED_AS_TEXT = frozenset({"Size", "tuple", "list", "type"})  # an f-string of such a value is a constant
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
+_UNTRACED_C = re.compile(r"builtin|C/C\+\+")  # of a skipped function: it has no Python code to trace
+_FOR_C_FUNCTIONS = ("skipped.custom_op", "skipped.constant")
+_NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
 _ISSUE = re.compile(r"(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
 
 
 def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple[Advice, ...]:
     """What to do about a break, each piece of advice with how far it was checked. ``sources`` has texts of files."""
-    known = wrapper_advice(item) or (assertion_advice(item, sources or {}) if "branching" in item.gb_type else ())
+    asserted = assertion_advice(item, sources or {}) if "branching" in item.gb_type else ()
+    known = wrapper_advice(item) or asserted or _fake_advice(item)
     if known:
         return known
     found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item))
@@ -46,6 +51,12 @@ def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple
     tried = _tried_remedies(item, useful)
     said = {name for each in tried for name in _NAME.findall(each.text)}
     return (*tried, *(each for each in useful if each not in tried and not (tried and _adds_nothing(each, said))))
+
+
+def _fake_advice(item: Break) -> tuple[Advice, ...]:
+    """What to do where tracing an operator of the user's fails because it has no fake kernel."""
+    found = _NO_FAKE.search(item.explanation)
+    return (advice("failed.no_fake", name=found["name"]),) if found else ()
 
 
 def _adds_nothing(given: Advice, said: set[str]) -> bool:
@@ -59,7 +70,9 @@ def _tried_remedies(item: Break, given: Sequence[Advice]) -> list[Advice]:
         return [each for each in given if each.source == "dynadiag" and each.checked == "tried"]
     if is_torch_file(item.span.file):  # nothing that a user can change
         return []
-    usual = (advice(key, case=item.gb_id) for key in family(item.gb_type).advice)
+    python = "skipped" in item.gb_type and not _UNTRACED_C.search(item.explanation)
+    keys = (key for key in family(item.gb_type).advice if not (python and key in _FOR_C_FUNCTIONS))
+    usual = (advice(key, case=item.gb_id) for key in keys)
     options = {option for each in given if each.checked == "tried" for option in _OPTION.findall(each.text)}
     return [each for each in usual if each.checked == "tried" and not options & set(_OPTION.findall(each.text))]
 
@@ -73,6 +86,8 @@ def _checked(hint: str, item: Break) -> Iterator[Advice]:
         yield _ignored(item)
     elif "compiled_autograd = True" in hint:
         yield advice("hook.forward_alone")
+    elif _BACKWARD in hint:
+        yield advice("backward.trace")
     elif not (
         (hint.startswith(_OWN_CALL) and is_torch_file(item.span.file)) or hint.startswith(_PRINT)
     ):  # what there is to say of `print` is said above

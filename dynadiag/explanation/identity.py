@@ -13,14 +13,13 @@ from functools import lru_cache
 
 from dynadiag.recording.records import Span
 
-__all__ = ["identity", "in_loop", "local_number", "parsed", "place_text"]
+__all__ = ["identity", "local_number", "parsed", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _BODIES = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
 
 
@@ -72,17 +71,6 @@ def _order_of_appearance(function: ast.AST, local: frozenset[str]) -> list[str]:
     own.sort(key=lambda node: (isinstance(node, ast.Name), node.lineno, node.col_offset))
     names = dict.fromkeys(node.arg if isinstance(node, ast.arg) else node.id for node in own)
     return [name for name in names if name in local]
-
-
-def in_loop(source: str | None, span: Span) -> bool:
-    """Whether a place is in the body of a loop of its own function."""
-    tree = None if source is None or span.line is None else parsed(source)
-    if tree is None:
-        return False
-    line = span.line or 0
-    around = [node for node in ast.walk(tree) if isinstance(node, (*_SCOPES, *_LOOPS)) and _spans(node, line)]
-    inner = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
-    return isinstance(inner, _LOOPS) and inner.body[0].lineno <= line
 
 
 def _spans(node: ast.stmt | ast.expr, line: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,7 +55,7 @@ def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
 def _groups(recompiles: Sequence[Recompile]) -> list[_Group]:
     """The recompiles in order; those of one function for one and the same change together."""
     found: dict[tuple[object, ...], _Group] = {}
-    for item in recompiles:
+    for item in _by_frequency(recompiles):
         own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item)
         what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
@@ -62,6 +63,21 @@ def _groups(recompiles: Sequence[Recompile]) -> list[_Group]:
         group = found.get(key, _Group((), (), advice))
         found[key] = replace(group, items=(*group.items, item), changes=(*group.changes, own))
     return list(found.values())
+
+
+def _by_frequency(recompiles: Sequence[Recompile]) -> Iterator[Recompile]:
+    """The recompiles; where torch gave up, what most of the function's recompiles failed by stands first.
+
+    That used up the limit. What the last call failed by beside it may have changed once.
+    """
+    failed = Counter(
+        (item.file, item.line, item.function, source)
+        for item in recompiles
+        for source in {reason.source for reason in item.reasons}
+    )
+    for item in recompiles:
+        often = sorted(item.reasons, key=lambda each: -failed[item.file, item.line, item.function, each.source])
+        yield replace(item, reasons=tuple(often)) if item.limit_reached else item
 
 
 def _outer(

@@ -562,6 +562,23 @@ def _(v: torch.Tensor) -> torch.Tensor:
 thrice.register_autograd(lambda _context, grad: grad * 3)
 
 
+@torch.library.custom_op("dynadiag_tests::unknown_shape", mutates_args=())
+def unknown_shape(v: torch.Tensor) -> torch.Tensor:
+    return v * 2
+
+
+def applies(operator: Callable[[torch.Tensor], torch.Tensor]) -> Program:
+    """A program that calls an operator in a graph."""
+
+    def run(compile_: Compile) -> list[Any]:
+        try:
+            return [compile_(lambda v: operator(v) + 1)(x)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [operator(x) + 1]
+
+    return run
+
+
 def tuned(operator: Callable[[torch.Tensor], torch.Tensor], factor: int) -> Program:
     """A program that needs the gradient of an operator."""
 
@@ -576,6 +593,27 @@ def tuned(operator: Callable[[torch.Tensor], torch.Tensor], factor: int) -> Prog
         return [v.grad / factor]
 
     return run
+
+
+def calls_backward(weight: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    loss = (weight * v).square().sum()
+    loss.backward()
+    return loss.detach()
+
+
+def trains(step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        weight = torch.ones(4, requires_grad=True)
+        return [compile_(step)(weight, x), weight.grad]
+
+    return run
+
+
+def trains_outside(compile_: Compile) -> list[Any]:
+    weight = torch.ones(4, requires_grad=True)
+    loss = compile_(lambda weight, v: (weight * v).square().sum())(weight, x)
+    loss.backward()
+    return [loss.detach(), weight.grad]
 
 
 def no_luck(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
@@ -891,6 +929,27 @@ class Cache:
         return self.held + v
 
 
+held: list[torch.Tensor] = []
+
+
+def keeps(v: torch.Tensor) -> torch.Tensor:
+    held.append(v * 2)
+    return v + 1
+
+
+def adds_to_a_list(outside: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        held.clear()
+        fn = compile_((lambda v: (v * 2, v + 1)) if outside else keeps)
+        for v in (x, x + 1):
+            found = fn(v)
+            if outside:
+                held.append(found[0])
+        return [*held]
+
+    return run
+
+
 def decodes(initialized: bool) -> Program:
     def run(compile_: Compile) -> list[Any]:
         cache = Cache()
@@ -1033,6 +1092,13 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "marks_a_fixed_size": (marks(torch._dynamo.mark_dynamic), marks(torch._dynamo.maybe_mark_dynamic)),
     "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
+    "a_list_that_is_added_to": (adds_to_a_list(outside=False), adds_to_a_list(outside=True)),
+    "operator_without_a_fake": (applies(unknown_shape), applies(twice)),
+    "goes_backward": (trains(calls_backward), trains_outside),
+    "goes_backward_in_the_graph": (
+        trains(calls_backward),
+        configured(trains(calls_backward), lambda: setattr(config, "trace_autograd_ops", True)),
+    ),
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),

@@ -21,7 +21,13 @@ from tests.explanation.advice_programs import PROGRAMS, RESTORE, Program, config
 
 PACKAGE = Path(dynadiag.__file__).parent
 OPTIONS = dict.fromkeys(
-    ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "allow_unspec_int_on_nn_module"), False
+    (
+        "capture_scalar_outputs",
+        "capture_dynamic_output_shape_ops",
+        "allow_unspec_int_on_nn_module",
+        "trace_autograd_ops",
+    ),
+    False,
 )
 TRIALS = [(key, trial) for key, entry in TABLE.items() for trial in entry.trials]
 

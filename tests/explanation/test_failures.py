@@ -87,6 +87,15 @@ def test_the_cpp_compiler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("first")
 
 
+def test_an_operator_that_fails_while_tracing(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos().double(), (x,))
+
+    made = failing(tmp_path, lambda: torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3)))
+    assert "expected same dtype but got torch.float32 and torch.float64" in made.headline.sentence
+    assert "fake tensor call" not in made.headline.sentence
+
+
 def test_an_operator_without_autograd_behind_a_break(tmp_path: Path) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         print("go")  # noqa: T201 - it breaks the graph

@@ -21,7 +21,7 @@ from torch import nn
 import dynadiag
 from dynadiag.explanation.findings import Finding
 from dynadiag.render.report import report
-from tests.explanation.advice_programs import PROGRAMS
+from tests.explanation.advice_programs import PROGRAMS, Cache
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
@@ -337,7 +337,43 @@ def recompiles(folder: Path, program: Callable[[Compile], None]) -> list[Finding
     with dynadiag.record(folder / "run.dynadiag"):
         program(partial(torch.compile, backend="eager"))
     with dynadiag.open(folder / "run.dynadiag") as recording:
-        return [item for item in report(recording).findings if item.rule == "recompile"]
+        return [item for item in report(recording).findings if item.rule.startswith("recompile")]
+
+
+class Layer(nn.Module):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def forward(self, cache: Cache, v: torch.Tensor) -> torch.Tensor:
+        return cache.add(v) * self.index
+
+
+def test_the_next_layer_with_the_same_cache_is_told_as_another_layer(tmp_path: Path) -> None:
+    def run(compile_: Compile) -> None:
+        cache, fn = Cache(), compile_(Layer.forward, dynamic=False)
+        for layer in (Layer(2), Layer(3)):
+            fn(layer, cache, x)
+
+    (found,) = recompiles(tmp_path, run)
+    assert found.title.startswith("Layer.forward: self.index changed")
+    assert "`self.index`" in found.advice[0].text
+
+
+def test_torch_gave_up_because_of_what_changed_each_time(tmp_path: Path) -> None:
+    """Not because of what else the last call failed by."""
+
+    def run(compile_: Compile) -> None:
+        layer, cache = Layer(0), Cache()
+        cache.add(x)
+        fn = compile_(Layer.forward, dynamic=False)
+        for layer.index in range(9):
+            with torch.set_grad_enabled(layer.index < 8):
+                fn(layer, cache, x)
+
+    found = next(each for each in recompiles(tmp_path, run) if each.rule == "recompile-limit")
+    assert found.title.startswith("Layer.forward: self.index changed, and 1 more")
+    assert "`self.index`" in found.advice[2].text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,51 @@
+"""The blocks in which torch cannot split a graph, on the installed torch."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.explanation.blocks import unsplittable_block
+from dynadiag.recording.records import Span
+
+BLOCKS = {
+    "a loop": ("for _ in range(2):\n    BREAK", "i = 0\nwhile i < 2:\n    i += 1\n    BREAK"),
+    "a `with` block": (
+        "with Own():\n    BREAK",
+        "with contextlib.suppress(ValueError):\n    BREAK",
+    ),
+    "a `try` block": ("try:\n    BREAK\nexcept ValueError:\n    pass", "try:\n    BREAK\nfinally:\n    x = x + 1"),
+    "an `except` block": ("try:\n    raise ValueError\nexcept ValueError:\n    BREAK",),
+    None: (
+        "BREAK",
+        "with torch.no_grad():\n    BREAK",
+        "with contextlib.nullcontext():\n    BREAK",
+        "try:\n    x = x + 1\nexcept ValueError:\n    pass\nelse:\n    BREAK",
+        "try:\n    x = x + 1\nfinally:\n    BREAK",
+        "for _ in range(2):\n    x = x + 1\nelse:\n    BREAK",
+    ),
+}
+
+
+class Own:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_error: object) -> None: ...
+
+
+@pytest.mark.parametrize(("told", "block"), [(told, block) for told, blocks in BLOCKS.items() for block in blocks])
+def test_the_block_in_which_torch_cannot_split_a_graph(told: str | None, block: str) -> None:
+    body = textwrap.indent(block.replace("BREAK", "torch._dynamo.graph_break()"), "    ")
+    source = f"def f(x):\n    x = x + 1\n{body}\n    return x * 2\n"
+    graphs = []
+    names: dict[str, Any] = {"torch": torch, "contextlib": contextlib, "Own": Own}
+    exec(source, names)
+    torch._dynamo.reset()
+    torch.compile(names["f"], backend=lambda graph, _inputs: graphs.append(graph) or graph.forward)(torch.ones(2))
+    line = 1 + source[: source.index("torch._dynamo")].count("\n")
+    assert unsplittable_block(source, Span("f.py", line)) == told
+    assert bool(graphs) == (told is None)
