@@ -44,6 +44,8 @@ _WHAT_IS_KNOWN = {
 _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
 _DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come and go
 _FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
+_MAX_HANG_TRIALS = 25  # below the rung; each that hangs takes the whole time limit
+_GROWING_TIME = "no few decisions make it hang: it may only take longer the more of them are on"
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
@@ -125,7 +127,17 @@ def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
     bisection.search.reference = result.outcome.signature
     bisection.search.fill_idle_core(rerun_as_written(bisection))
     base = replace(rung_plan(bisection.base, result.first), record=())
-    return descend(bisection.search, base, result.first, result.outcome)
+    if not result.outcome.is_hang:
+        return descend(bisection.search, base, result.first, result.outcome)
+    bisection.search.budget.leave(_MAX_HANG_TRIALS)
+    try:
+        return descend(bisection.search, base, result.first, result.outcome)
+    except AnswersContradictError as contradiction:
+        return DescentResult(notes=(f"{_GROWING_TIME}: {contradiction}",))
+    except SearchStoppedError as stop:
+        if bisection.search.budget.is_out_of_time:
+            raise
+        return DescentResult(notes=(f"{_GROWING_TIME}: {stop}",))
 
 
 def _flaky_or_found(bisection: Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:

@@ -31,13 +31,23 @@ class SearchBudget:
         """The seconds that are left, 0 or less where none are; ``None`` without a limit."""
         return None if self.seconds is None else self.seconds - (time.monotonic() - self._began)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether no seconds are left."""
+        left = self.seconds_left()
+        return left is not None and left <= 0
+
     def take(self, count: int) -> None:
         """Count new trials that are about to run. Raises `SearchStoppedError` if nothing is left for them."""
-        if self.seconds is not None and self.seconds - (time.monotonic() - self._began) <= 0:
+        if self.is_out_of_time:
             raise self.out_of_time()
         if self._used >= self.trials:
             raise SearchStoppedError(f"it does not converge: {self._used} trials have named no culprit")
         self._used += count
+
+    def leave(self, trials: int) -> None:
+        """Leave at most this number of new trials."""
+        self.trials = min(self.trials, self._used + trials)
 
     def out_of_time(self) -> SearchStoppedError:
         """The error for a search whose seconds are spent."""

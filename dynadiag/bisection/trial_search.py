@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget
@@ -20,6 +20,7 @@ __all__ = ["LabeledPlan", "TrialSearch"]
 _FRESH = "fresh "  # prefix of a candidate in a fresh interpreter, which is another trial than a fork
 _HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
+_MIN_HANG_FACTOR = 2.0  # at least this times the slowest that passed since: trials lower down compile more
 _TRIALS_PER_CHECK = 30  # new trials before known answers are checked again; most searches take fewer
 
 
@@ -59,6 +60,7 @@ class TrialSearch:
     _idle_core_plan: LabeledPlan | None = None
     _idle_core_outcomes: dict[str, Outcome] = field(default_factory=dict)
     _slowest_pass: float = 0.0
+    _whole_limit: float | None = None  # seconds, before a hang shortened it
 
     def status(self, outcome: Outcome, across_rungs: bool = False) -> str:
         """The outcome compared with ``reference``, as in `Outcome.status_against`; ``pass`` or ``fail`` while there is
@@ -158,8 +160,11 @@ class TrialSearch:
         return key in self._outcomes or self.log.has_recorded(key)
 
     def clear_cache(self) -> None:
-        """Forget all outcomes: forks have shown another failure than fresh interpreters."""
+        """Forget all outcomes: forks have shown another failure than fresh interpreters, which take longer to start."""
         self._outcomes.clear()
+        self._slowest_pass = 0.0
+        if self._whole_limit is not None:
+            self._set_limit(self._whole_limit)
         self._checked.clear()
         self.last_answers.clear()
 
@@ -198,8 +203,9 @@ class TrialSearch:
         found = outcome.signature
         if found is not None and (status == "different" or self._has_another_cause(found)):
             self.note_other_failure(found, label)
-        if outcome.passed:
-            self._slowest_pass = max(self._slowest_pass, outcome.seconds)
+        if outcome.passed and outcome.seconds > self._slowest_pass:
+            self._slowest_pass = outcome.seconds
+            self._lengthen_limit()
 
     def note_other_failure(self, found: Signature, label: str) -> None:
         """Keep a failure other than the one that is searched for, unless it was seen before."""
@@ -218,6 +224,18 @@ class TrialSearch:
 
     def shorten_limit(self) -> None:
         """After a hang, shorten the time limit to what passing trials need, so that the next hang costs seconds."""
+        self._whole_limit = self._whole_limit or self.runner.limits.seconds
+        self._set_limit(_HANG_SLACK + _HANG_FACTOR * self._slowest_pass)
+
+    def _lengthen_limit(self) -> None:
+        """After a slow trial that passed, lengthen a shortened limit. Hangs at the limit before may not be any."""
+        enough = _HANG_SLACK + _MIN_HANG_FACTOR * self._slowest_pass
+        if self._whole_limit is None or enough <= self.runner.limits.seconds:
+            return
+        self._set_limit(enough)
+        for key in [key for key, outcome in self._outcomes.items() if outcome.is_hang]:
+            del self._outcomes[key]
+
+    def _set_limit(self, seconds: float) -> None:
         limits = self.runner.limits
-        enough = _HANG_SLACK + _HANG_FACTOR * self._slowest_pass
-        self.runner.limits = Limits(min(limits.seconds, enough), limits.memory)
+        self.runner.limits = replace(limits, seconds=min(seconds, self._whole_limit or seconds))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisection import trial_search
+from dynadiag.bisection import bisector, trial_search
 from dynadiag.bisection.bisector import bisect
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
 from dynadiag.bisection.decisions import DecisionPool
@@ -175,3 +175,54 @@ def test_forks_that_contradict_each_other_give_way_to_fresh_interpreters(
 
 def test_the_version_of_torch_is_known_where_the_program_crashed() -> None:
     assert FailingRung(FAILED).torch == version("torch")
+
+
+HANG = Signature("hang", "timeout", "did not end in time")
+HANGS = Outcome(HANG, 30.0, pid=1, facts=RunFacts(backends=("inductor",)))
+
+
+def test_a_slow_trial_that_passes_lengthens_the_limit_of_a_hang(rows: TrialLog) -> None:
+    """What took no longer than it did was no hang, and is tried again."""
+    search = search_of(rows, lambda plan, _n: HANGS if plan.task == "hangs" else replace(PASSED, seconds=plan_seconds))
+    search.reference, plan_seconds = HANG, 1.0
+    search.run(Plan(rung="eager"), "eager")
+    search.shorten_limit()
+    assert search.runner.limits.seconds == 20.0
+    search.run(Plan(task="hangs"), "a part")
+    plan_seconds = 15.0
+    search.run(Plan(rung="inductor", task="slow"), "slow")
+    assert search.runner.limits.seconds == 40.0
+    search.run(Plan(task="hangs"), "a part")
+    assert rows.count == 4
+    plan_seconds = 90.0
+    search.run(Plan(rung="inductor", task="slower"), "slower")
+    assert search.runner.limits.seconds == 100.0
+
+
+def test_fresh_interpreters_have_the_whole_limit_again(rows: TrialLog) -> None:
+    search = search_of(rows, lambda _plan, _n: PASSED)
+    search.run(Plan(rung="eager"), "eager")
+    search.shorten_limit()
+    search.clear_cache()
+    assert search.runner.limits.seconds == 100.0
+
+
+@pytest.mark.parametrize("contradicts", [True, False])
+def test_a_hang_that_no_few_decisions_explain_has_its_rung_alone(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, contradicts: bool
+) -> None:
+    """A compile that takes longer and longer: how many decisions it takes to hang is another number each time."""
+
+    def endless(search: TrialSearch, base: Plan, *_: object) -> None:
+        for n in range(100):
+            search.run(replace(base, task=str(n)), f"part {n}")
+            if contradicts:
+                raise AnswersContradictError("part 0: same, then pass")
+
+    monkeypatch.setattr(bisector, "descend", endless)
+    runner = Answers(lambda plan, _n: HANGS if plan.rung in (None, "inductor") else PASSED, has_forks=True)
+    verdict = bisect(TrialSearch(runner, rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung, verdict.culprits) == ("found", "inductor", ())
+    assert any("it may only take longer" in note for note in verdict.notes)
+    assert verdict.trials <= 40
+    assert runner.fresh <= 1
