@@ -127,6 +127,7 @@ _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
+_PROGRAM = "program"  # a frame outside torch
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
@@ -197,14 +198,7 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    """The innermost frame in torch. torch.testing does not count: there the program's own comparison fails."""
-    root = _torch_root()
-    if root is None:
-        return None
-    for entry in _innermost_entries(error):
-        if entry.filename.startswith(root + "torch/") and "/torch/testing/" not in entry.filename:
-            return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"
-    return None
+    return next((frame for frame in map(_frame, _innermost_entries(error)) if frame != _PROGRAM), None)
 
 
 def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
@@ -221,11 +215,15 @@ def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _innermost_frames(error: BaseException) -> tuple[str, ...]:
+    return tuple(map(_frame, _innermost_entries(error)[:_MAX_FRAMES]))
+
+
+def _frame(entry: traceback.FrameSummary) -> str:
+    """A frame in torch as text. torch.testing is none of it: there the program's own comparison fails."""
     root = _torch_root() or "/"
-    return tuple(
-        f"{e.filename[len(root) :]}:{e.lineno} in {e.name}" if e.filename.startswith(root + "torch/") else "program"
-        for e in _innermost_entries(error)[:_MAX_FRAMES]
-    )
+    if not entry.filename.startswith(root + "torch/") or "/torch/testing/" in entry.filename:
+        return _PROGRAM
+    return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"
 
 
 def _program_line(trace: TracebackType | None) -> str | None:

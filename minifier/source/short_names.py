@@ -34,7 +34,8 @@ def _short_names(tree: ast.Module) -> dict[str, str]:
     classes = {n.name for n in nodes if isinstance(n, ast.ClassDef)}
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | imported | bound
     found: dict[str, str] = {}
-    for name in sorted(bound - imported - methods):
+    fields = {name for node in nodes if isinstance(node, ast.ClassDef) for name in bound_names(node)}  # attributes
+    for name in sorted(bound - imported - methods - fields):
         if len(name) == 1 or name.startswith("__"):
             continue
         letters = _CLASSES if name in classes else _FUNCTIONS if name in functions else _VARIABLES

@@ -119,3 +119,11 @@ def test_a_recursion_without_end_is_the_same_failure_wherever_the_stack_is_full(
     assert {one.frames for one in found} == {found[0].frames}
     assert found[0].where
     assert "_pytree" in found[0].where
+
+
+def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
+    with pytest.raises(AssertionError) as raised:
+        torch.testing.assert_close(torch.ones(2), torch.zeros(2))
+    found = signature_of(raised.value, None)
+    assert found.where is None
+    assert set(found.frames) == {"program"}
