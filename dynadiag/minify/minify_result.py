@@ -59,6 +59,7 @@ _VERDICT_SENTENCES = {
     "source_passes": "it fails in Dynamo, before there is a graph; as one file in an empty folder it fails otherwise",
     "interpreted": "it fails only in Triton's interpreter: a repro without a GPU would not be small",
 }
+_NO_STDIN = "stdin is empty in a trial: let the program read a file, or give it arguments"
 _VERDICT_HELP = {
     "cached": "`dynadiag bisect` names the graphs; --fresh runs without the caches",
     "source_passes": "a program that reads its own files has to be made to stand alone first",
@@ -201,7 +202,8 @@ def result_text(result: MinifyResult, style: Style) -> str:
     lines = [_first_line(result, style)]
     if result.text:
         lines.append(f"  {sizes(result)}{_minimal(result)}")
-    marked = [("missing", f"{text} cannot be written into the repro") for text in result.missing]
+    marked = _failure(result)
+    marked += [("missing", f"{text} cannot be written into the repro") for text in result.missing]
     marked += [("proof", text) for text in result.proof]
     if result.bisect_verdict is not None:
         marked.append(("bisected", "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])))
@@ -214,6 +216,15 @@ def result_text(result: MinifyResult, style: Style) -> str:
         lines += ["", result.text.rstrip()]
     lines += ["", style.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
     return "\n".join(lines) + "\n"
+
+
+def _failure(result: MinifyResult) -> list[tuple[str, str]]:
+    """The program's failure, where no repro shows it."""
+    if result.text or result.failure is None:
+        return []
+    first = "".join(result.failure.message.strip().splitlines()[:1])
+    lacks = [("help", _NO_STDIN)] if result.failure.type == "EOFError" else []
+    return [("failure", f"{result.failure.type}: {first}"), *lacks]
 
 
 def _minimal(result: MinifyResult) -> str:

@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynadiag.bisection.verdict import Culprit, Verdict
-from dynadiag.minify.minify_result import MinifyResult, issue_text
+from dynadiag.minify.minify_result import MinifyResult, issue_text, result_text
+from dynadiag.render.style import Style
 from dynadiag.trial.signature import Signature
 
 RESULT = MinifyResult(
@@ -32,3 +33,10 @@ def test_a_report_says_what_bisection_found() -> None:
     found = Verdict("found", {}, "inductor", culprits=(lowering,), confirmed=("with exactly relu off it passes",))
     text = issue_text(replace(RESULT, bisect_verdict=found))
     assert ". Bisected to `lowering relu (backward); with exactly relu off it passes`." in text
+
+
+def test_a_report_without_a_repro_says_how_the_program_fails_and_that_there_is_no_stdin() -> None:
+    failure = Signature("exception", "EOFError", "EOF when reading a line", cause="EOFError")
+    text = result_text(MinifyResult("fails_uncompiled", failure=failure), Style(100))
+    assert "= failure: EOFError: EOF when reading a line" in text
+    assert "= help: stdin is empty in a trial" in text
