@@ -185,7 +185,7 @@ class Lines(ScrollView, can_focus=True):
             self.reveal(self.cursor)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw the lines that changed. The styles, which take as long to look up as a line to draw, are the same."""
+        """Draw the lines of an area. Their styles are looked up once: that takes as long as to draw a line."""
         self._style_of_lines = self.rich_style
         self._style_of_cursor = self.get_component_rich_style("lines--cursor")
         return super().render_lines(crop)

@@ -34,7 +34,7 @@ class InstallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the file of facts has: ``bytes`` is the size on disk, ``seconds`` what the install took."""
+    """What was installed, what it took on disk in ``bytes``, and the ``seconds`` of the install."""
 
     requirement: str
     packages: tuple[str, ...]
