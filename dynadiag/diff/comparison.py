@@ -102,8 +102,9 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
             if _have_one_text(old, new, before, after):
                 continue
             graphs = before.read(old), after.read(new)
-            changes = graph_changes(*graphs)
-            reads_earlier = reads_earlier or (stage == "dynamo" and with_inputs_in_order_of(*graphs) != graphs[1])
+            reordered = with_inputs_in_order_of(*graphs)
+            changes = graph_changes(graphs[0], reordered)
+            reads_earlier = reads_earlier or (stage == "dynamo" and reordered is not graphs[1])
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
                 yield _graph_difference(stage, name, ids, changes)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):

@@ -44,13 +44,15 @@ def first_change(before: CanonicalGraph, after: CanonicalGraph) -> NodeChange | 
 
     Where no operator changed it is the first change of an input or of what is returned.
     """
-    changes = graph_changes(before, after)
+    changes = graph_changes(before, with_inputs_in_order_of(before, after))
     return next((change for change in changes if change.is_operator), next(iter(changes), None))
 
 
 def graph_changes(before: CanonicalGraph, after: CanonicalGraph) -> tuple[NodeChange, ...]:
-    """Return the changes from one graph to another, in the order of the second graph. Empty if they are the same."""
-    after = with_inputs_in_order_of(before, after)
+    """Return the changes from one graph to another, in the order of the second graph. Empty if they are the same.
+
+    The order of the inputs counts: see `with_inputs_in_order_of`.
+    """
     if before.digest == after.digest:
         return ()
     pairs = _paired(before.nodes, after.nodes)
