@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from dynadiag.caches.causes import Cause, RunSide, find_causes
+from dynadiag.caches.cause import Cause, RunSide
+from dynadiag.caches.causes import find_causes
 from dynadiag.caches.key_changes import ChangedComponent, changed_components
 from dynadiag.caches.start_phases import StartPhases, start_phases
 from dynadiag.diff import GraphReader, match_compiles

@@ -7,24 +7,22 @@ none of them explains is told by the component's own name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from dynadiag.caches.cause import Cause, KeyComparison, RunSide
+from dynadiag.caches.graph_causes import graph_values
 from dynadiag.caches.key_changes import ChangedComponent, input_change, is_symbolic
 from dynadiag.caches.source_changes import (
-    ProgramFiles,
     changed_definitions,
     definition_line,
     only_changed_statement,
 )
-from dynadiag.explanation.formatting import brief, count
-from dynadiag.explanation.guard_text import is_global, placeholder_names, source_text
-from dynadiag.explanation.guards import guarded_value
+from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
-from dynadiag.recording.records import Compile, Guard, Node, Run, Span
+from dynadiag.recording.records import Span
 
-__all__ = ["Cause", "RunSide", "find_causes"]
+__all__ = ["find_causes"]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
@@ -34,57 +32,6 @@ _THREAD_OPTIONS = ("inductor_config[cpp.threads]", "inductor_config[cpp.dynamic_
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
 _OFF = {"not there": "off"}
-_SET = "a set of strings has another order in each process, unless PYTHONHASHSEED is set."
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-_PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", "SLURM_PROCID", "SLURM_JOB_ID")
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a key changed: a sentence, the user's line if it is known, what to do, and the difference as evidence.
-
-    ``options`` of torch are what to do, where that can be tried: see `BypassReason`.
-    """
-
-    text: str
-    span: Span | None = None
-    cure: str | None = None
-    diff: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RunSide:
-    """One of two runs, as far as it explains a key: the compile, and what surrounded it.
-
-    ``options`` are those of torch's configuration as the metrics of the compile have them, ``nodes`` Dynamo's graph,
-    ``guards`` those of the compile.
-    """
-
-    run: Run
-    compile: Compile
-    sources: Mapping[str, str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    nodes: Sequence[Node] = ()
-    guards: Sequence[Guard] = ()
-
-    @property
-    def files(self) -> ProgramFiles:
-        """The program's source."""
-        return ProgramFiles(self.run, self.compile, self.sources)
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """Two sides and the components in which their keys differ."""
-
-    changes: tuple[ChangedComponent, ...]
-    before: RunSide
-    after: RunSide
-
-    def of(self, *groups: str) -> list[ChangedComponent]:
-        return [change for change in self.changes if change.group in groups]
 
 
 def find_causes(
@@ -96,12 +43,12 @@ def find_causes(
     """
     if any(change.component in _THREAD_OPTIONS for change in changes):
         changes = [change for change in changes if change.group != _THREAD_COUNT]
-    compared = _Comparison(tuple(changes), before, after)
+    compared = KeyComparison(tuple(changes), before, after)
     found: list[Cause] = []
     explained: set[str] = set()
     for groups, explain in _EXPLAINERS:
         if any(change.group in groups and change.component not in explained for change in changes):
-            causes = list(explain(compared)) if explain is not _graph or not above else list(above)
+            causes = list(explain(compared)) if explain is not graph_values or not above else list(above)
             found += (each for each in causes if each not in found)
             if causes:
                 explained |= {change.component for change in changes if change.group in (*groups, *_FOLLOWS[explain])}
@@ -110,7 +57,7 @@ def find_causes(
     return tuple(_placed(found, compared)) or tuple(above)
 
 
-def _placed(found: Sequence[Cause], compared: _Comparison) -> list[Cause]:
+def _placed(found: Sequence[Cause], compared: KeyComparison) -> list[Cause]:
     """The causes. Those without a line get that of the one statement that changed, if nothing else was given."""
     before, after = compared.before, compared.after
     given = [(side.environment, side.run.argv[1:], side.run.torch, side.run.device) for side in (before, after)]
@@ -126,7 +73,7 @@ def _by_name(change: ChangedComponent) -> Cause:
     return Cause(f"{change.component} went from {change.was} to {change.now}", None, None)
 
 
-def _torch(compared: _Comparison) -> Iterator[Cause]:
+def _torch(compared: KeyComparison) -> Iterator[Cause]:
     old, new = compared.before.run, compared.after.run
     pairs = {"torch": (old.torch, new.torch), "Triton": (old.triton, new.triton), "device": (old.device, new.device)}
     changed = [f"{name} went from {was} to {now}" for name, (was, now) in pairs.items() if was != now]
@@ -141,13 +88,13 @@ def _torch(compared: _Comparison) -> Iterator[Cause]:
         )
 
 
-def _options(compared: _Comparison) -> Iterator[Cause]:
+def _options(compared: KeyComparison) -> Iterator[Cause]:
     for change in compared.of("inductor_config", "inductor_config_comms"):
         option = change.component.partition("[")[2].removesuffix("]")
         yield _option(compared, f"torch._inductor.config.{option}", option, change.was, change.now)
 
 
-def _functorch_options(compared: _Comparison) -> Iterator[Cause]:
+def _functorch_options(compared: KeyComparison) -> Iterator[Cause]:
     old, new = (side.options.get("functorch_config", {}) for side in (compared.before, compared.after))
     for option in sorted(old.keys() | new.keys()):
         if old.get(option) != new.get(option):
@@ -155,7 +102,7 @@ def _functorch_options(compared: _Comparison) -> Iterator[Cause]:
             yield _option(compared, name, option, str(old.get(option)), str(new.get(option)))
 
 
-def _option(compared: _Comparison, name: str, option: str, was: str, now: str) -> Cause:
+def _option(compared: KeyComparison, name: str, option: str, was: str, now: str) -> Cause:
     spans = [option_span(side.sources, _spellings(option)) for side in (compared.after, compared.before)]
     variable = None if any(spans) else _changed_variable(compared, ("TORCHINDUCTOR_", "TORCH_", "TRITON_"))
     mode = call_span(compared.after.sources, ("compile",), keyword="mode") if not any(spans) else None
@@ -168,14 +115,14 @@ def _spellings(option: str) -> tuple[str, ...]:
     return (option, option.rpartition(".")[2])
 
 
-def _changed_variable(compared: _Comparison, prefixes: tuple[str, ...]) -> str | None:
+def _changed_variable(compared: KeyComparison, prefixes: tuple[str, ...]) -> str | None:
     old, new = compared.before.environment, compared.after.environment
     changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     found = [name for name in changed if name.startswith(prefixes)]
     return None if not found else f"{found[0]} ({old.get(found[0], 'not set')} → {new.get(found[0], 'not set')})"
 
 
-def _threads(compared: _Comparison) -> Iterator[Cause]:
+def _threads(compared: KeyComparison) -> Iterator[Cause]:
     change = compared.of(_THREAD_COUNT)[0]
     variable = _changed_variable(compared, _THREADS)
     span = None if variable else call_span(compared.after.sources, ("set_num_threads",))
@@ -188,7 +135,7 @@ def _threads(compared: _Comparison) -> Iterator[Cause]:
     )
 
 
-def _passes(compared: _Comparison) -> Iterator[Cause]:
+def _passes(compared: KeyComparison) -> Iterator[Cause]:
     for change in compared.of(*_PASSES):
         option = change.component.partition("[")[0]
         span = definition_span(compared.after.sources, "uuid") or option_span(compared.after.sources, (option,))
@@ -217,7 +164,7 @@ _SWITCHES = {
 }
 
 
-def _changed_settings(compared: _Comparison) -> Iterator[Cause]:
+def _changed_settings(compared: KeyComparison) -> Iterator[Cause]:
     told = set()
     for change in compared.of(*_SWITCHES):
         what, calls = _SWITCHES[change.group]
@@ -230,7 +177,7 @@ def _changed_settings(compared: _Comparison) -> Iterator[Cause]:
             yield Cause(f"{what} went from {was} to {now}", span, _KEEP.format("setting"))
 
 
-def _dynamic(compared: _Comparison) -> Iterator[Cause]:
+def _dynamic(compared: KeyComparison) -> Iterator[Cause]:
     """Sizes that are symbols in one run only. The graph, its inputs and what is static among them change with that."""
     old, new = (_has_symbols(compared, side) for side in ("before", "after"))
     if old == new:
@@ -242,12 +189,13 @@ def _dynamic(compared: _Comparison) -> Iterator[Cause]:
     yield Cause(f"sizes went from {was} to {now} (dynamic shapes)", span, _KEEP.format("setting of dynamic"))
 
 
-def _has_symbols(compared: _Comparison, side: str) -> bool:
+def _has_symbols(compared: KeyComparison, side: str) -> bool:
     return any(is_symbolic(getattr(change, side)) for change in compared.of("example_inputs"))
 
 
-def _inputs(compared: _Comparison) -> Iterator[Cause]:
-    names = _source_names(compared)
+def _inputs(compared: KeyComparison) -> Iterator[Cause]:
+    placeholders = (node.target for node in compared.after.nodes if node.op == "placeholder")
+    names = input_names(placeholders, (guard.source for guard in compared.after.guards))
     for change in compared.of("example_inputs"):
         index = int(re.sub(r"\D", "", change.component) or 0)
         fields = input_change(change.before, change.after)
@@ -264,13 +212,7 @@ def _inputs(compared: _Comparison) -> Iterator[Cause]:
         )
 
 
-def _source_names(compared: _Comparison) -> list[str]:
-    """The graph's inputs as the program writes them. Dynamo's placeholder for ``L['x']`` is ``L_x_``."""
-    names = placeholder_names(guard.source for guard in compared.after.guards)
-    return [names.get(node.target, node.target) for node in compared.after.nodes if node.op == "placeholder"]
-
-
-def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
+def _names_of_inputs(compared: KeyComparison) -> Iterator[Cause]:
     change = compared.of("aot_config")[0]
     old, new = (["".join(found) for found in _SOURCE.findall(text)] for text in (change.before, change.after))
     renamed = {was: now for was, now in zip(old, new, strict=False) if was != now}
@@ -284,102 +226,13 @@ def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
         yield Cause(f"the inputs of {function.function} changed: {change.was} → {change.now}", span, None)
 
 
-def _source_change(compared: _Comparison) -> Iterator[Cause]:
+def _source_change(compared: KeyComparison) -> Iterator[Cause]:
     """The source of what is compiled: that changes the graph, and may change its inputs."""
     for each in changed_definitions(compared.before.files, compared.after.files):
         yield Cause(each.text, each.span, None, each.diff)
 
 
-def _graph(compared: _Comparison) -> Iterator[Cause]:
-    """A value that is fixed into the graph, while the source of what is compiled is the same."""
-    change = compared.of("gm")[0]
-    node = _node_of(change, compared.after.nodes)
-    value = _accident(change, compared)
-    values = list(_changed_values(compared))
-    if values:
-        text, span, cure = _value_text(values, compared.after.sources)
-    elif change.before == change.after:
-        text, span = "the graph is the same text, an object in it is another one (a tensor constant, or a module)", node
-        cure = None
-    else:
-        text, span = f"a value that is fixed into the graph changed: {change.was} → {change.now}", node
-        cure = None
-    yield Cause(
-        text + (f"; {value}" if value else ""),
-        span or node,
-        cure or "Pass the value as an argument, or keep it out of the graph.",
-    )
-
-
-def _changed_values(compared: _Comparison) -> Iterator[tuple[Guard, str, str]]:
-    """The values that Dynamo guards on and that differ: it compiles them into the graph."""
-    values = [
-        {
-            guard.source: (guard, value)
-            for guard in side.guards
-            if (value := guarded_value(guard.expression)) is not None
-        }
-        for side in (compared.before, compared.after)
-    ]
-    for source, (guard, now) in values[1].items():
-        was = values[0].get(source, (guard, now))[1]
-        if was != now:
-            yield guard, was, now
-
-
-def _value_text(
-    values: Sequence[tuple[Guard, str, str]], sources: Mapping[str, str]
-) -> tuple[str, Span | None, str | None]:
-    """What the values are called, where they are set or else read, and the cure for those in another order."""
-    guard, was, now = values[0]
-    name = source_text(guard.source)
-    text = f"{name} went from {brief(was)} to {brief(now)}, and the graph has its value"
-    variable = name.partition("[")[0]
-    span = definition_span(sources, variable) if is_global(guard.source) and variable.isidentifier() else None
-    span = span or (Span(guard.file, guard.line) if guard.line else None)
-    same = [each for each in values if source_text(each[0].source).partition("[")[0] == variable]
-    if len(same) > 1 and sorted(each[1] for each in same) == sorted(each[2] for each in same):
-        return f"the order of {variable} changed: {text}", span, f"Sort {variable}: {_SET}"
-    return text + (f" (and {count(len(values) - 1, 'other value')})" if len(values) > 1 else ""), span, None
-
-
-def _accident(change: ChangedComponent, compared: _Comparison) -> str | None:
-    """What of the process's own is in the graph: an address, a path of its folder, its rank or another variable."""
-    if _ADDRESS.search(change.now) and _ADDRESS.search(change.was):
-        return "an address of this process is in it"
-    words = [set(re.findall(r"[\w./:-]+", text)) for text in (change.was, change.now)]
-    fresh = words[1] - words[0]
-    cwd = compared.after.run.cwd
-    if cwd and cwd != compared.before.run.cwd and any(word.startswith(cwd) for word in fresh):
-        return "the folder that the program runs in is in it"
-    for name in _PLACE_IN_JOB:
-        now = compared.after.environment.get(name)
-        if now and now != compared.before.environment.get(name) and now in fresh:
-            return f"{name} of this process ({now}) is in it"
-    for argument in compared.after.run.argv[1:]:
-        if argument in fresh and argument not in compared.before.run.argv:
-            return f"an argument of the program ({argument}) is in it"
-    if str(compared.after.run.pid) in fresh:
-        return "the process id is in it"
-    if any("group" in word for word in fresh) or "_c10d_functional" in change.now:
-        return (
-            "a process group's name is in it: give the group a name of its own (group_desc) or make groups in one order"
-        )
-    return None
-
-
-def _node_of(change: ChangedComponent, nodes: Sequence[Node]) -> Span | None:
-    """The user's line of the first node of the graph that the first run's graph does not have."""
-    spans = {node.name: node.span for node in nodes if node.span.file}
-    old = set(change.before.splitlines())
-    for line in change.after.splitlines():
-        name = re.match(r" +(\w+)(?::[^=]*)? = ", line)
-        if name is not None and line not in old and name[1] in spans:
-            return spans[name[1]]
-    return None
-
-
-def _triton_source(compared: _Comparison) -> Iterator[Cause]:
+def _triton_source(compared: KeyComparison) -> Iterator[Cause]:
     change = compared.of("user_defined_triton_source", "triton_kernel_source_codes")[0]
     name = re.search(r"def (\w+)\(", change.after)
     span = None if name is None else definition_span(compared.after.sources, name[1])
@@ -387,7 +240,7 @@ def _triton_source(compared: _Comparison) -> Iterator[Cause]:
     yield Cause(f"the source of {kernel} changed: {change.was} → {change.now}", span, None)
 
 
-_Explain = Callable[[_Comparison], Iterator[Cause]]
+_Explain = Callable[[KeyComparison], Iterator[Cause]]
 _PASSES = (
     "pre_grad_custom_pass",
     "post_grad_custom_pre_pass",
@@ -413,7 +266,7 @@ _EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain], ...] = (
     (("gm",), _source_change),
     (("example_inputs",), _inputs),
     (("aot_config",), _names_of_inputs),
-    (("gm",), _graph),
+    (("gm",), graph_values),
 )
 # What follows from a cause, beside the groups that it looks at.
 _FOLLOWS: dict[_Explain, tuple[str, ...]] = {
@@ -428,5 +281,5 @@ _FOLLOWS: dict[_Explain, tuple[str, ...]] = {
     _source_change: ("aot_config", "fx_kwargs", "example_inputs"),
     _inputs: ("gm", "fx_kwargs"),
     _names_of_inputs: (),
-    _graph: ("fx_kwargs",),
+    graph_values: ("fx_kwargs",),
 }

@@ -16,9 +16,9 @@ __all__ = [
     "argument_description",
     "describe_change",
     "described",
+    "input_names",
     "is_global",
     "joined_sources",
-    "placeholder_names",
     "sizes_in",
     "source_text",
     "what_changed",
@@ -51,13 +51,16 @@ def source_text(source: str | None) -> str:
     return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
 
 
-def placeholder_names(sources: Iterable[str]) -> dict[str, str]:
-    """The inputs of a graph as the program writes them, by Dynamo's names for them.
+def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str]:
+    """The inputs of a graph as the program writes them. One without a source among these keeps Dynamo's name.
 
-    >>> placeholder_names(["L['self']._parameters['w']"])
-    {'L_self_parameters_w_': 'self.w'}
+    Printed graphs have the names in lower case.
+
+    >>> input_names(["l_self_parameters_w_", "s0"], ["L['self']._parameters['w']"])
+    ['self.w', 's0']
     """
-    return {_NO_WORD.sub("_", source): source_text(source) for source in sources}
+    names = {_NO_WORD.sub("_", source).lower(): source_text(source) for source in sources}
+    return [names.get(name.lower(), name) for name in placeholders]
 
 
 def is_global(source: str) -> bool:

@@ -10,7 +10,7 @@ from dynadiag.diff import CanonicalNode
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.formatting import brief, duration
-from dynadiag.explanation.guard_text import described, placeholder_names
+from dynadiag.explanation.guard_text import described, input_names
 from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import ValueDifference, find_value_difference
 from dynadiag.job.differences import RankDifference
@@ -204,11 +204,10 @@ def _input_cause(found: RankDifference, doing: Sequence[Process], others: Sequen
     step, other = found.step, _other_step(found)
     if found.node is None or not (isinstance(step, CompileStep) and isinstance(other, CompileStep)):
         return None
-    names = placeholder_names(guard.source for guard in step.guards)
     graphs = [each.graphs[found.graph].graph.nodes for each in (step, other)]
     for here, there in zip(*graphs, strict=False):
         if here.target == there.target == "placeholder" and kind_of_type(here.type) != kind_of_type(there.type):
-            name = next((name for key, name in names.items() if key.lower() == here.name.lower()), here.name)
+            (name,) = input_names([here.name], (guard.source for guard in step.guards))
             types = [_TYPE.sub("", node.type) for node in (here, there)]
             return f"the input `{name}` is {types[0]} on {_ranks(doing)}, {types[1]} on {_ranks(others)}"
     return None

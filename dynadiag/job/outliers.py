@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.guard_text import placeholder_names
+from dynadiag.explanation.guard_text import input_names
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
@@ -92,8 +92,7 @@ def _outlier_divergence(
 def _input_name(name: tuple[str, Hashable, int], step: CompileStep) -> str:
     """An input of a graph as the program writes it."""
     node = step.graphs[int(str(name[1]))].graph.nodes[name[2]]
-    names = placeholder_names(guard.source for guard in step.guards)
-    return next((own for key, own in names.items() if key.lower() == node.name.lower()), node.name)
+    return input_names([node.name], (guard.source for guard in step.guards))[0]
 
 
 def _node(value: Hashable) -> str:
