@@ -163,7 +163,7 @@ class _Side:
         self.graphs = GraphReader(recording)
         self.compiles = {item.compile_id: item for item in recording.compiles()}
         self.lookups = recording.cache_lookups()
-        self.sources = _sources(recording)
+        self.sources = recording.sources()
         self.environment = _environment(recording)
         self.compile_seconds = sum(item.seconds.total or 0.0 for item in self.compiles.values())
         self._options: dict[str, Mapping[str, Mapping[str, object]]] | None = None
@@ -305,12 +305,6 @@ def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:
         if isinstance(read, dict):
             found[name] = read
     return found
-
-
-def _sources(recording: Recording) -> dict[str, str]:
-    """The program's files as they were recorded."""
-    texts = {file: recording.source(file) for file in recording.source_files()}
-    return {file: text for file, text in texts.items() if text is not None}
 
 
 def _environment(recording: Recording) -> dict[str, str]:

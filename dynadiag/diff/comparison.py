@@ -12,6 +12,7 @@ from dynadiag.diff.canonical_graph import CanonicalNode, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
 from dynadiag.diff.environment_differences import environment_differences, source_differences
+from dynadiag.diff.exchanged_inputs import exchanged_inputs
 from dynadiag.diff.graph_changes import NodeChange, graph_changes
 from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_differences, is_on_traced_code
 from dynadiag.diff.kernel_differences import kernel_differences
@@ -60,6 +61,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
         *_guard_stage(before, after, pairs, graphs),
         *_only_one_side(pairs, runs),
         *graphs,
+        *exchanged_inputs(before, after, pairs, runs),
         *kernel_differences(before, after, ids),
         *cache_differences(before, after, pairs),
     ]

@@ -149,25 +149,16 @@ def _logged_options(texts: Mapping[str, Any]) -> _Options:
 
 def _line_setting(recording: Recording, option: str) -> tuple[str | None, int | None]:
     """The line of the recorded source that sets an option, by itself or by an argument of torch.compile."""
-    sources = _sources(recording)
+    sources = recording.sources()
     argument = "dynamic" if option in _DYNAMIC else "mode"
     span = option_span(sources, {option, option.rpartition(".")[2]})
     span = span or call_span(sources, ("compile",), keyword=argument)
     return (span.file, span.line) if span is not None else (None, None)
 
 
-def _sources(recording: Recording) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for event in recording.events("dynadiag_source"):
-        file = recording.metadata(event.index).get("dynadiag_source", {}).get("file")
-        if isinstance(file, str):
-            found[file] = recording.payload(event.index)
-    return found
-
-
 def source_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
     """Return the changed source files, each with a diff: those of compiles that are in both runs, and the programs'."""
-    old, new = _sources(before), _sources(after)
+    old, new = before.sources(), after.sources()
     files = {
         pair.after.file: pair.before.file for pair in pairs if pair.before and pair.after and pair.after.file in new
     }

@@ -37,9 +37,11 @@ _OF_TRACED_CODE = frozenset(
         "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
     }
 )  # fmt: skip
-# That a global function is still the one that was traced. How source is divided into functions is no difference.
+# That a global function or module is still the one that was traced, or is the same under two names. How source is
+# divided into functions is no difference.
 _OF_CALLED_CODE = re.compile(
     r"___check_obj_id\(G\['\w+'\](?:\.\w+)*, \d+\), type=<class '(?:code|module|function|builtin_function_or_method)'>"
+    r"|G\['__import_\w+'\][\w.]* is G\['\w+'\](?:\.\w+)*$"
 )
 _SUBMODULE = re.compile(r"_modules\['\w+'\]")
 

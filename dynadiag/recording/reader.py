@@ -256,6 +256,11 @@ class Recording:
         """Return the names of the user's source files that were recorded."""
         return tuple(dict.fromkeys(item.file for item in self._records(SourceFile, "ORDER BY rowid")))
 
+    def sources(self) -> dict[str, str]:
+        """Return the user's source files that were recorded, by name."""
+        texts = {file: self.source(file) for file in self.source_files()}
+        return {file: text for file, text in texts.items() if text is not None}
+
     def counts(self) -> dict[str, int]:
         """Return the number of events of each kind."""
         with self._database.reading():

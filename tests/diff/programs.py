@@ -20,6 +20,7 @@ class Block(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first = torch.nn.Linear(4, 4)
+        self.spare = torch.nn.Linear(4, 4)
 
     def forward(self, x):
         h = torch.relu(self.first(x)) * SETTINGS["scale"]

@@ -128,6 +128,13 @@ def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, ne
             "grad mode was on, is off",
         ),
         ("return h + x", "return x - h", "dynamo", "return", "is gone (2 operators differ)"),
+        (
+            "self.first(x)) *",
+            "self.spare(x)) *",
+            "dynamo",
+            "torch.relu",
+            "`self.spare.weight` where it read `self.first.w",
+        ),
         ("self.first(x)) *", "self.first(x)).add(1) *", "dynamo", "add(", "add(1)"),
     ],
 )

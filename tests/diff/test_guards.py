@@ -31,3 +31,16 @@ def test_a_value_that_became_true_is_one_change() -> None:
     ]
     (found,) = guard_differences(*guards)
     assert (found.before, found.after) == (guards[0][0], guards[1][0])
+
+
+@pytest.mark.parametrize(
+    ("expression", "differs"),
+    [
+        ("G['__import_torch_dot_nn_dot_modules_dot_linear'].F is G['F']", False),
+        ("L['x'] is L['y']", True),
+        ("G['cache'] is G['other']", True),
+    ],
+)
+def test_a_module_under_two_names_is_no_difference(expression: str, differs: bool) -> None:
+    guard = Guard(0, "0/0", "LAMBDA_GUARD", "", expression, None, None)
+    assert bool(guard_differences([], [guard])) == differs
