@@ -15,20 +15,21 @@ __all__ = ["BisectDocument", "CulpritDocument", "FailureDocument", "ReleaseChang
 
 @dataclass(frozen=True, slots=True)
 class FailureDocument:
-    """A failure in a document: its signature, with the line of the program that was running."""
+    """A failure in a document: its signature, with the line of the program that was running, and the rank of a job."""
 
     kind: str
     type: str
     message: str
     where: str | None
     program_line: str | None
+    rank: int | None = None
 
     @classmethod
     def of(cls, failure: Signature | None) -> FailureDocument | None:
         """The failure of a trial; None where it passed."""
         if failure is None:
             return None
-        return cls(failure.kind, failure.type, failure.message, failure.where, failure.user)
+        return cls(failure.kind, failure.type, failure.message, failure.where, failure.user, failure.rank)
 
 
 class CulpritDocument(msgspec.Struct, frozen=True):

@@ -165,7 +165,7 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
     said = clean(failure.message).splitlines()
     message = [line for line in said if line.strip() and not line.startswith(_TORCH_ADVICE)]
     head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
-    lines = [f"  {head}"]
+    lines = [f"  {head}" + (f", on rank {failure.rank}" if failure.rank is not None else "")]
     for line in message[:_MAX_MESSAGE_LINES]:
         lines += wrap_indented("    ", line, style.columns)
     if len(message) > _MAX_MESSAGE_LINES:

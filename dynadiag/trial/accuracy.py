@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,8 +19,9 @@ import torch
 
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, WrongResult
+from dynadiag.trial.facts import run_facts
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
-from dynadiag.trial.process import run_facts
+from dynadiag.trial.rank import this_rank
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.signature import Signature, signature_of, witness_of
 
@@ -98,5 +100,5 @@ def _program_line() -> str | None:
 
 def _end_trial(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
     """Report the failure and end the trial: what the program does with a wrong result does not matter."""
-    TRIAL.send(WrongResult(signature, run_facts(), witness))
+    TRIAL.send(WrongResult(replace(signature, rank=this_rank()), run_facts(), witness))
     os._exit(1)

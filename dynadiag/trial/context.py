@@ -24,7 +24,7 @@ from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join"]
+__all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join", "let_children_join"]
 
 
 class TrialContext:
@@ -97,7 +97,10 @@ _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile worke
 
 @dataclass(frozen=True, slots=True)
 class _JoinRequest:
-    """What a child process of the program needs to join the trial. ``report`` is the path of the trial's events."""
+    """What a child process of the program needs to join the trial. ``report`` is the path of the trial's events.
+
+    Without ``hooks`` the child has an unchanged torch.
+    """
 
     plan: Plan
     hooks: tuple[str, ...]
@@ -109,10 +112,11 @@ def install_hooks(hooks: Sequence[str]) -> None:
     importlib.import_module("dynadiag.trial.rungs").install()
     for name in hooks:
         importlib.import_module(name).install()
-    TRIAL.on_start(functools.partial(_set_join_variable, hooks))
+    TRIAL.on_start(functools.partial(let_children_join, hooks))
 
 
-def _set_join_variable(hooks: Sequence[str]) -> None:
+def let_children_join(hooks: Sequence[str]) -> None:
+    """Have the processes that this one starts join its trial."""
     report = TRIAL.reporter.path if TRIAL.reporter is not None else None
     os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, tuple(hooks), report))
 
@@ -125,7 +129,9 @@ def join() -> None:
     if _COMPILE_WORKERS in sys.argv[0]:
         return
     wanted = load(os.environ[JOIN_VARIABLE], _JoinRequest)
-    install_hooks(wanted.hooks)
+    if wanted.hooks:
+        install_hooks(wanted.hooks)
     with suppress(OSError, TypeError):  # no supervisor, or it has ended
         TRIAL.reporter = EventWriter(os.open(wanted.report, os.O_WRONLY))  # type: ignore[arg-type]  # None: TypeError
     TRIAL.start(wanted.plan)
+    importlib.import_module("dynadiag.trial.rank").report_exceptions()

@@ -6,6 +6,7 @@ the output of a crashing process cannot be trusted.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ __all__ = [
     "Note",
     "OperatorUsed",
     "OwnTrialStarted",
+    "RankFailed",
     "RunFacts",
     "TargetUnusable",
     "TrialEnded",
@@ -80,6 +82,16 @@ class TrialEnded(TrialEvent):
     """The program, or the action, has ended. ``failure`` is ``None`` if it passed."""
 
     failure: Signature | None
+    facts: RunFacts
+    witness: tuple[str, ...] = ()
+    lines: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailed(TrialEvent):
+    """An exception ends a rank of a distributed job, of which the program is the launcher."""
+
+    failure: Signature
     facts: RunFacts
     witness: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
@@ -187,10 +199,14 @@ class EventWriter:
 
 
 def write_line(descriptor: int, record: dict[str, Any]) -> None:
-    """Write a record as one line of JSON, whole even where the pipe is full."""
+    """Write a record as one line of JSON, whole even where the pipe is full or several ranks write."""
     payload = memoryview(f"{dump(record)}\n".encode())
-    while payload:
-        payload = payload[os.write(descriptor, payload) :]
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        while payload:
+            payload = payload[os.write(descriptor, payload) :]
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from dynadiag.trial.outcome import Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, trial_environment
-from dynadiag.trial.supervise import Limits, RunningProcess, kill_session, read_tail, supervise
+from dynadiag.trial.supervise import Limits, RunningProcess, kill_descendants, kill_session, read_tail, supervise
 from dynadiag.trial.typed_json import dump
 from dynadiag.trial.zygote import ForkRequest
 
@@ -105,7 +105,7 @@ class ServerFork(Executor):
             try:
                 yield RunningProcess(pid, self.server.channel.fileno(), sandbox.reading, sandbox.output, wait)
             except BaseException:
-                kill_session(pid)
+                kill_descendants(pid)
                 raise
             finally:
                 with suppress(OSError, EOFError):  # the server is gone: `run` has raised that already
@@ -149,6 +149,9 @@ def _running(pid: int, events: int, output: int, wait: Callable[[], int]) -> Ite
     ended = os.pidfd_open(pid)
     try:
         yield RunningProcess(pid, ended, events, output, wait)
+    except BaseException:
+        kill_descendants(pid)
+        raise
     finally:
         os.close(ended)
         kill_session(pid)

@@ -18,6 +18,7 @@ from dynadiag.trial.events import (
     LoweringFailed,
     Note,
     OperatorUsed,
+    RankFailed,
     RunFacts,
     TargetUnusable,
     TrialEnded,
@@ -130,7 +131,7 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
     """
     for unusable in _all(result, TargetUnusable):
         raise TargetError(unusable.message)
-    end = next(_all(result, TrialEnded), None)
+    end = _end(result)
     decisions = _decisions(result)
     diverged = _diverged(result)
     return Outcome(
@@ -155,10 +156,19 @@ def _all(result: ProcessResult, kind: type[E]) -> Iterator[E]:
     return (event for event in result.events if isinstance(event, kind))
 
 
+def _end(result: ProcessResult) -> TrialEnded | None:
+    """How the program ended. The failure of a launcher is that of the first rank that failed."""
+    end, rank = next(_all(result, TrialEnded), None), next(_all(result, RankFailed), None)
+    if end is None or rank is None or end.failure is None or end.failure.rank is not None:
+        return end
+    return TrialEnded(rank.failure, rank.facts, rank.witness, rank.lines)
+
+
 def _decisions(result: ProcessResult) -> tuple[Decision, ...]:
-    """The reported decisions, without those that were withdrawn later."""
+    """The reported decisions, without those that were withdrawn later. Ranks report the same ones."""
     withdrawn = {event.key for event in _all(result, DecisionWithdrawn)}
-    return tuple(decision for decision in _all(result, Decision) if decision.key not in withdrawn)
+    reported = {(event.group, event.key): event for event in _all(result, Decision)}
+    return tuple(decision for decision in reported.values() if decision.key not in withdrawn)
 
 
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:
@@ -184,7 +194,8 @@ def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
 
 
 def _facts(result: ProcessResult) -> RunFacts:
-    facts = next((e.facts for e in result.events if isinstance(e, (TrialEnded, WrongResult))), RunFacts())
+    ends = [_end(result), *_all(result, WrongResult)]
+    facts = next((end.facts for end in ends if end is not None), RunFacts())
     return replace(
         facts,
         backends=(*facts.backends, *(event.name for event in _all(result, BackendUsed))),

@@ -22,11 +22,12 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NoReturn
 
-from dynadiag.capture.run_metadata import uses_gpu
 from dynadiag.trial import program
-from dynadiag.trial.context import TRIAL, install_hooks
-from dynadiag.trial.events import EventWriter, RunFacts, TargetUnusable, TrialEnded
+from dynadiag.trial.context import TRIAL, install_hooks, let_children_join
+from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded
+from dynadiag.trial.facts import run_facts
 from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.rank import killed_rank
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 from dynadiag.trial.typed_json import load
 
@@ -38,7 +39,6 @@ __all__ = [
     "main",
     "run_and_exit",
     "run_and_report",
-    "run_facts",
     "run_program_and_exit",
 ]
 
@@ -69,6 +69,7 @@ def main(request: str, descriptor: int) -> NoReturn:
     if wanted.plan != AS_WRITTEN or _torch_bisector_state_exists():
         sys.meta_path.insert(0, _HooksAfterTorchImport(wanted.hooks))
     TRIAL.plan = wanted.plan
+    let_children_join(())
     run_program_and_exit(wanted.program)
 
 
@@ -169,7 +170,7 @@ def _report_exit(error: SystemExit) -> int:
 
 
 def _report_exception(error: BaseException) -> int:
-    signature = signature_of(error, TRIAL.plan.rung)
+    signature = killed_rank(error) or signature_of(error, TRIAL.plan.rung)
     TRIAL.send(TrialEnded(signature, run_facts(), witness_of(error), tuple(user_lines(error))))
     _print_traceback(error)
     return 1
@@ -192,20 +193,3 @@ def _exit(code: int) -> NoReturn:
         with suppress(OSError, ValueError):  # the program closed it, or nobody reads it
             stream.flush()
     os._exit(code)
-
-
-def run_facts() -> RunFacts:
-    """The facts of this process."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "get_num_threads"):
-        return RunFacts()
-    private = importlib.import_module("dynadiag.torch_private.trial")
-    compiles = "torch._dynamo.eval_frame" in sys.modules
-    return RunFacts(
-        torch=str(torch.__version__),
-        threads=torch.get_num_threads(),
-        backends=tuple(private.backends_used()) if compiles else (),
-        failed_compiles=tuple(private.failed_compiles()) if compiles else (),
-        cuda=uses_gpu(),
-        disabled=private.is_disabled(),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 import types
@@ -37,7 +38,10 @@ class Program:
 
     @classmethod
     def parse(cls, target: str, arguments: tuple[str, ...] = (), module: bool = False) -> Program:
-        """The program that a target names. Raises `TargetError` if it has another form or the file is missing."""
+        """The program that a target names. Raises `TargetError` if it has another form or the file is missing.
+
+        The name of a script that a package installed, such as ``torchrun``, is the module that it runs.
+        """
         if module:
             return cls(target, arguments, module=True)
         if Path(target).is_file():
@@ -50,6 +54,9 @@ class Program:
             return cls(str(Path(place).absolute()), arguments, name=name)
         if colon and name.isidentifier() and all(part.isidentifier() for part in place.split(".")):
             return cls(place, arguments, name=name)
+        script = next(iter(importlib.metadata.entry_points(group="console_scripts", name=target)), None)
+        if script is not None:
+            return cls(script.module, arguments, module=True)
         raise TargetError(
             f"{target}: no such program. Give FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME or FILE.py::TEST."
         )

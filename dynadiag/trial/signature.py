@@ -58,7 +58,7 @@ class Signature:
 
     ``type`` is the exception's qualified name, a signal's name, or the exit code as text. ``where`` is the innermost
     frame in torch (``torch/_inductor/lowering.py:123 in f``), ``user`` the line of the program that was running
-    (``train.py:31``). ``rung`` says where it was seen and is not part of the identity.
+    (``train.py:31``). ``rung`` and the ``rank`` of a distributed job say where it was seen: no part of the identity.
     """
 
     kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory" | "metric"
@@ -68,6 +68,7 @@ class Signature:
     user: str | None = None
     cause: str = ""  # the innermost exception's type, where torch wrapped it
     rung: str | None = None
+    rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
 
     def same_as(self, other: Signature) -> bool:

@@ -6,7 +6,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = [
     "ProcessResult",
     "RunningProcess",
     "exceeded_limit",
+    "kill_descendants",
     "kill_session",
     "read_tail",
     "session_memory",
@@ -95,6 +97,24 @@ def _session_processes(leader: int) -> Iterator[tuple[int, int]]:
                 yield int(entry.name), int(after[21]) * _PAGE
 
 
+def _sessions_of(process: int) -> set[int]:
+    """The sessions of the descendants of a process: launchers, such as ``torchrun``, give each rank one of its own."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError, IndexError):  # not a process, or it has ended
+            pid, stat = int(entry.name), (entry / "stat").read_bytes()
+            children[int(stat[stat.rindex(b")") + 2 :].split(maxsplit=2)[1])].append(pid)
+    found: set[int] = set()
+    waiting = [process]
+    while waiting:
+        below = children.pop(waiting.pop(), [])
+        waiting += below
+        for pid in below:
+            with suppress(ProcessLookupError):
+                found.add(os.getsid(pid))
+    return found
+
+
 def session_memory(leader: int) -> int:
     """Resident bytes of all processes in the session of ``leader``."""
     return sum(size for _, size in _session_processes(leader))
@@ -119,6 +139,13 @@ def kill_session(leader: int) -> None:
         _send(pid, signal.SIGKILL)
 
 
+def kill_descendants(leader: int, sessions: Collection[int] = ()) -> None:
+    """End a session as `kill_session` does, these other ones, and those of its descendants."""
+    others = {*sessions, *_sessions_of(leader)} - {leader}
+    for each in (leader, *others):
+        kill_session(each)
+
+
 def _send(pid: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
@@ -129,6 +156,7 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
     start = time.monotonic()
     data = bytearray()
     stop_reason: str | None = None
+    sessions: set[int] = set()  # also of ranks that outlive their launcher
     for poll in range(1 << 62):
         waiting = [process.ended] if stop_reason else [process.ended, process.events]
         readable, _, _ = select.select(waiting, [], [], _POLL)
@@ -137,24 +165,32 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
         if process.ended in readable:
             break
         if stop_reason is None:
-            stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll)
+            if poll and poll % _POLLS_PER_MEMORY_CHECK == 0:
+                sessions |= _sessions_of(process.pid)
+            stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll, sessions)
             if stop_reason:
-                kill_session(process.pid)
+                kill_descendants(process.pid, sessions)
         if poll % _POLLS_PER_MEMORY_CHECK == 0:
             _truncate(process.output)
     seconds = time.monotonic() - start
-    kill_session(process.pid)
+    for session in (process.pid, *sessions - {process.pid}):
+        kill_session(session)
     _drain_rest(process.events, data)
     return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason)
 
 
-def exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
-    """``hang`` or ``memory`` where a session has exceeded a limit. Not each ``poll``, from 0, looks at /proc."""
+def exceeded_limit(
+    leader: int, limits: Limits, seconds: float, poll: int, sessions: Collection[int] = ()
+) -> str | None:
+    """``hang`` or ``memory`` where a session has exceeded a limit. Not each ``poll``, from 0, looks at /proc.
+
+    The memory of these other ``sessions`` counts too.
+    """
     if limits.of_cpu:
         seconds = max(_cpu_seconds(leader), seconds / _WAITING_FACTOR)
     if seconds > limits.seconds:
         return "hang"
-    if poll % _POLLS_PER_MEMORY_CHECK == 0 and session_memory(leader) > limits.memory:
+    if poll % _POLLS_PER_MEMORY_CHECK == 0 and sum(map(session_memory, {leader, *sessions})) > limits.memory:
         return "memory"
     return None
 

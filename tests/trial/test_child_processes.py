@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 import dynadiag
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.rank import killed_rank
 from dynadiag.trial.runner import Runner
 
 SPAWNS = """
@@ -37,6 +42,41 @@ def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
         outcome = runner.run_fresh(Plan(rung="eager"))
     assert outcome.passed
     assert "<work.<locals>.backend>" in outcome.facts.backends
+
+
+LAUNCHES = """
+import os, subprocess, sys
+import torch
+
+worker = "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2)); raise ValueError('no batch')"
+os.environ["RANK"] = "1"
+done = subprocess.run([sys.executable, "-c", worker], start_new_session=True)
+raise RuntimeError(f"rank 1 ended with {done.returncode}")
+"""
+
+
+@pytest.mark.parametrize("plan", [AS_WRITTEN, Plan(rung="eager")])
+def test_the_failure_of_a_launcher_is_that_of_its_rank(tmp_path: Path, plan: Plan) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LAUNCHES)
+    with Runner(Program(str(program))) as runner:
+        outcome = runner.run_fresh(plan)
+    assert outcome.signature is not None
+    assert (outcome.signature.type, outcome.signature.message, outcome.signature.rank) == ("ValueError", "no batch", 1)
+    assert "eager" in outcome.facts.backends
+
+
+class _JobFailedError(Exception):
+    def __init__(self, *codes: int) -> None:
+        self.failures = {rank: SimpleNamespace(exitcode=code) for rank, code in enumerate(codes)}
+
+
+@pytest.mark.parametrize(
+    ("codes", "rank"), [((-signal.SIGTERM, -signal.SIGSEGV), 1), ((1, -signal.SIGTERM), None), ((), None)]
+)
+def test_the_rank_that_a_signal_ended(codes: tuple[int, ...], rank: int | None) -> None:
+    failure = killed_rank(_JobFailedError(*codes))
+    assert (failure and (failure.type, failure.rank)) == (None if rank is None else ("SIGSEGV", rank))
 
 
 PREPARED = """

@@ -16,7 +16,7 @@ from dynadiag.trial.supervise import Limits, RunningProcess, kill_session, super
 _LEADER = """
 import subprocess, sys, time
 child = [sys.executable, "-c", sys.argv[1], sys.argv[2]]
-subprocess.Popen(child)
+subprocess.Popen(child, start_new_session=len(sys.argv) > 3)
 time.sleep(600)
 """
 _CLEANS_UP = """
@@ -37,8 +37,8 @@ time.sleep(600)
 """
 
 
-def _leader(child: str, file: Path) -> subprocess.Popen[bytes]:
-    leader = subprocess.Popen([sys.executable, "-c", _LEADER, child, str(file)], start_new_session=True)
+def _leader(child: str, file: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    leader = subprocess.Popen([sys.executable, "-c", _LEADER, child, str(file), *arguments], start_new_session=True)
     while not (file.exists() and file.read_text()):
         time.sleep(0.02)
     return leader
@@ -55,7 +55,24 @@ def test_a_child_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     leader = _leader(_STUBBORN, tmp_path / "pid")
     kill_session(leader.pid)
     assert leader.wait() < 0
-    stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    _wait_for_end(tmp_path / "pid")
+
+
+def test_a_rank_with_a_session_of_its_own_ends_with_its_launcher(tmp_path: Path) -> None:
+    leader = _leader(_STUBBORN, tmp_path / "pid", "session")
+    with tempfile.TemporaryFile() as output:
+        ended, (events, writer) = os.pidfd_open(leader.pid), os.pipe()
+        os.close(writer)
+        result = supervise(RunningProcess(leader.pid, ended, events, output.fileno(), leader.wait), Limits(1, 1 << 40))
+        for descriptor in (ended, events):
+            os.close(descriptor)
+    assert result.stop_reason == "hang"
+    assert leader.wait() < 0
+    _wait_for_end(tmp_path / "pid")
+
+
+def _wait_for_end(file: Path) -> None:
+    stat = Path("/proc", file.read_text(), "stat")
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.02)
 
