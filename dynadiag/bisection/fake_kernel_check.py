@@ -75,8 +75,8 @@ def _report(name: str, text: str) -> None:
         return
     line = traced_user_line()
     lines = [line] if line else torch_private.traced_user_lines()
-    here = {"compile_id": torch_private.compile_id(), "graph": torch_private.graph_kind()}
-    TRIAL.send(Decision(OPERATOR_KIND, name, name, target=name, lines=tuple(lines), **here))
+    here = torch_private.compile_id(), torch_private.graph_kind()
+    TRIAL.send(Decision(OPERATOR_KIND, name, name, *here, target=name, lines=tuple(lines)))
     TRIAL.send(Note(f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it"))
 
 

@@ -154,7 +154,7 @@ class _Graph:
 def _call_compiled(graph: _Graph, *args: Any) -> Any:
     call = next(graph.calls)
     task = _state.task
-    if task is not None and (task.graph, task.call) == (graph.number, call):
+    if task is not None and task.is_at(graph.number, call, TRIAL.rank):
         _state.task = None
         assert _state.snapshot is not None
         assert _state.threads is not None

@@ -38,7 +38,7 @@ from dynadiag.minify.reduction_task import (
     ReproWritten,
 )
 from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep
-from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings
+from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings, use_fake_process_groups
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.trial.context import TRIAL
@@ -84,6 +84,7 @@ class _Reducer:
         self._capture = capture
         self._task = task
         self._stopped = task.stop
+        use_fake_process_groups()
         threads = capture.threads
         is_setting = threads.was_set or task.reference.kind == "signal"
         settings = tuple(changed_settings(capture.snapshot, threads.count if is_setting else None))

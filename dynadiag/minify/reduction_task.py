@@ -59,6 +59,10 @@ class ReductionTask:
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     own_numbers: bool = False
 
+    def is_at(self, graph: int, call: int, rank: int | None) -> bool:
+        """Whether this is the call: of a job's ranks that of the one that fails."""
+        return (self.graph, self.call) == (graph, call) and self.reference.rank in (None, rank)
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCaptured(TrialEvent):

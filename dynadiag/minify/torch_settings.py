@@ -20,7 +20,15 @@ from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import monkeypatches
 
-__all__ = ["ASSUME_STATIC", "DEFINITION_STARTS", "TorchSetting", "TorchSnapshot", "changed_settings", "settings_source"]
+__all__ = [
+    "ASSUME_STATIC",
+    "DEFINITION_STARTS",
+    "TorchSetting",
+    "TorchSnapshot",
+    "changed_settings",
+    "settings_source",
+    "use_fake_process_groups",
+]
 
 ASSUME_STATIC = "torch._dynamo.config.assume_static_by_default"  # False if sizes are symbolic from the first call
 
@@ -98,6 +106,7 @@ def changed_settings(snapshot: TorchSnapshot, threads: int | None) -> list[Torch
         *_function_settings(snapshot),
         *(TorchSetting(name, partial(registration_source, made), made.undo) for made, name in registered_patterns()),
         *_global_state_settings(),
+        *_process_group_settings(),
         *([_threads_setting(threads)] if threads is not None else []),
     ]
 
@@ -222,6 +231,33 @@ def _autocast_setting(device: str) -> TorchSetting:
     dtype = torch.get_autocast_dtype(device)
     line = f'torch.set_autocast_dtype("{device}", {dtype})\ntorch.set_autocast_enabled("{device}", True)'
     return _line_setting(line, lambda: torch.set_autocast_enabled(device, False))
+
+
+def use_fake_process_groups() -> None:
+    """Replace the process groups of this process by fake ones, whose collectives do nothing: no other rank answers."""
+    for setting in _process_group_settings():
+        setting.undo()
+        exporter = SourceExporter()
+        line = setting.write(exporter)
+        exec("\n".join([*exporter.imports, line]), {"torch": torch})  # noqa: S102 - our own text
+
+
+def _process_group_settings() -> list[TorchSetting]:
+    """Process groups with the names that graphs know them by."""
+    groups = torch_private.group_ranks()
+    if not groups:
+        return []
+    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    others = [f"torch.distributed.new_group({ranks or [(rank + 1) % size]})" for ranks in groups[1:]]
+    store = f"{torch_private.FAKE_STORE}()"
+    first = f'torch.distributed.init_process_group("fake", rank={rank}, world_size={size}, store={store})'
+
+    def write(carrier: SourceExporter) -> str:
+        carrier.import_module("torch.distributed")
+        carrier.import_module(torch_private.FAKE_STORE.rpartition(".")[0])
+        return "\n".join([first, *others])
+
+    return [TorchSetting("process groups", write, torch.distributed.destroy_process_group)]
 
 
 def _threads_setting(threads: int) -> TorchSetting:

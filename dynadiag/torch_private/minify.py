@@ -21,6 +21,7 @@ from dynadiag.torch_private.capture import inductor_options, unwrapped_backend
 from dynadiag.torch_private.trial import backend_name, wrap_call_user_compiler
 
 __all__ = [
+    "FAKE_STORE",
     "LibraryOperator",
     "backend_name_or_function",
     "backward_nodes",
@@ -29,6 +30,7 @@ __all__ = [
     "custom_op_definition",
     "fake_function",
     "find_library_operator",
+    "group_ranks",
     "inductor_options",
     "is_full_graph",
     "lowering_tables",
@@ -41,6 +43,8 @@ __all__ = [
     "wrap_run_backward",
     "wrap_run_node",
 ]
+
+FAKE_STORE = "torch.testing._internal.distributed.fake_pg.FakeStore"  # of groups whose collectives do nothing
 
 _CONFIG_MODULES = (
     "torch._inductor.config",
@@ -215,3 +219,17 @@ def trace_aten_graph(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
         output.args = ((output.args[0],),)
     flat.graph.eliminate_dead_code()  # forward-mode AD computes unused values of tensors without memory
     return GraphModule(flat, flat.graph)  # make_fx names its module after the function, which messages would show
+
+
+def group_ranks() -> list[list[int]]:
+    """The ranks of each process group in the order in which it was made, the one of all ranks first.
+
+    Graphs name a group by its number in this order. Of a group that this process is not in the ranks are empty. There
+    are none where no process group was made.
+    """
+    distributed: Any = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return []
+    world = distributed.distributed_c10d._world
+    named = {name: sorted(world.pg_group_ranks[group]) for group, name in world.pg_names.items()}
+    return [named.get(str(number), []) for number in range(world.group_count)]

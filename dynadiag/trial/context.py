@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.trial.events import EventWriter, TrialEvent
@@ -33,6 +33,7 @@ class TrialContext:
     def __init__(self) -> None:
         self.plan: Plan = AS_WRITTEN
         self.reporter: EventWriter | None = None
+        self.rank: int | None = None  # of this process in a distributed job
         self.at_first_call: Callable[[], None] | None = None  # forks the trials, and returns in each fork
         # If set, makes each compiled call in its own way: (compiled, original, args, kwargs) -> result.
         self.call_observer: Callable[..., Any] | None = None
@@ -69,7 +70,7 @@ class TrialContext:
     def send(self, event: TrialEvent) -> None:
         """Report an event to the supervisor, if there is one."""
         if self.reporter is not None:
-            self.reporter.send(event)
+            self.reporter.send(replace(event, rank=self.rank) if isinstance(event, Decision) else event)
 
     def occurrence(self, group: str, key: str) -> int:
         """0 for the first decision with this key, then 1, 2, ...: one line of a program may compile several times."""
@@ -99,11 +100,11 @@ _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile worke
 class _JoinRequest:
     """What a child process of the program needs to join the trial. ``report`` is the path of the trial's events.
 
-    Without ``hooks`` the child has an unchanged torch.
+    Where ``hooks`` is None the child has an unchanged torch.
     """
 
     plan: Plan
-    hooks: tuple[str, ...]
+    hooks: tuple[str, ...] | None
     report: str | None
 
 
@@ -115,10 +116,10 @@ def install_hooks(hooks: Sequence[str]) -> None:
     TRIAL.on_start(functools.partial(let_children_join, hooks))
 
 
-def let_children_join(hooks: Sequence[str]) -> None:
-    """Have the processes that this one starts join its trial."""
+def let_children_join(hooks: Sequence[str] | None) -> None:
+    """Have the processes that this one starts join its trial, with these hooks in torch or with an unchanged torch."""
     report = TRIAL.reporter.path if TRIAL.reporter is not None else None
-    os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, tuple(hooks), report))
+    os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, None if hooks is None else tuple(hooks), report))
 
 
 @functools.cache  # torch may call its entry points several times
@@ -129,7 +130,7 @@ def join() -> None:
     if _COMPILE_WORKERS in sys.argv[0]:
         return
     wanted = load(os.environ[JOIN_VARIABLE], _JoinRequest)
-    if wanted.hooks:
+    if wanted.hooks is not None:
         install_hooks(wanted.hooks)
     with suppress(OSError, TypeError):  # no supervisor, or it has ended
         TRIAL.reporter = EventWriter(os.open(wanted.report, os.O_WRONLY))  # type: ignore[arg-type]  # None: TypeError

@@ -42,7 +42,7 @@ class Decision(TrialEvent):
 
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
     the compile id, the graph, FX names and an occurrence number, never of buffer names, which shift. ``lines`` are the
-    user's lines, as (file, 1-based line).
+    user's lines, as (file, 1-based line). ``rank`` is that of the process in a distributed job.
     """
 
     group: str
@@ -52,6 +52,7 @@ class Decision(TrialEvent):
     graph: str | None = None
     target: str | None = None
     lines: tuple[tuple[str, int], ...] = ()
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +133,11 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
     for unusable in _all(result, TargetUnusable):
         raise TargetError(unusable.message)
     end = _end(result)
-    decisions = _decisions(result)
+    signature = _signature(result, end, code, plan, printed)
+    decisions = _decisions(result, signature.rank if signature else None)
     diverged = _diverged(result)
     return Outcome(
-        signature=_signature(result, end, code, plan, printed),
+        signature=signature,
         seconds=result.seconds,
         pid=pid,
         exit_code=code,
@@ -164,11 +166,17 @@ def _end(result: ProcessResult) -> TrialEnded | None:
     return TrialEnded(rank.failure, rank.facts, rank.witness, rank.lines)
 
 
-def _decisions(result: ProcessResult) -> tuple[Decision, ...]:
-    """The reported decisions, without those that were withdrawn later. Ranks report the same ones."""
+def _ends(result: ProcessResult) -> Iterator[TrialEnded | WrongResult]:
+    yield from _all(result, WrongResult)
+    if (end := _end(result)) is not None:
+        yield end
+
+
+def _decisions(result: ProcessResult, rank: int | None) -> tuple[Decision, ...]:
+    """The reported decisions, without those that were withdrawn later; if a rank failed, those of that rank."""
     withdrawn = {event.key for event in _all(result, DecisionWithdrawn)}
-    reported = {(event.group, event.key): event for event in _all(result, Decision)}
-    return tuple(decision for decision in reported.values() if decision.key not in withdrawn)
+    reported = [decision for decision in _all(result, Decision) if decision.key not in withdrawn]
+    return tuple(decision for decision in reported if rank is None or decision.rank in (None, rank))
 
 
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:
@@ -181,8 +189,7 @@ def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) ->
     if (code < 0 or result.stop_reason) and decisions and kind_named(decisions[-1].group).applied_at_once:
         first.append(decisions[-1])
     named = [name for event in first for name in (event.key, event.name)]
-    ends = [event for event in result.events if isinstance(event, (TrialEnded, WrongResult))]
-    return tuple(dict.fromkeys([*named, *(name for event in ends for name in event.witness)]))
+    return tuple(dict.fromkeys([*named, *(name for each in _ends(result) for name in each.witness)]))
 
 
 def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
@@ -194,8 +201,7 @@ def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
 
 
 def _facts(result: ProcessResult) -> RunFacts:
-    ends = [_end(result), *_all(result, WrongResult)]
-    facts = next((end.facts for end in ends if end is not None), RunFacts())
+    facts = next((each.facts for each in _ends(result)), RunFacts())
     return replace(
         facts,
         backends=(*facts.backends, *(event.name for event in _all(result, BackendUsed))),

@@ -68,8 +68,9 @@ def main(request: str, descriptor: int) -> NoReturn:
     TRIAL.reporter = EventWriter(descriptor)
     if wanted.plan != AS_WRITTEN or _torch_bisector_state_exists():
         sys.meta_path.insert(0, _HooksAfterTorchImport(wanted.hooks))
+    else:
+        let_children_join(None)
     TRIAL.plan = wanted.plan
-    let_children_join(())
     run_program_and_exit(wanted.program)
 
 

@@ -25,6 +25,7 @@ def report_exceptions() -> None:
     rank = this_rank()
     if rank is None:
         return
+    TRIAL.rank = rank
     before = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

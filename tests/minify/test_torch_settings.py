@@ -7,9 +7,17 @@ import pytest
 import torch
 import torch._inductor.config as inductor_config
 import torch._inductor.lowering as lowering
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from dynadiag.minify.source_export import SourceExporter
-from dynadiag.minify.torch_settings import TorchSetting, TorchSnapshot, changed_settings, settings_source
+from dynadiag.minify.torch_settings import (
+    TorchSetting,
+    TorchSnapshot,
+    changed_settings,
+    settings_source,
+    use_fake_process_groups,
+)
+from dynadiag.torch_private.minify import group_ranks
 from dynadiag.torch_private.monkeypatches import foreign_functions
 
 
@@ -155,3 +163,18 @@ def test_a_module_that_was_loaded_meanwhile_may_have_been_changed(before: TorchS
     torch._inductor.utils.ceildiv = _Mine.twice
     assert later.functions_without_original() == [place]
     assert place not in _named(later)
+
+
+def test_process_groups_become_fake_ones_of_the_same_names(before: TorchSnapshot) -> None:
+    distributed = torch.distributed
+    distributed.init_process_group("fake", rank=1, world_size=4, store=FakeStore())
+    distributed.new_group([2, 3])
+    distributed.new_group([0, 1])
+    for _ in range(2):
+        assert group_ranks() == [[0, 1, 2, 3], [], [0, 1]]
+        setting = _named(before)["process groups"]
+        text = settings_source([setting], SourceExporter())
+        assert 'init_process_group("fake", rank=1, world_size=4' in text
+        use_fake_process_groups()
+    setting.undo()
+    assert group_ranks() == []

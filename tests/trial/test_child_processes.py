@@ -6,16 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import dynadiag
+from dynadiag.trial.events import RankFailed, RunFacts, TrialEnded
+from dynadiag.trial.outcome import Decision, build_outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.rank import killed_rank
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import ProcessResult
 
 SPAWNS = """
 import multiprocessing, sys
@@ -64,6 +69,20 @@ def test_the_failure_of_a_launcher_is_that_of_its_rank(tmp_path: Path, plan: Pla
     assert outcome.signature is not None
     assert (outcome.signature.type, outcome.signature.message, outcome.signature.rank) == ("ValueError", "no batch", 1)
     assert "eager" in outcome.facts.backends
+
+
+def test_the_decisions_are_those_of_the_rank_that_fails() -> None:
+    failed = Signature("exception", "ValueError", "no batch", rank=1)
+    events = (
+        Decision("lowering", "0/0 a", "a", rank=0),
+        Decision("lowering", "0/0 b", "b", rank=1),
+        RankFailed(failed, RunFacts(), witness=("b",)),
+        RankFailed(replace(failed, message="connection closed", rank=0), RunFacts()),
+        TrialEnded(Signature("exception", "ChildFailedError", "1 of 2"), RunFacts()),
+    )
+    outcome = build_outcome(ProcessResult(events, 1.0, None), 1, 5, Plan(), "")
+    assert outcome.signature == failed
+    assert (outcome.witness, [decision.name for decision in outcome.points]) == (("b",), ["b"])
 
 
 class _JobFailedError(Exception):
