@@ -281,6 +281,12 @@ def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Si
         return Cause(lookup.reason, None, "Compile with the sizes of this run before, or with dynamic=True.")
     if other.outcome == "bypass" or other.reason:
         return Cause(f"the first run did not store it: {other.reason}", None, None)
+    if _lacks_backward(other, before):
+        return Cause(
+            "AOTAutograd stores a graph for training once its backward is compiled, and the first run did not run it",
+            None,
+            "Run the backward in the start that fills the cache.",
+        )
     folders = [side.environment.get(_FOLDER) for side in (before, after)]
     if folders[0] != folders[1]:
         told = f"{_FOLDER} went from {folders[0] or 'not set'} to {folders[1] or 'not set'}"
@@ -290,6 +296,14 @@ def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Si
     return Cause(
         "the key is the same, but its entry was not there: the cache was emptied, or is of another machine", None
     )
+
+
+def _lacks_backward(lookup: CacheLookup, side: _Side) -> bool:
+    """Whether a run compiled the forward of a graph that has a backward, and never that."""
+    if lookup.cache != GRAPH_CACHES[0] or not side.graphs.graphs(lookup.compile_id, "backward"):
+        return False
+    compiled = [each.graph for each in side.lookups if each.compile_id == lookup.compile_id]
+    return "backward" not in compiled
 
 
 def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:

@@ -8,7 +8,6 @@ import itertools
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -17,7 +16,7 @@ from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
-from dynadiag.capture.run_metadata import recording_stems, run_footer, run_header
+from dynadiag.capture.run_metadata import ending_exception, job_place, recording_stems, run_footer, run_header
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.torch_private import capture as torch_private
@@ -43,13 +42,14 @@ def record_this_process() -> None:
     if settings.options:
         import_module("dynadiag.torch_private.caches").set_options(settings.options)
     began = time.time()
-    recorder = Recorder(lambda: _open_journal(folder, settings, lambda: recorder, began), source=settings.source)
+    recorder = Recorder(lambda: _open_journal(folder, settings), source=settings.source)
     if settings.parent is not None and settings.parent == os.getppid():
         recorder.journal()
         if settings.stop_after is not None:
             stop_after(settings.stop_after, lambda: recorder.note("stopped", {"calls": settings.stop_after}))
     recorder.start()
     atexit.register(_end_recording, recorder, began)
+    _end_with_multiprocessing_worker(recorder, began)
 
 
 def _count_operators(folder: str, settings: settings_.Settings) -> None:
@@ -61,9 +61,7 @@ def _count_operators(folder: str, settings: settings_.Settings) -> None:
         stop_after(settings.stop_after)
 
 
-def _open_journal(
-    folder: Path, settings: settings_.Settings, recorder: Callable[[], Recorder], began: float
-) -> Journal:
+def _open_journal(folder: Path, settings: settings_.Settings) -> Journal:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -74,7 +72,6 @@ def _open_journal(
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
     journal = _create_journal(folder, settings)
     journal.append({"dynadiag_run": run_header(settings.target, settings.parent)})
-    _end_with_multiprocessing_worker(recorder, began)
     return journal
 
 
@@ -96,24 +93,26 @@ def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Pat
     yield from (folder / f"{stem}{SUFFIX}" for stem in recording_stems(lead, os.environ))
 
 
-def _end_with_multiprocessing_worker(recorder: Callable[[], Recorder], began: float) -> None:
-    """Stop with a `multiprocessing` child: it skips `atexit` and runs finalizers of its own."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
-        from multiprocessing import util
+def _end_with_multiprocessing_worker(recorder: Recorder, began: float) -> None:
+    """Stop with a `multiprocessing` child: it skips `atexit` and runs finalizers. A fork begins with none."""
+    from multiprocessing import util  # torch has loaded it
 
-        util.Finalize(None, _end_recording, (recorder(), began), exitpriority=0)
+    def finalize(recorder: Recorder) -> None:
+        util.Finalize(None, _end_recording, (recorder, began), exitpriority=0)
+
+    finalize(recorder)
+    util.register_after_fork(recorder, finalize)
 
 
+@functools.cache  # the main process runs finalizers of `multiprocessing` after `atexit`
 def _end_recording(recorder: Recorder, started: float) -> None:
     try:
-        if recorder.has_journal:
+        error = ending_exception()
+        if recorder.has_journal or (error is not None and "rank" in job_place(os.environ)):
             recorder.record_kernels()
             recorder.record_flight_recorder()
-            recorder.record_exception(
-                getattr(sys, "last_value", None)
-            )  # what the interpreter ends with, if an exception
-            recorder.note("end", run_footer(started, source=recorder.keeps_source))
+            recorder.record_exception(error)
+            recorder.note("end", run_footer(started, error, source=recorder.keeps_source))
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["job_place", "recording_stems", "run_footer", "run_header", "uses_gpu"]
+__all__ = ["ending_exception", "job_place", "recording_stems", "run_footer", "run_header", "uses_gpu"]
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -107,33 +107,47 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def run_footer(started: float, *, source: bool = True) -> dict[str, Any]:
-    """Return the metadata that is known when the interpreter ends. ``source``: whether text of the program may be."""
-    message = _exception_message() if source else None
+def ending_exception() -> BaseException | None:
+    """The exception that ends this process, as the interpreter recorded it.
+
+    In a child of `multiprocessing`, while its finalizers run, it is the one that passes. `torch.multiprocessing.spawn`
+    makes a ``SystemExit`` of it.
+    """
+    error = getattr(sys, "last_value", None) or sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        return error.__context__ if error.code not in (None, 0) else None
+    return error
+
+
+def run_footer(started: float, error: BaseException | None = None, *, source: bool = True) -> dict[str, Any]:
+    """Return the metadata that is known when the interpreter ends, of ``error`` if that ends it.
+
+    ``source``: whether text of the program may be.
+    """
+    message = _exception_message(error) if source else None
     return {
         "seconds": time.time() - started,
         "device": _device(),
-        "uncaught": _uncaught_exception(),
+        "uncaught": None if error is None else f"{type(error).__module__}.{type(error).__qualname__}",
         "peak_memory": _peak_memory(),
         "message": message,
-        "stack": _exception_frames(),
+        "stack": _exception_frames(error),
         "ended": time.time(),
     }
 
 
-def _exception_message() -> str | None:
-    value = getattr(sys, "last_value", None)
+def _exception_message(error: BaseException | None) -> str | None:
     try:
-        return None if value is None else str(value)[:_MAX_VALUE]
+        return None if error is None else str(error)[:_MAX_VALUE]
     except Exception:  # noqa: BLE001 - the text is made by the user's code
         return None
 
 
-def _exception_frames() -> list[dict[str, Any]]:
-    """The user's frames that the exception which ended the program has passed, outermost first."""
+def _exception_frames(error: BaseException | None) -> list[dict[str, Any]]:
+    """The user's frames that an exception has passed, outermost first."""
     from dynadiag.capture.code_locations import frame_data, is_stdlib_or_torch
 
-    found, link = [], getattr(sys, "last_traceback", None)
+    found, link = [], error.__traceback__ if error is not None else None
     while link is not None:
         code = link.tb_frame.f_code
         if not is_stdlib_or_torch(code.co_filename):
@@ -165,9 +179,3 @@ def _peak_memory() -> int | None:
         return None
     kilobytes = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), None)
     return None if kilobytes is None else int(kilobytes) * 1024
-
-
-def _uncaught_exception() -> str | None:
-    """The type of the exception that ended the program, as the interpreter recorded it."""
-    kind = getattr(sys, "last_type", None)
-    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else None

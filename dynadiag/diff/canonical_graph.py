@@ -161,4 +161,5 @@ def _output(names: Sequence[str | None], index: Mapping[str, int]) -> CanonicalN
     inputs = tuple(dict.fromkeys(index[name] for name in names if name is not None and name in index))
     order = {place: f"%{number}" for number, place in enumerate(inputs)}
     values = ", ".join("None" if name is None or name not in index else order[index[name]] for name in names)
-    return CanonicalNode(_OUTPUT, f"{_OUTPUT}({values})", "", inputs, _OUTPUT, f"return ({values})", None)
+    text = f"return ({', '.join(map(str, names))})"
+    return CanonicalNode(_OUTPUT, f"{_OUTPUT}({values})", "", inputs, _OUTPUT, text, None)

@@ -108,7 +108,7 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
             changes = graph_changes(graphs[0], reordered)
             reads_earlier = reads_earlier or (stage == "dynamo" and reordered is not graphs[1])
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
-                yield _graph_difference(stage, name, ids, changes)
+                yield _graph_difference(stage, name, ids, changes, pair.after)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
             yield Difference(stage, ids, pair.after.file, pair.after.line, text, name)
@@ -138,7 +138,9 @@ def _operators_differ(changes: Sequence[NodeChange]) -> bool:
     return olds != news
 
 
-def _graph_difference(stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange]) -> Difference:
+def _graph_difference(
+    stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange], item: Compile
+) -> Difference:
     lead = next((change for change in changes if change.is_operator), changes[0])
     place = lead.source_line or next((change.source_line for change in changes if change.source_line), None)
     operators = sum(change.is_operator for change in changes)
@@ -146,8 +148,8 @@ def _graph_difference(stage: str, name: str, ids: tuple[str, str], changes: Sequ
     return Difference(
         stage,
         ids,
-        place.file if place else None,
-        place.line if place else None,
+        place.file if place else item.file,
+        place.line if place else item.line,
         f"in {_NAMES[name]} {_change_text(lead)}{more}",
         name,
         tuple(_node(change) for change in changes),

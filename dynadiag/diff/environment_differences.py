@@ -143,8 +143,13 @@ def _logged_options(texts: Mapping[str, Any]) -> _Options:
             values = json.loads(text) if isinstance(text, str) else {}
         except ValueError:
             continue
-        found.update({(_METRICS[key], name): value for name, value in values.items() if value != _NOT_JSON})
+        found.update({(_METRICS[key], name): _recorded(value) for name, value in values.items() if value != _NOT_JSON})
     return found
+
+
+def _recorded(value: Any) -> Any:
+    """A value of torch's log as the recorder writes it: lists and dicts as text."""
+    return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def _line_setting(recording: Recording, option: str) -> tuple[str | None, int | None]:

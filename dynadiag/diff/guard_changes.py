@@ -40,7 +40,8 @@ _OF_TRACED_CODE = frozenset(
 # That a global function or module is still the one that was traced, or is the same under two names. How source is
 # divided into functions is no difference.
 _OF_CALLED_CODE = re.compile(
-    r"___check_obj_id\(G\['\w+'\](?:\.\w+)*, \d+\), type=<class '(?:code|module|function|builtin_function_or_method)'>"
+    r"___check_obj_id\(G\['(?:\w+'\](?:\.\w+)*|__builtins_dict__\w+'\]\['\w+'\]), \d+\), "
+    r"type=<class '(?:code|module|function|builtin_function_or_method)'>"
     r"|G\['__import_\w+'\][\w.]* is G\['\w+'\](?:\.\w+)*$"
 )
 _SUBMODULE = re.compile(r"_modules\['\w+'\]")

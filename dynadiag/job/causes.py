@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.guard_text import source_text
+from dynadiag.explanation.formatting import brief, list_some
 from dynadiag.explanation.guards import guarded_value
 from dynadiag.job.trace import CompileStep, GuardedValue
 
-__all__ = ["ValueDifference", "find_value_difference"]
+__all__ = ["ValueDifference", "find_value_difference", "values_on"]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDifference:
-    """A value on which both ranks have a guard, as each rank had it, and the user's line that reads it."""
+    """A value on which both ranks have a guard, by the guard's source, and the user's line that reads it."""
 
     source: str
-    first: str
-    second: str
     file: str | None
     line: int | None
 
@@ -38,7 +35,13 @@ def _differences(first: CompileStep, second: CompileStep) -> Iterator[ValueDiffe
         other = theirs.get(guard.source)
         if other is not None and other[0] != value:
             place = guard if guard.line is not None else other[1]
-            yield ValueDifference(source_text(guard.source), brief(value), brief(other[0]), place.file, place.line)
+            yield ValueDifference(guard.source, place.file, place.line)
+
+
+def values_on(steps: Iterable[CompileStep], source: str) -> str:
+    """The values of a source in these compiles, each once: ``1, 2, 3``."""
+    found = dict.fromkeys(value for step in steps for guard, value in _values(step) if guard.source == source)
+    return list_some([brief(value) for value in found])
 
 
 def _values(step: CompileStep) -> Iterator[tuple[GuardedValue, str]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag.diff import CanonicalNode
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.formatting import brief, duration
-from dynadiag.explanation.guard_text import described, input_names
+from dynadiag.explanation.guard_text import described, input_names, source_text
 from dynadiag.explanation.guards import complete
-from dynadiag.job.causes import ValueDifference, find_value_difference
+from dynadiag.job.causes import ValueDifference, find_value_difference, values_on
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.ended import describe_ends
@@ -70,8 +70,12 @@ def _other_step(found: RankDifference) -> object:
     return (found.first, found.second)[1 - found.unusual]
 
 
+def _number(item: Process) -> int:
+    return item.rank or 0
+
+
 def _numbers(ranks: Sequence[Process]) -> tuple[int, ...]:
-    return tuple(sorted(each.rank or 0 for each in ranks))
+    return tuple(sorted(map(_number, ranks)))
 
 
 def _ranks(ranks: Sequence[Process]) -> str:
@@ -196,7 +200,22 @@ def _value_cause(
     if value is None:
         return _input_cause(found, doing, others)
     at = f" (line {value.line})" if value.line is not None and value.line != location[1] else ""
-    return f"`{value.source}` is {value.first} on {_ranks(doing)}, {value.second} on {_ranks(others)}{at}"
+    known = [
+        f"{values_on(_same_compiles(each, step), value.source)} on {_ranks(each)}"
+        for each, step in ((doing, found.step), (others, _other_step(found)))
+    ]
+    between = "; " if any("," in each for each in known) else ", "
+    return f"`{source_text(value.source)}` is {between.join(known)}{at}"
+
+
+def _same_compiles(ranks: Sequence[Process], step: object) -> Iterator[CompileStep]:
+    """The compile of a step on each of these ranks."""
+    for each in (each for item in sorted(ranks, key=_number) if item.trace for each in item.trace.compiles):
+        if isinstance(step, CompileStep) and (each.label, each.compile.compile_id) == (
+            step.label,
+            step.compile.compile_id,
+        ):
+            yield each
 
 
 def _input_cause(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> str | None:
@@ -267,11 +286,15 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
     own = [
         f" in process group {each.removeprefix('#')}" if all(groups) and len({*groups}) > 1 else "" for each in groups
     ]
+    peers = [
+        f" with root {each.peer}" if each and here and there and here.peer != there.peer else ""
+        for each in (here, there)
+    ]
     issued = [
-        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes}{group} at line {each.line}".replace("  ", " ")
+        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes}{group}{peer} at line {each.line}".replace("  ", " ")
         if each
         else None
-        for each, group in zip((here, there), own, strict=True)
+        for each, group, peer in zip((here, there), own, peers, strict=True)
     ]
     if here is None:
         text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import torch.distributed as dist
 import dynadiag
 from dynadiag.capture.collectives import CollectiveLimit
 from dynadiag.capture.run_metadata import job_place, recording_stems
+from dynadiag.job import open_job
 from dynadiag.recording.reader import Recording
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
@@ -96,3 +100,28 @@ def test_the_place_in_a_job() -> None:
     assert job_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == {}
     assert job_place({"RANK": "one"}) == {}
     assert next(recording_stems("host", torchrun)) == "host-rank3-restart1"
+
+
+RAISES = """
+import os
+import torch.multiprocessing as mp
+
+def worker(rank):
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+    raise KeyError("learning rate")
+
+if __name__ == "__main__":
+    mp.spawn(worker, nprocs=1)
+"""
+
+
+def test_a_rank_that_raises_leaves_a_recording_with_its_exception(tmp_path: Path) -> None:
+    """`spawn` catches it, and this rank has compiled nothing and joined no group."""
+    program = tmp_path / "program.py"
+    program.write_text(RAISES)
+    environment = {**os.environ, "DYNADIAG_RECORD": str(tmp_path / "job")}
+    subprocess.run([sys.executable, program], env=environment, check=False, capture_output=True)
+    (path,) = (tmp_path / "job").iterdir()
+    (process,) = open_job([path]).ranks
+    assert (process.rank, process.uncaught, process.message) == (0, "builtins.KeyError", "'learning rate'")
+    assert [(frame.line, frame.function) for frame in process.stack] == [(6, "worker")]

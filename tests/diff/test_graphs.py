@@ -76,6 +76,11 @@ def test_a_new_operator_changes_its_users_and_nothing_else() -> None:
     assert _changes(_SOFTPLUS, after) == [("added", None, "-exp"), ("changed", "exp + h", "neg + h")]
 
 
+def test_what_is_returned_is_told_by_name() -> None:
+    before, after = (_SOFTPLUS.replace("return (add,)", f"return ({names})") for names in ("add, exp", "exp, add"))
+    assert _changes(before, after) == [("changed", "return (add, exp)", "return (exp, add)")]
+
+
 def test_another_order_of_the_same_operators_only_moves() -> None:
     lines = [f'        {name}: "f32[4]" = l_x_.{name}()' for name in ("sin", "cos", "tan")]
     head, tail = '    def forward(self, l_x_: "f32[4]"):', "        return (sin, cos, tan)"

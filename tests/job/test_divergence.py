@@ -52,6 +52,21 @@ def test_a_break_on_one_rank_is_told_with_the_value_that_differs(tmp_path: Path)
     assert made.cause == "`self.debug` is True on rank 0, False on rank 1 (line 6)"
 
 
+def test_each_value_of_many_ranks_is_told(tmp_path: Path) -> None:
+    for number in range(4):
+        own = guards(("L['self'].rank", f"L['self'].rank == {number}"))
+        rank(tmp_path, number, compiled(guards=own, breaks=number == 0), world=4)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert made.cause == "`self.rank` is 0 on rank 0; 1, 2, 3 on ranks 1-3 (line 6)"
+
+
+def test_another_root_of_a_broadcast(tmp_path: Path) -> None:
+    made = found(tmp_path, *([collective("broadcast", peer=root)] for root in (0, 1)))
+    assert (made.kind, made.ranks) == ("collective", (1,))
+    assert "with root 1" in made.text
+
+
 def test_another_graph_is_told_by_its_first_node(tmp_path: Path) -> None:
     more = graph(("l_x_ * 2", TYPE, 6), ("n0.sin()", TYPE, 7))
     made = found(tmp_path, [compiled(graph=more)], [compiled(graph=ONE)])
