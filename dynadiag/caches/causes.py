@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dynadiag.caches.cause import Cause, KeyComparison, RunSide
 from dynadiag.caches.graph_causes import graph_values
-from dynadiag.caches.key_changes import ChangedComponent, input_change, is_symbolic
+from dynadiag.caches.key_changes import ABSENT, ChangedComponent, input_change, is_symbolic
 from dynadiag.caches.source_changes import (
     changed_definitions,
     definition_line,
@@ -31,7 +31,7 @@ _THREAD_COUNT = "cpp_runtime_thread_count"
 _THREAD_OPTIONS = ("inductor_config[cpp.threads]", "inductor_config[cpp.dynamic_threads]")  # without them it counts
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
-_OFF = {"not there": "off"}
+_OFF = {ABSENT: "off"}
 
 
 def find_causes(
@@ -194,10 +194,16 @@ def _has_symbols(compared: KeyComparison, side: str) -> bool:
 
 
 def _inputs(compared: KeyComparison) -> Iterator[Cause]:
-    placeholders = (node.target for node in compared.after.nodes if node.op == "placeholder")
-    names = input_names(placeholders, (guard.source for guard in compared.after.guards))
+    old, names = _names_of_side(compared.before), _names_of_side(compared.after)
     for change in compared.of("example_inputs"):
         index = int(re.sub(r"\D", "", change.component) or 0)
+        if sorted(old) == sorted(names) and old[index : index + 1] != names[index : index + 1]:
+            continue  # the graph reads the same inputs in another order
+        if ABSENT in (change.before, change.after):
+            has, side = ("has a new", names) if change.before == ABSENT else ("no longer has the", old)
+            name = side[index] if index < len(side) else f"{index} of the first run"
+            yield Cause(f"the graph {has} input {name}", None, _KEEP.format("inputs"))
+            continue
         fields = input_change(change.before, change.after)
         named = f"input {names[index]}" if index < len(names) else f"input {index} of the graph"
         what = "; ".join(
@@ -212,14 +218,24 @@ def _inputs(compared: KeyComparison) -> Iterator[Cause]:
         )
 
 
+def _names_of_side(side: RunSide) -> list[str]:
+    placeholders = (node.target for node in side.nodes if node.op == "placeholder")
+    return input_names(placeholders, (guard.source for guard in side.guards))
+
+
 def _names_of_inputs(compared: KeyComparison) -> Iterator[Cause]:
     change = compared.of("aot_config")[0]
     old, new = (["".join(found) for found in _SOURCE.findall(text)] for text in (change.before, change.after))
+    reordered = old != new and sorted(old) == sorted(new)
+    if reordered and compared.of("gm"):
+        return  # it follows from the graph
     renamed = {was: now for was, now in zip(old, new, strict=False) if was != now}
     function = compared.after.compile
     line = definition_line(compared.after.sources.get(function.file or "", ""), function.function)
     span = Span(function.file, line or function.line)
-    if len(old) == len(new) and renamed:
+    if reordered:
+        yield Cause(f"{function.function} reads its inputs in another order", span, _KEEP.format("order"))
+    elif len(old) == len(new) and renamed:
         told = ", ".join(f"{was} is now called {now}" for was, now in list(renamed.items())[:4])
         yield Cause(f"{told}: AOTAutograd's key has the names of arguments and attributes", span, _KEEP.format("names"))
     else:
@@ -281,5 +297,5 @@ _FOLLOWS: dict[_Explain, tuple[str, ...]] = {
     _source_change: ("aot_config", "fx_kwargs", "example_inputs"),
     _inputs: ("gm", "fx_kwargs"),
     _names_of_inputs: (),
-    graph_values: ("fx_kwargs",),
+    graph_values: ("fx_kwargs", "example_inputs", "aot_config"),
 }

@@ -17,6 +17,8 @@ from dynadiag.recording.records import Guard, Node, Span
 __all__ = ["graph_values"]
 
 _CURE = "Pass the value as an argument, or keep it out of the graph."
+_SAME_CODE = "Start both runs with the same code and the same choice of it."
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?:True|False|None)\b|[-+]?\d[\d.e+-]*")
 _SET = "a set of strings has another order in each process, unless PYTHONHASHSEED is set."
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", "SLURM_PROCID", "SLURM_JOB_ID")
@@ -38,6 +40,8 @@ def graph_values(compared: KeyComparison) -> Iterator[Cause]:
 def _printed(change: ChangedComponent) -> Cause:
     if change.before == change.after:
         return Cause("the graph is the same text, an object in it is another one (a tensor constant, or a module)")
+    if len({_VALUE.sub("", text) for text in (change.was, change.now)}) > 1:
+        return Cause("the graph computes something else", cure=_SAME_CODE)
     return Cause(f"a value that is fixed into the graph changed: {change.was} → {change.now}")
 
 

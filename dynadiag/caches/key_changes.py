@@ -11,9 +11,9 @@ from dynadiag.explanation.formatting import brief_pair
 from dynadiag.recording.cache_keys import component_group
 from dynadiag.recording.records import KeyComponent
 
-__all__ = ["ChangedComponent", "changed_components", "input_change", "is_symbolic"]
+__all__ = ["ABSENT", "ChangedComponent", "changed_components", "input_change", "is_symbolic"]
 
-_ABSENT = "not there"
+ABSENT = "not there"
 _MAX_VALUE = 120  # characters of a value that is shown
 _FIELD = re.compile(r"(\w+)=((?:torch\.Size)?\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\]|device\([^)]*\)|[^,()]+)")
 _SYMBOL = re.compile(r"\bs\d+\b|\bu\d+\b")
@@ -49,7 +49,7 @@ def changed_components(before: Sequence[KeyComponent], after: Sequence[KeyCompon
 
 
 def _change(name: str, old: KeyComponent | None, new: KeyComponent | None) -> ChangedComponent:
-    was, now = (_ABSENT if each is None else each.value for each in (old, new))
+    was, now = (ABSENT if each is None else each.value for each in (old, new))
     short = _different_part(name, was, now)
     return ChangedComponent(name, *short, was, now)
 
@@ -70,7 +70,7 @@ def _first_different_lines(was: str, now: str) -> tuple[str, str]:
     old, new = was.split("\n"), now.split("\n")
     for tag, i, j, k, m in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
         if tag != "equal":
-            return " ".join(old[i:j]).strip() or _ABSENT, " ".join(new[k:m]).strip() or _ABSENT
+            return " ".join(old[i:j]).strip() or ABSENT, " ".join(new[k:m]).strip() or ABSENT
     return was, now
 
 
@@ -79,7 +79,7 @@ def input_change(was: str, now: str) -> dict[str, tuple[str, str]]:
     old, new = (dict(_FIELD.findall(text)) for text in (was, now))
     fields = [*(field for field in _TENSOR_FIELDS if field in old or field in new), *(old.keys() | new.keys())]
     return {
-        field: (_plain(old.get(field, _ABSENT)), _plain(new.get(field, _ABSENT)))
+        field: (_plain(old.get(field, ABSENT)), _plain(new.get(field, ABSENT)))
         for field in dict.fromkeys(fields)
         if old.get(field) != new.get(field) and old and new
     }

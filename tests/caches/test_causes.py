@@ -299,3 +299,36 @@ def test_source_that_is_reached_through_a_class_or_in_another_file(was: str, now
     sides = [replace(side(function="step"), sources=sources) for sources in (files, after)]
     (found,) = causes([("gm", "a", "b")], *sides)
     assert (found.text, found.span and found.span.line) == (told, line)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"), [("mul(x, 3.0)", "fixed into the graph"), ("div(x, 2.0)", "something else")]
+)
+def test_a_value_of_the_graph_and_another_operator(other: str, told: str) -> None:
+    (found,) = causes([("gm", "add = mul(x, 2.0)", f"add = {other}")], side(), side())
+    assert told in found.text
+
+
+def test_inputs_in_another_order_are_no_change_of_an_input() -> None:
+    sides = [
+        side(nodes=[Node(0, name, "placeholder", name, (), "", None, None, None, Span(None, None)) for name in names])
+        for names in (("L_x_", "L_w_"), ("L_w_", "L_x_"))
+    ]
+    small, large = (TENSOR.format(size, 1, "cpu") for size in ("4, 8", "8, 8"))
+    old, new = (f"[LocalSource(local_name='{one}'), LocalSource(local_name='{two}')]" for one, two in ("xw", "wx"))
+    order = ("aot_config", old, new)
+    inputs = [("example_inputs[0]", small, large), ("example_inputs[1]", large, small)]
+    (found,) = causes([*inputs, order, ("gm", "mul(x, w)", "relu(w)")], *sides)
+    assert found.text == "the graph computes something else"
+    (found,) = causes([order], *sides)
+    assert "reads its inputs in another order" in found.text
+
+
+def test_an_input_that_is_gone() -> None:
+    before = side(
+        nodes=[Node(0, "L_y_", "placeholder", "L_y_", (), "", None, None, None, Span(None, None))],
+        guards=[Guard(0, "0/0", "TENSOR_MATCH", "L['y']", "", None, None)],
+    )
+    key = [KeyComponent("example_inputs[0]", "1", TENSOR.format("4, 8", 1, "cpu"))], [KeyComponent("gm", "2", "same")]
+    found = find_causes(changed_components(key[0], [*key[1]]), before, side())
+    assert found[0].text == "the graph no longer has the input y"

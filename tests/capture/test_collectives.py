@@ -124,4 +124,4 @@ def test_a_rank_that_raises_leaves_a_recording_with_its_exception(tmp_path: Path
     (path,) = (tmp_path / "job").iterdir()
     (process,) = open_job([path]).ranks
     assert (process.rank, process.uncaught, process.message) == (0, "builtins.KeyError", "'learning rate'")
-    assert [(frame.line, frame.function) for frame in process.stack] == [(6, "worker")]
+    assert [(frame.line, frame.function) for frame in process.stack] == [(7, "worker")]
