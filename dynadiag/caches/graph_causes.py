@@ -93,7 +93,7 @@ def _accident(change: ChangedComponent, compared: KeyComparison) -> str | None:
     for argument in compared.after.run.argv[1:]:
         if argument in fresh and argument not in compared.before.run.argv:
             return f"an argument of the program ({argument}) is in it"
-    if str(compared.after.run.pid) in fresh:
+    if re.search(rf"(?<!\d){compared.after.run.pid}(?!\d)", change.now):
         return "the process id is in it"
     if any("group" in word for word in fresh) or "_c10d_functional" in change.now:
         return (

@@ -29,6 +29,7 @@ __all__ = [
     "Note",
     "OperatorUsed",
     "OwnTrialStarted",
+    "RankEnded",
     "RankFailed",
     "RunFacts",
     "TargetUnusable",
@@ -85,6 +86,13 @@ class TrialEnded(TrialEvent):
     facts: RunFacts
     witness: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnded(TrialEvent):
+    """A rank of a distributed job is at its end, however it came to that."""
+
+    facts: RunFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dynadiag.trial.events import (
     LoweringFailed,
     Note,
     OperatorUsed,
+    RankEnded,
     RankFailed,
     RunFacts,
     TargetUnusable,
@@ -204,7 +205,11 @@ def _facts(result: ProcessResult) -> RunFacts:
     facts = next((each.facts for each in _ends(result)), RunFacts())
     return replace(
         facts,
-        backends=(*facts.backends, *(event.name for event in _all(result, BackendUsed))),
+        backends=(
+            *facts.backends,
+            *(name for event in _all(result, RankEnded) for name in event.facts.backends),
+            *(event.name for event in _all(result, BackendUsed)),
+        ),
         launches=tuple(event.name for event in _all(result, KernelLaunched)),
         operators=tuple(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
     )

@@ -5,15 +5,17 @@ A launcher, such as ``torchrun``, knows the exit codes of its ranks and nothing 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import job_place
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import RankFailed
+from dynadiag.trial.events import RankEnded, RankFailed
 from dynadiag.trial.facts import run_facts
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
@@ -21,7 +23,7 @@ __all__ = ["killed_rank", "report_exceptions", "this_rank"]
 
 
 def report_exceptions() -> None:
-    """Report the exception that ends this process, if it is a rank. Then it is printed as before."""
+    """Report the end of this process and the exception that leads to it, if it is a rank; that is printed as before."""
     rank = this_rank()
     if rank is None:
         return
@@ -34,6 +36,12 @@ def report_exceptions() -> None:
         before(kind, error, trace)
 
     sys.excepthook = report
+    atexit.register(_report_end)
+
+
+def _report_end() -> None:
+    with suppress(OSError):  # the supervisor has ended
+        TRIAL.send(RankEnded(run_facts()))
 
 
 def this_rank() -> int | None:

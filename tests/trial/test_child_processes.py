@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import dynadiag
-from dynadiag.trial.events import RankFailed, RunFacts, TrialEnded
+from dynadiag.trial.events import RankEnded, RankFailed, RunFacts, TrialEnded
 from dynadiag.trial.outcome import Decision, build_outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
@@ -83,6 +83,13 @@ def test_the_decisions_are_those_of_the_rank_that_fails() -> None:
     outcome = build_outcome(ProcessResult(events, 1.0, None), 1, 5, Plan(), "")
     assert outcome.signature == failed
     assert (outcome.witness, [decision.name for decision in outcome.points]) == (("b",), ["b"])
+
+
+def test_what_the_ranks_compiled_is_a_fact_of_a_job_that_passes() -> None:
+    events = (RankEnded(RunFacts(backends=("inductor",))), TrialEnded(None, RunFacts()))
+    outcome = build_outcome(ProcessResult(events, 1.0, None), 0, 5, Plan(), "")
+    assert outcome.passed
+    assert outcome.facts.backends == ("inductor",)
 
 
 class _JobFailedError(Exception):
