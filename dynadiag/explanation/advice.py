@@ -8,13 +8,13 @@ read in the source of, torch 2.13.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import explaining_kinds, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources
+from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources, root_name
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
@@ -23,8 +23,9 @@ __all__ = ["advise"]
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 
 
-def advise(recompile: Recompile) -> tuple[Advice, ...]:
-    """What to do about one recompile, most useful first, each said once.
+def advise(recompile: Recompile, computed: Collection[str] = ()) -> tuple[Advice, ...]:
+    """What to do about one recompile, most useful first, each said once. ``computed`` has the names of values that the
+    function computed before it was split at a break: no caller can mark their sizes.
 
     It is about the cached entries that came nearest to being used: what else others failed by made no difference.
     """
@@ -35,9 +36,13 @@ def advise(recompile: Recompile) -> tuple[Advice, ...]:
         return (*limit, advice("recompile.shared_wrapper"))
     kinds: dict[str, list[ParsedGuard]] = {}
     for reading in map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons))):
-        kinds.setdefault(reading.kind, []).append(reading)
+        kinds.setdefault(_kind(reading, computed), []).append(reading)
     given = [each for kind, found in _causes(kinds).items() for each in _ADVICE.get(kind, _other)(found)]
     return tuple(dict.fromkeys((*limit, *given)))
+
+
+def _kind(reading: ParsedGuard, computed: Collection[str]) -> str:
+    return "computed_size" if reading.kind == "size" and root_name(reading.subject) in computed else reading.kind
 
 
 def _is_another_callable(reason: GuardFailure) -> bool:
@@ -87,6 +92,7 @@ def _other(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 _ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[Advice]]] = {
     "size": advice_tensors.size,
+    "computed_size": advice_tensors.computed_size,
     "shape": advice_tensors.shape,
     "rank": advice_tensors.rank,
     "dtype": advice_tensors.dtype,

@@ -61,6 +61,11 @@ RECOMPILES = {
         "a_size",
         "a_size_marked",
     ),
+    "size.computed": tried(
+        "{names} is computed before the graph break, and its size follows from those of the arguments: end the break, "
+        "or use `torch.compile(..., dynamic=True)`.",
+        "a_size_after_a_break",
+    ),
     "shape.more": AdviceEntry("And {number} more guards on sizes failed."),
     "shape.number": tried(
         "{made}: something needs that size as a number (Python code, an operator). Avoid it, or pad to one size.",
@@ -243,6 +248,11 @@ RECOMPILES = {
         "to one item. Where the compiled code adds to it, add outside of it, from what it returns.",
         "a_length",
         "a_list_that_is_added_to",
+    ),
+    "items.filled": tried(
+        "{names} was empty in the first call and is not any more: the code for the empty one is not used again. Fill "
+        "it before the first compiled call, or take the code that fills it out of the function.",
+        "a_filled_dict",
     ),
     "items.arguments": tried(
         "The call passes another number of arguments to a function that takes any (`*args, **kwargs`): each number is "

@@ -13,6 +13,7 @@ from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [
     "alias",
+    "computed_size",
     "device",
     "dispatch_keys",
     "dtype",
@@ -42,6 +43,10 @@ def size(found: Sequence[ParsedGuard]) -> list[Advice]:
     if special:
         given.append(_zero_or_one(special[0].subject, special[0].index))
     return given
+
+
+def computed_size(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("size.computed", names=joined_sources(found))]
 
 
 def _zero_or_one(tensor: str | None, dimension: str | None) -> Advice:

@@ -68,6 +68,10 @@ def _is_attribute(subject: str) -> bool:
     return "." in re.sub(r"\[.*?\]", "", subject)
 
 
+def _is_argument(subject: str) -> bool:
+    return not (_is_attribute(subject) or is_global(subject) or _CELL.search(subject))
+
+
 def _closed_over(function: str, was: str, again: bool) -> Advice:
     if _FLOAT.fullmatch(was):
         return _float(f"A float that the function {function} closes over", again)
@@ -103,8 +107,11 @@ def _float(what: str, again: bool) -> Advice:
 
 def length(found: Sequence[ParsedGuard]) -> list[Advice]:
     values = [item for item in found if item.subject not in ARGUMENTS]
+    filled = [item for item in values if item.was == "length 0" and not _is_argument(item.subject or "")]
+    others = [item for item in values if item not in filled]
     called = [advice("items.arguments")] if len(values) < len(found) else []
-    return called + ([advice("items.length", names=joined_sources(values))] if values else [])
+    kept = [("items.filled", filled), ("items.length", others)]
+    return called + [advice(key, names=joined_sources(items)) for key, items in kept if items]
 
 
 def first_call(found: Sequence[ParsedGuard]) -> list[Advice]:

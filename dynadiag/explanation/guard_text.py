@@ -63,6 +63,12 @@ def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str
     return [names.get(name.lower(), name) for name in placeholders]
 
 
+def root_name(source: str | None) -> str | None:
+    """The local name that a source begins with: ``x`` of ``L['x'].size()[0]``; ``None`` where it begins elsewhere."""
+    found = _LOCAL.match(source or "")
+    return found and found["name"]
+
+
 def is_global(source: str) -> bool:
     """Whether a source is a global of the program."""
     return _GLOBAL.match(source) is not None

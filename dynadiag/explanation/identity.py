@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dynadiag.recording.records import Span
 
-__all__ = ["identity", "local_number", "parsed", "place_text"]
+__all__ = ["computed_names", "identity", "local_number", "parsed", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
@@ -60,7 +60,7 @@ def local_number(source: str | None, line: int | None, name: str) -> str:
     return f"_{order.index(name)}" if name in order else name
 
 
-def _innermost(tree: ast.Module, line: int) -> ast.AST | None:
+def _innermost(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
     functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
     return max(functions, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
 
@@ -73,8 +73,22 @@ def _order_of_appearance(function: ast.AST, local: frozenset[str]) -> list[str]:
     return [name for name in names if name in local]
 
 
-def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+def computed_names(source: str | None, line: int | None) -> frozenset[str]:
+    """The local names, without the parameters, of the function that a line is in the body of.
+
+    Of a resume function, which begins at the line after a break, these are the names of what was computed before it.
+
+    >>> sorted(computed_names("def f(x):\\n    y = x + 1\\n    return y", 3))
+    ['y']
+    >>> sorted(computed_names("def f(x):\\n    y = x + 1\\n    return y", 1))
+    []
+    """
+    tree = None if source is None or line is None else parsed(source)
+    function = None if tree is None else _innermost(tree, line or 0)
+    if function is None or isinstance(function, ast.Lambda) or function.body[0].lineno > (line or 0):
+        return frozenset()
+    parameters = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    return frozenset(_bound(function) - parameters)
 
 
 def _short(text: str) -> str:

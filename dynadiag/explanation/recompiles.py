@@ -11,9 +11,10 @@ from dynadiag.explanation.advice import advise
 from dynadiag.explanation.changes import GuardChange, changes, fingerprint, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.explanation.guard_text import describe_change, described, sizes_in, what_changed
-from dynadiag.explanation.identity import identity, local_number
+from dynadiag.explanation.guard_text import describe_change, described, root_name, sizes_in, what_changed
+from dynadiag.explanation.identity import computed_names, identity, local_number
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Frame, Recompile, Span
 
 __all__ = ["recompile_findings"]
@@ -29,38 +30,60 @@ class _Group:
     items: tuple[Recompile, ...]
     changes: tuple[tuple[GuardChange, ...], ...]
     advice: tuple[Advice, ...]
+    computed: frozenset[str] = frozenset()  # names of values from before a graph break
 
     @property
     def first(self) -> Recompile:
         return self.items[0]
+
+    @property
+    def is_of_computed_sizes(self) -> bool:
+        """Whether nothing changed but sizes of values that were computed before a graph break."""
+        own = self.changes[0]
+        return bool(own) and all(
+            change.parsed.kind == "size" and root_name(change.source) in self.computed for change in own
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """A recompile that others may follow from: the user's stack, its `fingerprint`, the position of its finding."""
+
+    stack: tuple[Frame, ...]
+    what: frozenset[tuple[str, ...]]
+    position: int
 
 
 def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
     """A finding for each group of recompiles; ``before`` findings stand in the list already.
 
     A size that changes goes through many functions: where an outer function was compiled again in the same call for
-    the same change, the inner one follows from it.
+    the same change, the inner one follows from it. So does the rest of a function behind a graph break, if what failed
+    there are sizes of values that were computed before the break.
     """
     found: list[Finding] = []
-    known: list[tuple[tuple[Frame, ...], frozenset[tuple[str, ...]], int]] = []
-    for group in _groups(run.recompiles):
+    known: list[_Cause] = []
+    for group in _groups(run):
         stack, what = run.stack(group.first.compile_id), fingerprint(group.first.reasons)
-        cause = None if group.first.limit_reached or not stack else _outer(known, stack, what)
-        if stack and not group.first.limit_reached and cause is None:
-            known.append((stack, what, before + len(found)))
+        may_follow, cause = bool(stack) and not group.first.limit_reached, None
+        if may_follow:
+            cause = _before_break(known, stack) if group.is_of_computed_sizes else _outer(known, stack, what)
+        if may_follow and cause is None:
+            known.append(_Cause(stack, what, before + len(found)))
         found.append(_finding(group, run, cause))
     return tuple(found)
 
 
-def _groups(recompiles: Sequence[Recompile]) -> list[_Group]:
+def _groups(run: RunRecords) -> list[_Group]:
     """The recompiles in order; those of one function for one and the same change together."""
     found: dict[tuple[object, ...], _Group] = {}
-    for item in _by_frequency(recompiles):
-        own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item)
+    for item in _by_frequency(run.recompiles):
+        computed = computed_names(run.sources.get(item.file or ""), item.line)
+        own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item, computed)
         what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
         key = alike if len(own) == 1 else (item.index, len(found))
-        group = found.get(key, _Group((), (), advice))
+        group = found.get(key, _Group((), (), advice, computed))
         found[key] = replace(group, items=(*group.items, item), changes=(*group.changes, own))
     return list(found.values())
 
@@ -80,15 +103,23 @@ def _by_frequency(recompiles: Sequence[Recompile]) -> Iterator[Recompile]:
         yield replace(item, reasons=tuple(often)) if item.limit_reached else item
 
 
-def _outer(
-    known: Sequence[tuple[tuple[Frame, ...], frozenset[tuple[str, ...]], int]],
-    stack: Sequence[Frame],
-    what: frozenset[tuple[str, ...]],
-) -> int | None:
+def _outer(known: Sequence[_Cause], stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> int | None:
     """The finding on an earlier recompile in the same call of the program, for these changes or more."""
     if not what:
         return None
-    return next((index for site, changed, index in known if what <= changed and _is_one_call(site, stack)), None)
+    return next((each.position for each in known if what <= each.what and _is_one_call(each.stack, stack)), None)
+
+
+def _before_break(known: Sequence[_Cause], stack: Sequence[Frame]) -> int | None:
+    """The finding on the newest recompile, for other sizes, of the function that a resume function is the rest of."""
+    name = original_name(stack[-1].function)
+    for each in reversed(known):
+        head = each.stack[-1]
+        same = original_name(head.function) == name and head.file == stack[-1].file
+        called_alike = len(each.stack) == 1 or each.stack[0] == stack[0]  # torch leaves out frames between
+        if same and called_alike and any(kind == "size" for kind, *_ in each.what):
+            return each.position
+    return None
 
 
 def _is_one_call(outer: Sequence[Frame], inner: Sequence[Frame]) -> bool:

@@ -10,7 +10,7 @@ from dynadiag.diff import canonical_graph
 from dynadiag.explanation.advice import advise
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.identity import identity
+from dynadiag.explanation.identity import computed_names, identity
 from dynadiag.fix.project import Project
 from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
@@ -131,6 +131,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
     span, found = Span(item.file, item.line), []
     own = changes(without_consequences(nearest_entry_failures(item.reasons)))
+    computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     for change in own:
         what = f"{change.source or change.guard} of {item.function} changes"
         found.append(
@@ -148,7 +149,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 now=change.now,
                 also=tuple(other.source for other in own if other.source and other is not change),
                 stack=stack,
-                advice=tuple(each.text for each in advise(item)[:_MAX_ADVICE]),
+                advice=tuple(each.text for each in advise(item, computed)[:_MAX_ADVICE]),
             )
         )
     return found

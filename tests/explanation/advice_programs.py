@@ -1000,6 +1000,30 @@ def without_a_break(v: torch.Tensor, n: int) -> torch.Tensor:
     return v * 1.0
 
 
+def shortens(v: torch.Tensor) -> torch.Tensor:
+    short = v[1:] + 1
+    return short * 2
+
+
+def shortens_before_a_break(v: torch.Tensor) -> torch.Tensor:
+    short = v[1:] + 1
+    zlib.crc32(b"a")
+    return short * 2
+
+
+class Keeper:
+    def __init__(self, **kept: torch.Tensor) -> None:
+        self.kept = kept
+
+    def keep(self, v: torch.Tensor) -> torch.Tensor:
+        self.kept["last"] = v
+        return v + 1
+
+
+def keeps_last(**kept: torch.Tensor) -> Program:
+    return lambda compile_: calls(Keeper(**kept).keep, (x,), (x,))(compile_)
+
+
 def partials(around: bool) -> Program:
     def run(compile_: Compile) -> list[Any]:
         made = [functools.partial(times, n=2), nn.ReLU()]
@@ -1131,6 +1155,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "static_sizes": (sized((4,), (5,), (6,), dynamic=False), marked_sizes(4, 5, 6)),
     "many_sizes": (sized((2, 3, 4, 5, 6), MANY), sized((2, 3, 4, 5, 6), MANY, dynamic=True)),
     "a_size": (sized((4,), (5,)), sized((4,), (5,), dynamic=True)),
+    "a_size_after_a_break": (
+        calls(shortens_before_a_break, (torch.ones(4),), (torch.ones(6),)),
+        calls(shortens, (torch.ones(4),), (torch.ones(6),), dynamic=True),
+    ),
     "a_size_marked": (sized((4,), (5,)), marked_sizes(4, 5)),
     "a_multiple": (
         calls(pairs, (torch.ones(4),), (torch.ones(5),), dynamic=True),
@@ -1221,6 +1249,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_float": (calls(times, (x, 2.5), (x, 3.5)), calls(times, (x, 2.5), (x, 3.5), dynamic=True)),
     "a_float_in_a_tensor": (with_factors(2.5, 3.5), with_a_buffer(2.5, 3.5)),
     "a_length": (values(1, (2, 3)), values(0, (2, 3))),
+    "a_filled_dict": (keeps_last(), keeps_last(last=x)),
     "a_cache": (decodes(initialized=False), decodes(initialized=True)),
     "keyword_arguments": (with_keywords({}, {"one": 1}), with_keywords({"one": 1}, {"one": 1})),
     "keys": (

@@ -74,6 +74,14 @@ def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, ke
     torch.testing.assert_close(results_after, results, check_dtype=False, equal_nan=True)
 
 
+def test_sizes_behind_a_break_follow_from_those_before_it(tmp_path: Path) -> None:
+    found, _ = recorded(tmp_path / "run.dynadiag", PROGRAMS["a_size_after_a_break"][0])
+    _, before, after = found.findings
+    assert "v.size()[0]" in before.title
+    assert "short.size()[0]" in after.title
+    assert (before.caused_by, after.caused_by, after.severity) == (None, 1, "note")
+
+
 def test_each_program_is_in_the_table() -> None:
     assert {trial.program for _, trial in TRIALS} == set(PROGRAMS)
 
