@@ -247,12 +247,13 @@ RECOMPILES = {
         "its own. Stack the items into one tensor, pad to one length, or loop outside and compile what is done "
         "to one item. Where the compiled code adds to it, add outside of it, from what it returns.",
         "a_length",
-        "a_list_that_is_added_to",
     ),
     "items.filled": tried(
         "{names} was empty in the first call and is not any more: the code for the empty one is not used again. Fill "
-        "it before the first compiled call, or take the code that fills it out of the function.",
+        "it before the first compiled call. Where each call adds to it, add outside of the compiled code, from what it "
+        "returns.",
         "a_filled_dict",
+        "a_list_that_is_added_to",
     ),
     "items.arguments": tried(
         "The call passes another number of arguments to a function that takes any (`*args, **kwargs`): each number is "
