@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,10 +40,15 @@ def search_lines(
     finding: SearchResult | None = None,
     cwd: str | None = None,
     source: ReadSource = lambda _file: None,
+    deciding: Sequence[int] = (),
 ) -> list[Line]:
-    """Return the head of the Trials screen: the search started here, otherwise the recorded one."""
+    """Return the head of the Trials screen: the search started here, otherwise the recorded one.
+
+    ``deciding`` are the trials that the verdict rests on.
+    """
     if search is None:
-        return [*_recorded_lines(finding, cwd, source), *(_hint_lines() if finding is None or not trials else ())]
+        hints = _hint_lines() if finding is None or not trials else ()
+        return [*_recorded_lines(finding, cwd, source, deciding), *hints]
     lines = [line((f"$ {search.command.brief}", "dim")), line((f"in {search.command.folder}", "dim"))]
     if search.running:
         last = search.trials[-1] if search.trials else None
@@ -51,13 +56,21 @@ def search_lines(
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
         since = f"{time.monotonic() - search.started:.0f} s  "
         return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
-    return [*_ended_lines(search, cwd, source), *lines, *_report_lines(search)]
+    return [*_ended_lines(search, cwd, source, deciding), *lines, *_report_lines(search)]
 
 
-def result_lines(finding: SearchResult, cwd: str | None, source: ReadSource, *, here: bool = False) -> Iterator[Line]:
+def result_lines(
+    finding: SearchResult,
+    cwd: str | None,
+    source: ReadSource,
+    deciding: Sequence[int] = (),
+    *,
+    here: bool = False,
+) -> Iterator[Line]:
     """Yield the result of a search: verdict, culprits with their source or repro, what proves it, rungs, failure.
 
-    If `here`, the program's own recording is open, so that the lines can go to its compiles.
+    What proves it goes to the trial that does. If `here`, the program's own recording is open, so that the lines can go
+    to its compiles.
     """
     words, role = _status_sentence(finding)
     seconds = finding.verdict.get("seconds")
@@ -67,8 +80,11 @@ def result_lines(finding: SearchResult, cwd: str | None, source: ReadSource, *, 
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
     for culprit in _dicts(finding.verdict.get("culprits")):
         yield from _culprit_lines(culprit, cwd, source, here=here)
-    for text in _strings(finding.verdict.get("confirmed")):
-        yield line(("proved   ", "key"), one_line(text))
+    proofs = list(_strings(finding.verdict.get("confirmed")))
+    shown = deciding if len(deciding) == len(proofs) else [None] * len(proofs)
+    for text, trial in zip(proofs, shown, strict=True):
+        target = Location("trials", item=trial) if trial is not None else None
+        yield line(("proved   ", "key"), one_line(text), to=target)
     yield from _repro_lines(finding.verdict)
     if isinstance(rungs := finding.verdict.get("rungs"), dict):
         yield line(("rungs    ", "key"), *_rung_fragments(rungs))
@@ -89,12 +105,14 @@ def _status_sentence(finding: SearchResult) -> tuple[str, str]:
     return _EXIT_SENTENCES.get(finding.exit_code or 0, (f"ended with exit code {finding.exit_code}", "error"))
 
 
-def _recorded_lines(finding: SearchResult | None, cwd: str | None, source: ReadSource) -> Iterator[Line]:
+def _recorded_lines(
+    finding: SearchResult | None, cwd: str | None, source: ReadSource, deciding: Sequence[int]
+) -> Iterator[Line]:
     if finding is None:
         yield line(("this recording has no search", "strong"))
         return
-    yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
-    yield from result_lines(finding, cwd, source)
+    yield from result_lines(finding, cwd, source, deciding)
+    yield line(("command  ", "key"), (" ".join((finding.kind or "a search", *finding.options)), "dim"))
 
 
 def _hint_lines() -> Iterator[Line]:
@@ -102,13 +120,13 @@ def _hint_lines() -> Iterator[Line]:
     yield line(("M", "key"), " minifies it: writes a small program with the same failure")
 
 
-def _ended_lines(search: SearchProcess, cwd: str | None, source: ReadSource) -> Iterator[Line]:
+def _ended_lines(search: SearchProcess, cwd: str | None, source: ReadSource, deciding: Sequence[int]) -> Iterator[Line]:
     if search.exit_code is None:
         return
     finding = SearchResult(
         search.command.kind, search.command.options, search.verdict, search.exit_code, len(search.trials)
     )
-    yield from result_lines(finding, cwd, source, here=True)
+    yield from result_lines(finding, cwd, source, deciding, here=True)
     if not search.verdict and not search.stopped:
         yield from (line((one_line(text), "dim")) for text in list(search.messages)[-3:])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dynadiag.recording.records import Trial
@@ -11,30 +12,51 @@ from tui.search_process import TrialProgress
 from tui.styled_text import Line, line, one_line
 from tui.widgets.table import Row
 
-__all__ = ["running_row", "trial_lines", "trial_row"]
+__all__ = ["deciding_trials", "running_row", "trial_lines", "trial_row"]
 
+_FRESH = "fresh "  # precedes a candidate that ran in a fresh interpreter
+_PROOF = "the repro: "  # precedes what the trials of a repro try
+_DECIDES = "◆"
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 
 def running_row(item: TrialProgress) -> Row:
     """Return the row of a finished trial of a running search. Its key is that of the later record."""
-    cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
+    cells = (str(item.number), "", item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
     return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
 
 
-def trial_row(item: Trial) -> Row:
-    """Return the row of a recorded trial."""
+def deciding_trials(trials: Sequence[Trial], verdict: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the trials that the verdict rests on.
+
+    Of a bisection they are the last ones of the candidates that verify it, in the order of the verdict. Of a
+    minification they are those that prove the repro.
+    """
+    known = {item.candidate.removeprefix(_FRESH): item.index for item in trials}
+    told = verdict.get("reproduce")
+    named = [known[one] for one in (told if isinstance(told, list) else ()) if isinstance(one, str) and one in known]
+    proof = [
+        item.index for item in trials if "repro" in verdict and _label(item, _json(item.outcome)).startswith(_PROOF)
+    ]
+    return named or proof
+
+
+def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
+    """Return the row of a recorded trial, marked if it is one of those that decide."""
     outcome = _json(item.outcome)
     status = _status(outcome)
-    cells = (str(item.index + 1), status, f"{item.seconds:.1f}", str(item.pid or "-"), _label(item, outcome))
+    mark = _DECIDES if item.index in deciding else ""
+    cells = (str(item.index + 1), mark, status, f"{item.seconds:.1f}", str(item.pid or "-"), _label(item, outcome))
     return Row(cells, item.index, _ROLES.get(status, ""))
 
 
-def trial_lines(item: Trial) -> list[Line]:
+def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
     """Return the details of a trial: failure, output, then candidate and outcome as JSON."""
     outcome = _json(item.outcome)
     made = [line((f"trial {item.index + 1}", "title"), f"  {_status(outcome)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
+    if item.index in deciding:
+        made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))
     if isinstance(outcome, dict):
         made += [*_failure_lines(outcome.get("signature")), *_output_lines(outcome.get("tail"))]
     return [

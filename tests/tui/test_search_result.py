@@ -59,6 +59,27 @@ async def test_its_trials_have_the_verdict_above_them(tmp_path: Path) -> None:
         assert "there is no stopped search" in screen(pilot)
 
 
+async def test_the_trials_that_decide_are_marked_and_one_key_away(tmp_path: Path) -> None:
+    candidates = [f'{{"rung": "inductor", "number": {number}}}' for number in (1, 0)]
+    proved = ["with exactly it off the failure is gone", "with all else off it stays"]
+    path = build.recording(tmp_path, build.search_events(0, {**FOUND, "reproduce": candidates, "confirmed": proved}))
+    async with browsing(path) as pilot:
+        await press(pilot, "8")
+        assert isinstance(pilot.app, Browser)
+        view = pilot.app.current
+        assert isinstance(view, TrialsView)
+        assert [item.text.split()[0] for item in view.head.lines[:2]] == ["found", "culprit"]
+        assert [row.cells[1] for row in view.table.rows] == ["◆", "◆"]
+        view.head.focus()
+        await press(pilot)
+        places = [number for number, item in enumerate(view.head.lines) if item.text.startswith("proved")]
+        for place, trial in zip(places, (1, 0), strict=True):
+            view.head.move_to(place)
+            await press(pilot, "enter")
+            assert view.table.key == trial
+            assert "the verdict rests on this trial" in screen(pilot)
+
+
 async def test_one_that_was_stopped_is_gone_on_with(tmp_path: Path) -> None:
     events = build.search_events(130, options=["--accuracy", "-o", "/elsewhere", "--rungs", "eager,inductor"])
     path = build.recording(tmp_path, _program_here(tmp_path, events))

@@ -21,7 +21,7 @@ from tui.search_result import SearchResult, read_search_result
 from tui.search_summary import search_lines
 from tui.session import JOURNAL_SUFFIX, Session
 from tui.styled_text import Line, line
-from tui.trial_rows import running_row, trial_lines, trial_row
+from tui.trial_rows import deciding_trials, running_row, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -43,6 +43,7 @@ class TrialsView(ListingView):
     NOTHING: ClassVar[str] = "no trial yet"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
+        Column("decides"),
         Column("ended", max_width=12),
         Column("seconds", numeric=True),
         Column("process", numeric=True),
@@ -84,6 +85,7 @@ class TrialsView(ListingView):
         self._is_read = False
         self._pending_kind = ""  # the search to start once the recording is read
         self._trials: Sequence[Trial] = ()
+        self._deciding: Sequence[int] = ()  # the trials that the verdict rests on
         self._resumed_trials: Sequence[Trial] = ()  # trials of the resumed search
 
     def compose(self) -> ComposeResult:
@@ -231,7 +233,12 @@ class TrialsView(ListingView):
 
     def _head(self, trials: int) -> list[Line]:
         return search_lines(
-            self.search, trials, self._recorded_result, self.session.run.cwd, self.session.recording.source
+            self.search,
+            trials,
+            self._recorded_result,
+            self.session.run.cwd,
+            self.session.recording.source,
+            self._deciding,
         )
 
     def rows(self) -> Sequence[Row]:
@@ -239,7 +246,10 @@ class TrialsView(ListingView):
             return [*map(trial_row, self._resumed_trials), *map(running_row, list(self.search.trials))]
         self._trials = (self._finished_session or self.session).trials()
         self._recorded_result = read_search_result(self.session)
-        return [trial_row(item) for item in self._trials]
+        found = self._recorded_result if self.search is None else None
+        verdict = found.verdict if found is not None else self.search.verdict if self.search is not None else {}
+        self._deciding = deciding_trials(self._trials, verdict)
+        return [trial_row(item, self._deciding) for item in self._trials]
 
     def _show(self, rows: Sequence[Row]) -> None:
         at_end = self.table.cursor >= self.table.count - 1
@@ -255,7 +265,7 @@ class TrialsView(ListingView):
         running = self.search is not None and self._finished_session is None
         trial = next((item for item in (self._resumed_trials if running else self._trials) if item.index == key), None)
         if trial is not None:
-            return trial_lines(trial)
+            return trial_lines(trial, self._deciding)
         return [line(("the details of a trial are available after the search has ended", "dim"))] if running else []
 
     def cursor_moved(self, lines: Lines) -> None:
