@@ -44,6 +44,7 @@ MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
 _MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
+_ONLY_ONE = "only one recording is open: O opens another one, `dynadiag browse A B` or `browse FOLDER` several"
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
@@ -63,7 +64,7 @@ class Goto(Message):
 
 
 class Browser(RecordingApp):
-    """The terminal browser of one recording, or of the recordings of a folder one after another."""
+    """The terminal browser of one recording, or of several one after another."""
 
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
@@ -74,8 +75,8 @@ class Browser(RecordingApp):
             Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")
             for one in (*SCREENS, RANKS)
         ),
-        Binding("greater_than_sign", "rank(1)", "next rank", show=False, id="ranks.next"),
-        Binding("less_than_sign", "rank(-1)", "previous rank", show=False, id="ranks.previous"),
+        Binding("greater_than_sign", "rank(1)", "next recording", show=False, id="ranks.next"),
+        Binding("less_than_sign", "rank(-1)", "previous recording", show=False, id="ranks.previous"),
         Binding("tab", "pane(1)", "next pane", show=False, priority=True, id="app.next-pane"),
         Binding("shift+tab", "pane(-1)", "previous pane", show=False, priority=True, id="app.previous-pane"),
         Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
@@ -94,7 +95,7 @@ class Browser(RecordingApp):
         ),
         Binding("F", "fix", "look for changes that remove breaks and recompiles (fix)", show=False, id="app.fix"),
         Binding("C", "diff", "compare with another recording (diff)", show=False, id="app.diff"),
-        Binding("O", "open", "open another recording", show=False, id="app.open"),
+        Binding("O", "open", "open another recording, too", show=False, id="app.open"),
         Binding("m", "mark", "bookmark this line, with a note", show=False, id="app.mark"),
         Binding("apostrophe", "marks", "list the bookmarks", show=False, id="app.marks"),
         Binding("W", "export", "write the screen to a file, as SVG or text", show=False, id="app.export"),
@@ -123,7 +124,6 @@ class Browser(RecordingApp):
         self._settings_path = settings_path()
         self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
-        self._screens = (RANKS, *SCREENS) if paths else SCREENS
         self._current_name = self._screens[0].name
         self._views: dict[str, View] = {}
         self._pending_jumps = 0  # jumps that were requested and have not finished
@@ -157,6 +157,10 @@ class Browser(RecordingApp):
         return self._pending_jumps > 0 or self.reading > 0 or any(view.busy for view in self._views.values())
 
     # Screens and tabs
+
+    @property
+    def _screens(self) -> Sequence[ScreenInfo]:
+        return (RANKS, *SCREENS) if self.paths else SCREENS
 
     @property
     def current(self) -> View:
@@ -200,7 +204,7 @@ class Browser(RecordingApp):
     async def action_view(self, name: str) -> None:
         """Show the screen of this name."""
         if name == RANKS.name and not self.paths:
-            self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
+            self.notify(_ONLY_ONE)
         elif name != self._current_name:
             self.history.push(self.location)
             await self._switch(name)
@@ -411,7 +415,8 @@ class Browser(RecordingApp):
         if self.session.live:
             self.notify("this recording is still being written", severity="warning")
         else:
-            self._pick_recording(self._diff_with, first=False)
+            others = [path for path in self.paths if path != self.session.path]
+            self._pick_recording(self._diff_with, others[-1] if others else self.session.path)
 
     def _diff_with(self, path: Path | None) -> None:
         if path is not None:
@@ -489,34 +494,28 @@ class Browser(RecordingApp):
     # Other recordings
 
     def action_open(self) -> None:
-        """List the recordings of the state folder and of the open one's folder, and open the chosen one."""
-        if self.paths:
-            self.notify("the recordings of a folder are open: < and > go from one to the next")
-            return
+        """List the recordings of the state folder and of the open ones' folders, and open the chosen one, too."""
         first, self._pick = self._pick, False
-        self._pick_recording(self._open, first=first)
+        self._pick_recording(self._open, self.session.path, first=first)
 
-    def _pick_recording(self, then: Callable[[Path | None], None], *, first: bool) -> None:
+    def _pick_recording(self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False) -> None:
         from tui.picker import Picker
 
-        folders = [*([self._folder] if self._folder else []), self.session.path.parent]
-        self.push_screen(Picker(folders, self.session.path, first=first), then)
+        opened = self.paths or [self.session.path]
+        folders = [*([self._folder] if self._folder else []), *(path.parent for path in opened)]
+        self.push_screen(Picker(folders, cursor, first=first), then)
 
     def _open(self, path: Path | None) -> None:
         if path is not None and path != self.session.path.resolve():
             self.set_status(f"reading {one_line(path.name)} ...", "")
-            self.open_recording(path, self._start_over)
-
-    def _start_over(self) -> None:
-        """Show the first screen, as at the start. What the screens of the previous recording do is stopped."""
-        self.call_next(self._replace_views)
+            self.history.push(self.location)
+            self.open_recording(path, lambda: self.call_next(self._replace_views))
 
     async def _replace_views(self) -> None:
+        """Show the overview, as at the start. What the screens of the previous recording do is stopped."""
+        view = SCREENS[0].create()
+        self._views, self._current_name = {SCREENS[0].name: view}, SCREENS[0].name
         await self.query_one("#views").remove_children()
-        self._views.clear()
-        self.history = History()
-        self._current_name = self._screens[0].name
-        view = self._views[self._current_name] = self._screens[0].create()
         await self.query_one("#views").mount(view)
         self._update_tabs()
         self.set_status("", "")
@@ -524,16 +523,16 @@ class Browser(RecordingApp):
             focus.focus()
 
     def action_rank(self, by: int) -> None:
-        """Show the same screen of the next or previous rank."""
+        """Show the same screen of the next or previous recording."""
         if len(self.paths) < 2:
-            self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
+            self.notify(_ONLY_ONE)
         else:
             self.go_to(Location(self._current_name, rank=(self.rank + by) % len(self.paths)))
 
     def session_replaced(self) -> None:
         """Load every open screen from the new recording. Each screen keeps its location."""
         for view in self._views.values():
-            view.load()
+            view.load_if_open()
         self._update_tabs()
         self.set_status("", "")
 

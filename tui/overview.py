@@ -153,7 +153,7 @@ def _finding_fragments(group: Sequence[Finding], cwd: str | None) -> Iterator[Fr
     yield f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
-    yield one_line(item.title), ""
+    yield f"{'recompile of ' if item.rule == 'recompile' else ''}{one_line(item.title)}", ""
     lines = sorted({span.line for each in group for span in (each.span, *each.places) if span.line})
     if len(lines) > 1:
         more = " …" if len(lines) > _MAX_LINES else ""
@@ -175,7 +175,8 @@ def _amount(group: Sequence[Finding]) -> str:
     """How often it happened."""
     met = sum(len(item.records) for item in group)
     if group[0].rule == "break":
-        return f"  {count(sum(item.cost.graphs or 0 for item in group), 'graph')} ended, met {count(met, 'time')}"
+        ended = f"  {count(sum(item.cost.graphs or 0 for item in group), 'graph')} ended"
+        return ended if met == 1 else f"{ended}, met {count(met, 'time')}"
     return f"  {count(met, 'time')}" if met > 1 else ""
 
 

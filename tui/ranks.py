@@ -103,8 +103,8 @@ def differences(ranks: Sequence[RankSummary]) -> list[Line]:
     for kind in ("break", "recompile", "compile"):
         made += _unequal_lines(kind, read)
     if not made:
-        same = "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
-        return [line((same, "good"))]
+        same = "The same compiles, breaks and recompiles in every recording"
+        return [line((f"{same}, and none compiled much longer than the others.", "good"))]
     return made[:-1] if not made[-1].fragments else made
 
 

@@ -102,10 +102,13 @@ class RecordingApp(LineActionsApp):
         self._read(self.paths[rank], arrived)
 
     def open_recording(self, path: Path, then: Callable[[], None]) -> None:
-        """Switch to another recording, then call `then` instead of `session_replaced`."""
+        """Open another recording, beside those that are open, then call `then` instead of `session_replaced`."""
+        paths = [*(self.paths or [self.session.path])]
+        known = next((number for number, one in enumerate(paths) if one.resolve() == path.resolve()), len(paths))
 
         def arrived(session: Session) -> None:
             old, self.session = self.session, session
+            self.paths, self.rank = paths + [path][: known == len(paths)], known
             self._file_watch = FileWatch(session.path, live=session.live)
             then()
             self.set_timer(_CLOSE_DELAY, old.close)

@@ -1,8 +1,9 @@
 """Browse a recording in the terminal: what torch.compile did, from your lines to the generated code.
 
 RECORDING is a recording (*.dynadiag), also one that is still being written, or a folder with the recordings of a
-distributed run, one for each rank. REC#train.py:41 opens it at that line. Without RECORDING, the newest recording of
-the state folder opens, below a list of all of them. In the browser, ? shows every key and ctrl+p every action.
+distributed run, one for each rank. Several are opened together: < and > go from one to the next. REC#train.py:41 opens
+it at that line. Without RECORDING, the newest recording of the state folder opens, below a list of all of them. In the
+browser, ? shows every key and ctrl+p every action.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dynadiag.errors import DynadiagError, UnreadableInput
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
-        "recording",
-        nargs="?",
+        "recordings",
+        nargs="*",
         type=Path,
         metavar="RECORDING",
         help="a recording or a folder (default: the newest recording)",
@@ -27,13 +28,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    path, place = _split_place(args.recording) if args.recording else (_newest(), "")
+    named = [_split_place(path) for path in args.recordings] or [(_newest(), "")]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise DynadiagError(f"browse needs a terminal; `dynadiag explain {path}` prints a report instead")
+        raise DynadiagError(f"browse needs a terminal; `dynadiag explain {named[0][0]}` prints a report instead")
     from dynadiag.commands.common import state_folder  # only needed where there is a terminal
     from tui import run as browse
 
-    return browse(path, place, folder=state_folder(), pick=args.recording is None)
+    return browse([path for path, _ in named], named[0][1], folder=state_folder(), pick=not args.recordings)
 
 
 def _split_place(recording: Path) -> tuple[Path, str]:

@@ -247,7 +247,7 @@ def test_a_browser_that_ends_with_an_error_says_so_in_its_exit_code(
 
     monkeypatch.setattr("tui.terminal_watch.end_with_terminal", lambda: None)
     monkeypatch.setattr(Browser, "run", failed)
-    assert tui.run(program) == 1
+    assert tui.run([program]) == 1
 
 
 @pytest.mark.parametrize(
@@ -270,3 +270,13 @@ async def test_the_keys_of_the_tasks_lead_to_their_answers(keys: str, shown: lis
         await press(pilot, *keys.split())
         for words in shown:
             assert words in screen(pilot)
+
+
+async def test_a_screen_that_is_being_closed_reads_nothing(program: Path) -> None:
+    async with browsing(program) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await press(pilot, "3")
+        await app.current.remove_children()
+        app.session_replaced()  # as when the recording has grown meanwhile
+        assert not app.current.busy

@@ -47,6 +47,25 @@ async def test_another_recording_is_opened_from_the_start(tmp_path: Path) -> Non
         assert "no graph break was recorded" in screen(pilot)
 
 
+async def test_recordings_stay_open_beside_each_other(tmp_path: Path) -> None:
+    whole, failed, _ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await press(pilot, "4", "O", "j", "enter")
+        assert app.session.path == failed
+        assert "2 of 2" in screen(pilot)
+        await press(pilot, "backspace")
+        assert (app.session.path, app.current.NAME) == (whole, "breaks")
+        await press(pilot, "greater_than_sign", "R")
+        assert (app.session.path, app.current.NAME) == (failed, "ranks")
+        text = screen(pilot)
+        assert "prog.py:8  1 time on whole, not on failed" in text
+        await press(pilot, "O", "g", "enter")  # one that is open is not opened twice
+        assert len(app.paths) == 2
+        assert app.session.path == whole
+
+
 async def test_a_recording_is_deleted_only_after_a_question(tmp_path: Path) -> None:
     whole, failed, _ = recordings(tmp_path / "state")
     async with browsing(whole, folder=whole.parent) as pilot:

@@ -13,8 +13,8 @@ from tests.tui import build
 from tests.tui.conftest import press, screen, settle
 from tests.tui.test_terminal import terminal
 from tui.app import Browser
+from tui.open_recordings import open_recordings
 from tui.ranks import differences, read_rank
-from tui.recording_folder import open_folder
 
 
 def _rank(
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def _browsing(folder: Path) -> AsyncIterator[Pilot[int]]:
-    opened = open_folder(folder)
+    opened = open_recordings([folder])
     with opened.session as session:
         app = Browser(session, opened.paths, opened.rank)
         async with app.run_test(size=(120, 40)) as pilot:
@@ -72,7 +72,7 @@ def test_ranks_that_do_the_same_are_said_to(tmp_path: Path) -> None:
     _rank(tmp_path, 0)
     _rank(tmp_path, 1)
     assert _texts(tmp_path) == [
-        "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
+        "The same compiles, breaks and recompiles in every recording, and none compiled much longer than the others."
     ]
 
 
@@ -139,7 +139,7 @@ async def test_a_rank_that_cannot_be_read_is_a_row_with_the_reason(folder: Path)
 
 
 async def test_one_recording_has_no_ranks(program: Path) -> None:
-    opened = open_folder(program.parent)
+    opened = open_recordings([program.parent])
     with opened.session:
         assert not opened.paths
 

@@ -74,7 +74,9 @@ SCREENS = (
     ScreenInfo("9", "events", "Events", "the raw log, event by event", "EventsView"),
     ScreenInfo("0", "search", "Search", "full-text search of the recording", "SearchView", "Find"),
 )
-RANKS = ScreenInfo("R", "ranks", "Ranks", "the recordings of a folder, and where they differ", "RanksView")
+RANKS = ScreenInfo(
+    "R", "ranks", "Recordings", "the open recordings, or ranks, and where they differ", "RanksView", "Recs", "Rec"
+)
 
 
 def screen_named(name: str) -> ScreenInfo:

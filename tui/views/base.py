@@ -58,7 +58,17 @@ class View(Container):
         return self.browser.session
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.load)  # draw the empty screen first
+        self.call_after_refresh(self.load_if_open)  # draw the empty screen first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the widgets of the screen are there. While it is mounted or removed, they may not be."""
+        return self.is_attached and bool(self.children)
+
+    def load_if_open(self) -> None:
+        """Read the content, unless the screen is being closed."""
+        if self.is_open:
+            self.load()
 
     def load(self) -> None:
         """Read the content in a worker. Called again when the recording has grown."""
@@ -126,8 +136,8 @@ class View(Container):
     def on_view_fetched(self, message: Fetched) -> None:
         message.stop()
         serial, then = self._pending.get(message.group, (0, None))
-        if serial != message.serial or then is None:
-            return  # a newer worker has replaced it
+        if serial != message.serial or then is None or not self.is_open:
+            return  # a newer worker has replaced it, or the screen is being closed
         del self._pending[message.group]
         if message.problem is None:
             with self.browser.reporting_problems():
@@ -145,7 +155,8 @@ class View(Container):
         def rested() -> None:
             self._debounce_timer = None
             with self.browser.reporting_problems():
-                then()
+                if self.is_open:
+                    then()
 
         held, self._last_move = monotonic() - self._last_move < _DEBOUNCE_SECONDS, monotonic()
         if self._debounce_timer is not None:

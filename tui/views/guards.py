@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,6 +16,7 @@ from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
 from tui.guard_tree import guard_branches
 from tui.location import Location
+from tui.overview import guard_change_fragments
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
@@ -82,6 +83,7 @@ class GuardsView(ListingView):
         super().__init__()
         self._compile: str | None = None
         self._guards: dict[int, Guard] = {}
+        self._failed: Mapping[str, int] = {}  # the value of each guard that failed, and the first recompile for it
         self._title = ""
 
     def compose(self) -> ComposeResult:
@@ -140,11 +142,12 @@ class GuardsView(ListingView):
             self._compile = next((item.compile_id for item in guarded or explanation.compiles), "-")
         cwd = explanation.run.cwd
         failed = {
-            _TENSOR_PART.sub("", reason.source)
-            for item in explanation.recompiles
+            _TENSOR_PART.sub("", reason.source): item.index
+            for item in reversed(explanation.recompiles)
             for reason in item.reasons
             if reason.source and reason.against == self._compile
         }
+        self._failed = failed
         guards = sorted(self.session.guards(self._compile), key=lambda item: _rank(item, failed))
         rows = [_row(item, cwd, failed=_failed(item, failed)) for item in guards]
         return tuple(guards), rows, guard_branches(guards, cwd)
@@ -188,7 +191,8 @@ class GuardsView(ListingView):
 
     def line_chosen(self, lines: Lines) -> None:
         key = self._key()
-        target = self.target_of(key) if isinstance(key, int) else None
+        target = self.details.lines[lines.cursor].target if lines is self.details else None
+        target = target or (self.target_of(key) if isinstance(key, int) else None)
         if target is not None:
             self.browser.go_to(target)
         elif lines is self.tree_:
@@ -204,9 +208,14 @@ class GuardsView(ListingView):
             else "torch did not report the line that made it"
         )
         text = self.session.source(guard.file) if guard.file else None
+        recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
+        again = next((item for item in recompiles if item.index == self._failed[guard.source]), None)
+        target = Location("recompiles", item=again.index) if again else None
+        words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again)] if again else []
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(_value(guard))}"),
             line(one_line(guard.expression)),
+            *([line(*words, to=target)] if again else []),
             Line(),
             line(("    --> ", "gutter"), at),
             *styled_report_lines(snippet(text, Span(guard.file, guard.line), style)),
@@ -224,12 +233,12 @@ def _value(item: Guard) -> str:
     return source_text(item.source) if item.source else "-"
 
 
-def _failed(item: Guard, failed: Set[str]) -> bool:
+def _failed(item: Guard, failed: Container[str]) -> bool:
     """Whether a guard is on a value for which the code did not fit a later call."""
     return item.kind in _CHANGING and item.source in failed
 
 
-def _rank(item: Guard, failed: Set[str]) -> int:
+def _rank(item: Guard, failed: Container[str]) -> int:
     """What can change comes first: guards that failed, values of the call, their attributes, then all else."""
     if _failed(item, failed):
         return 0

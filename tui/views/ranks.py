@@ -1,4 +1,4 @@
-"""The Ranks screen: one row for each rank, and below how the ranks differ."""
+"""The Recordings screen: one row for each open recording or rank, and below how they differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RanksView(ListingView):
     """Reads one rank after another and shows each row as soon as it is read."""
 
     NAME: ClassVar[str] = "ranks"
-    TITLE: ClassVar[str] = "Ranks"
+    TITLE: ClassVar[str] = "Recordings"
     DETAIL: ClassVar[str] = "where they differ"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("recording", max_width=36),

@@ -22,6 +22,7 @@ from tui.widgets.prompt import Prompt
 
 __all__ = ["Keys"]
 
+_ALWAYS = 3  # keys at the end that are always shown: help, all actions, quit
 _PROMPT_KEYS = (("enter", "⏎", "done"), ("escape", "esc", "cancel"))
 
 
@@ -39,7 +40,14 @@ class Keys(Widget):
             self.shown = _PROMPT_KEYS if asked else tuple(_shown_keys(screen, self))
 
     def _texts(self) -> list[tuple[str, str]]:
-        return [(f" {display} ", f"{what} ") for _, display, what in self.shown]
+        """Return the texts of the keys. Where not all fit, those before the last ones, which help, are left out."""
+        texts = [(f" {display} ", f"{what} ") for _, display, what in self.shown]
+        over = sum(cell_len(text) for pair in texts for text in pair) - self.size.width
+        for place in range(len(texts) - 1 - _ALWAYS, -1, -1):
+            if over > 0:
+                over -= sum(map(cell_len, texts[place]))
+                texts[place] = ("", "")
+        return texts
 
     def render_line(self, _y: int) -> Strip:
         key = role_style("key", palette_of(self.app.theme))
