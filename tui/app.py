@@ -68,6 +68,7 @@ class Browser(RecordingApp):
 
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
+    ALLOW_SELECT = False  # Textual's own selection fails on a message; y copies
     COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MIN_DETAILED, "-medium"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets._toast import Toast
 
 import tui
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.session import Session
-from tui.views import SCREENS
+from tui.views import SCREENS, screen_named
 from tui.views.code import CodeView
 from tui.widgets.code_pane import CodePane
 from tui.widgets.tree import Tree
@@ -272,11 +273,20 @@ async def test_the_keys_of_the_tasks_lead_to_their_answers(keys: str, shown: lis
             assert words in screen(pilot)
 
 
-async def test_a_screen_that_is_being_closed_reads_nothing(program: Path) -> None:
+async def test_a_screen_without_its_widgets_reads_nothing(program: Path) -> None:
     async with browsing(program) as pilot:
         app = pilot.app
         assert isinstance(app, Browser)
-        await press(pilot, "3")
-        await app.current.remove_children()
+        view = app._views["code"] = screen_named("code").create()  # it is being mounted
         app.session_replaced()  # as when the recording has grown meanwhile
-        assert not app.current.busy
+        assert not view.busy
+        del app._views["code"]
+
+
+async def test_a_click_on_a_message_is_no_error(program: Path) -> None:
+    async with browsing(program, (40, 10)) as pilot:
+        await press(pilot, "c", "backspace")  # which has nowhere to go back to
+        toast = next(iter(pilot.app.screen.query(Toast)))
+        await pilot.mouse_down(toast)
+        await press(pilot)
+        assert pilot.app.is_running
