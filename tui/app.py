@@ -514,6 +514,9 @@ class Browser(RecordingApp):
 
     async def _replace_views(self) -> None:
         """Show the overview, as at the start. What the screens of the previous recording do is stopped."""
+        prompt = self.query_one(Prompt)
+        if prompt.has_class("open"):  # its answer is for a screen that is closed
+            prompt.action_leave()
         view = SCREENS[0].create()
         self._views, self._current_name = {SCREENS[0].name: view}, SCREENS[0].name
         await self.query_one("#views").remove_children()

@@ -9,6 +9,7 @@ from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.recording_list import age_text, list_recordings
+from tui.widgets.prompt import Prompt
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -45,6 +46,18 @@ async def test_another_recording_is_opened_from_the_start(tmp_path: Path) -> Non
         assert "Overview" in screen(pilot).splitlines()[0]
         await press(pilot, "4")
         assert "no graph break was recorded" in screen(pilot)
+
+
+async def test_a_question_of_the_recording_before_is_left(tmp_path: Path) -> None:
+    whole, *_ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await press(pilot, "0", "r")  # the search asks for a text
+        await app._replace_views()  # the recording that was asked for before has been read
+        await press(pilot, "enter")
+        assert app.is_running
+        assert not app.query_one(Prompt).has_class("open")
 
 
 async def test_recordings_stay_open_beside_each_other(tmp_path: Path) -> None:
