@@ -18,7 +18,7 @@ from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_di
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.guard_text import source_text
-from dynadiag.explanation.process_state import state_words, switch_words
+from dynadiag.explanation.process_state import setting_words, state_words
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 
@@ -250,7 +250,7 @@ def _guard_text(found: GuardDifference) -> str:
         return "; ".join(
             f"{state_words(name)} changed"
             if was.startswith(("{", "["))
-            else f"{state_words(name)} was {switch_words(was)}, is {switch_words(now)}"
+            else f"{state_words(name)} was {setting_words(name, was)}, is {setting_words(name, now)}"
             for name, (was, now) in changed.items()
         )
     old, new = brief_pair(found.before.expression, found.after.expression, _MAX_GUARD)

@@ -42,6 +42,7 @@ _COMPILER_ERROR = re.compile(r"^.*?\b(?:fatal )?error: (?P<text>.*)$", re.MULTIL
 _KERNEL = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(", re.MULTILINE)
 _CODE_OF_ERROR = re.compile(r"\berror: [^\n]*\n\s*\d+ \| (?P<code>[^\n]*)")
 # What torch could not trace of a function that a higher-order operator was given (higher_order_ops.py).
+_RAISED = re.compile(r"""raised exception \w+\((?P<quote>["'])(?P<text>.*)(?P=quote)\)""")  # 2.15
 _IN_OPERATOR = re.compile(r"Got graph break/error:\s*(?P<why>\S[^\n]*)")
 _HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (?P<name>\S+)", re.MULTILINE)
 _CONSTANT = re.compile(r"""ConstantVariable\(str: ["'](?P<text>[^\n]*)["']\)""")
@@ -149,6 +150,7 @@ def _why(reason: str, traceback: str) -> str:
         return f"error: {error['text']}"[:_MAX_LINE]
     if inside := _IN_OPERATOR.search(reason):
         text, operator = _CONSTANT.sub(r"\g<text>", inside["why"]), _HIGHER_ORDER.search(traceback)
+        text = _RAISED.sub(r"\g<text>", text)
         return f"{operator['name'] if operator else 'a higher-order operator'}: {text}"[:_MAX_LINE]
     text = _BACKEND.sub("", reason, count=1).strip()
     first = text.partition("\n")[0].removesuffix(":")  # an exception without a message

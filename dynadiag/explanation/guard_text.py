@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dynadiag.explanation.changes import GuardChange
 from dynadiag.explanation.formatting import brief, list_some
 from dynadiag.explanation.guards import ParsedGuard
-from dynadiag.explanation.process_state import backend_change, dispatch_change, key_changes, state_words, switch_words
+from dynadiag.explanation.process_state import backend_change, dispatch_change, key_changes, setting_words, state_words
 from dynadiag.recording.records import Symbol
 
 __all__ = [
@@ -140,8 +140,9 @@ def described(change: GuardChange) -> str:
     if kind == "dispatch_keys":
         return f"{source} {dispatch_change(change.parsed.was, change.parsed.now)}{_keys(change.parsed)}"
     if kind == "global_state" and change.was and change.now is not None:
-        was = list_some([switch_words(text) for text in change.was])
-        return f"{state_words(change.parsed.index or '')} was {was}, now {switch_words(change.now)}"
+        name = change.parsed.index or ""
+        was = list_some([setting_words(name, text) for text in change.was])
+        return f"{state_words(name)} was {was}, now {setting_words(name, change.now)}"
     was = list_some([brief(text) for text in change.was])
     if (change.parsed.is_condition and change.guard) or change.guard in change.was:
         held = f"`{source_text(change.guard)}` does not hold"

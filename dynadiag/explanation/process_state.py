@@ -20,8 +20,8 @@ __all__ = [
     "explains_dispatch",
     "global_state",
     "key_changes",
+    "setting_words",
     "state_words",
-    "switch_words",
     "thread_race",
 ]
 
@@ -29,6 +29,8 @@ _IN_INFERENCE_MODE = "(in inference mode)"  # what the recorder adds to dispatch
 _INFERENCE_TENSOR = "(an inference tensor)"
 _KEY = re.compile(r"\b[A-Z]\w+")
 _AUTOCAST = re.compile(r"autocast\((?P<device>\w+)\)_(?P<what>enabled|dtype)")
+_PRECISION = "cuda_matmul_precision"  # 2.15, `allow_tf32` before
+_PRECISIONS = {"0": "the default", "1": "IEEE", "2": "TF32", "3": "bfloat16"}  # at::Float32Precision
 _WORDS = {
     "inference_mode": "inference mode",
     "grad_mode": "grad mode",
@@ -38,6 +40,7 @@ _WORDS = {
     "deterministic_algorithms": "use of deterministic algorithms",
     "deterministic_algorithms_warn_only": "warn-only use of deterministic algorithms",
     "allow_tf32": "TF32 in matrix products",
+    _PRECISION: "the precision of float32 matrix products",
     "allow_fp16_reduce": "reduced precision of float16 matrix products",
     "allow_bf16_reduce": "reduced precision of bfloat16 matrix products",
     "torch_function": "`__torch_function__`",
@@ -81,9 +84,9 @@ def state_words(name: str) -> str:
     return _WORDS.get(name, name)
 
 
-def switch_words(value: str) -> str:
+def setting_words(name: str | None, value: str) -> str:
     """The value of a setting: ``on`` and ``off`` for what is either."""
-    return _SWITCH.get(value, value)
+    return (_PRECISIONS if name == _PRECISION else _SWITCH).get(value, value)
 
 
 def global_state(found: Sequence[ParsedGuard]) -> list[Advice]:
@@ -101,6 +104,7 @@ def _setting_names(item: ParsedGuard) -> list[str]:
 def _advice_on(name: str) -> Advice:
     match = _AUTOCAST.fullmatch(name)
     key = ("autocast_dtype" if match["what"] == "dtype" else "autocast_state") if match else name
+    key = "allow_tf32" if key == _PRECISION else key
     known = (each.removeprefix(_STATE) for each in TABLE if each.startswith(_STATE))
     return advice(f"{_STATE}{next((each for each in known if key.startswith(each)), 'other')}")
 

@@ -77,10 +77,12 @@ def exception_traceback(tx: Any) -> list[tuple[str, int | None, str]]:
     """File, line and function of each frame that the exception which Dynamo traces has passed, outermost first.
 
     The exception is ``exn_vt_stack.get_current_exception()`` (symbolic_convert.py), its ``__traceback__`` a chain of
-    ``TracebackVariable`` (variables/misc.py, 2.12 and up). Empty if torch does not keep one.
+    ``TracebackVariable`` (variables/misc.py, 2.12 and up). ``var_getattr`` is ``tp_getattro_impl`` in 2.15. Empty if
+    torch does not keep one.
     """
     current = getattr(getattr(tx, "exn_vt_stack", None), "_current_exception", None)
-    link: Any = None if current is None else current.var_getattr(tx, "__traceback__")
+    read = getattr(current, "tp_getattro_impl", None) or getattr(current, "var_getattr", None)
+    link: Any = None if read is None else read(tx, "__traceback__")
     found = []
     while (summary := getattr(getattr(link, "frame_summary", None), "frame_summary", None)) is not None:
         found.append((str(summary.filename), summary.lineno, str(summary.name)))

@@ -68,24 +68,25 @@ def line(item: Finding) -> str:
     return LINES[(item.span.line or 0) - 1].strip()
 
 
-needs_tracebacks = pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12), reason="torch keeps no traceback of such an exception"
-)
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+needs_tracebacks = pytest.mark.skipif(VERSION < (2, 12), reason="torch keeps no traceback of such an exception")
+PASSED = ["return fn(*args)", "with manager():" if VERSION < (2, 15) else "return reads(config, x)"]
 
 
 def test_the_raise_is_the_cause_of_what_it_passed(tmp_path: Path) -> None:
     cause, *passed = findings(tmp_path, passes)
     assert line(cause) == 'return x + config["key"]'
     assert cause.title.endswith("TypeError: 'NoneType' object is not subscriptable")
-    assert {line(item) for item in passed} == {"return fn(*args)", "with manager():"}
+    assert {line(item) for item in passed} == set(PASSED)
     assert {(item.severity, item.caused_by is not None) for item in passed} == {("note", True)}
     through = [
         LINES[(fact.span.line or 0) - 1].strip() for fact in cause.evidence if fact.label == "passed" and fact.span
     ]
-    assert sorted(through) == ["return fn(*args)", "with manager():"]
+    assert sorted(through) == sorted(PASSED)
 
 
 @needs_tracebacks
+@pytest.mark.skipif(VERSION >= (2, 15), reason="torch blames the raise itself")
 def test_the_raise_is_told_where_torch_blames_only_what_the_exception_passed(tmp_path: Path) -> None:
     (cause,) = findings(tmp_path, cleans_up)
     assert line(cause) == 'y = x + config["key"]'

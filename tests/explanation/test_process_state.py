@@ -110,7 +110,8 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x.sin() * 2
 
 
-NAMES_BACKENDS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+NAMES_BACKENDS, HAS_PRECISIONS = VERSION >= (2, 12), VERSION >= (2, 15)
 
 # The second call -> what the title, the evidence and the advice say.
 CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
@@ -129,7 +130,11 @@ CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
     with_a_default_dtype: ("the default dtype changed", "was torch.float32, now torch.float64", "set it at the start"),
     deterministic: ("deterministic algorithms changed", "was off, now on", "use_deterministic_algorithms"),
     with_other_threads: ("the number of threads changed", ", now ", "set_num_threads"),
-    with_tf32: ("TF32 in matrix products changed", "was off, now on", "set_float32_matmul_precision"),
+    with_tf32: (
+        "the precision of float32 matrix products changed" if HAS_PRECISIONS else "TF32 in matrix products changed",
+        ", now TF32" if HAS_PRECISIONS else "was off, now on",
+        "set_float32_matmul_precision",
+    ),
     without_torch_function: ("`__torch_function__` changed", "was on, now off", "`__torch_function__` on and off"),
     under_vmap: ("x is batched by `torch.vmap` now", "+FuncTorchBatched", "is batched by `torch.vmap` now"),
     of_a_negated_view: ("x is a negated view now", "+Negative", "is a negated view now"),
