@@ -15,7 +15,7 @@ _RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_\w+|_?assert\w*|_che
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
 _WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(?!\w)")
-_RAISED = re.compile(r"raised exception (\w+)")
+_RAISED = re.compile(r"raised exception (\w+)(?:\(\"(.*)\"\))?")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.*)$", re.M)
 _FAKE_CALL = re.compile(r"with fake tensors: (call_\w+ .*?)\(\*.*: got (\w+\(.*)")
 _MAX_SUBJECT = 60  # characters: the rest of a long message advises
@@ -63,7 +63,15 @@ def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
     first = normalise(signature.message.strip().partition("\n")[0])
     without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
     without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without)
-    return (without, *_RAISED.findall(signature.message)[:1], *_subject_of(signature, bound))
+    return (without, *_observed_exception(signature), *_subject_of(signature, bound))
+
+
+def _observed_exception(signature: Signature) -> Iterator[str]:
+    """The exception that Dynamo observed: its type, and its message without what it quotes (types, keys, names)."""
+    found = _RAISED.search(signature.message)
+    if found is not None:
+        yield found[1]
+        yield normalise(_QUOTED.sub("", found[2] or ""))
 
 
 def _subject_of(signature: Signature, bound: frozenset[str]) -> Iterator[str]:

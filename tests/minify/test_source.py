@@ -127,6 +127,7 @@ def test_helpers_that_raise_for_their_caller_do_not_count_as_the_place() -> None
     assert same_failure_of_source(one, one, "", "")
 
 
+_OBSERVED = "Observed exception\n  Developer debug context: raised exception "
 _FAKE_CALL = "RuntimeError when making fake tensor call\n  Explanation: failed to run FX node with fake tensors: "
 
 
@@ -142,6 +143,11 @@ _FAKE_CALL = "RuntimeError when making fake tensor call\n  Explanation: failed t
             _FAKE_CALL + "call_method view(*(x, 17), **{}): got RuntimeError(\"shape '[17]' is invalid\")",
             _FAKE_CALL + "call_method view(*(y, 3), **{}): got RuntimeError(\"shape '[3]' is invalid\")",
             _FAKE_CALL + "call_method view(*(x, 17), **{}): got TypeError('not a size')",
+        ),
+        (
+            _OBSERVED + "TypeError(\"unsupported operand type(s) for +: 'int' and 'NoneType'\")",
+            _OBSERVED + "TypeError(\"unsupported operand type(s) for +: 'str' and 'NoneType'\")",
+            _OBSERVED + "TypeError(\"'int' object is not iterable\")",
         ),
         (
             "Unsupported\n  Explanation: cannot trace the builtin `_thread.lock` of 3",
