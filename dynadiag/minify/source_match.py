@@ -15,7 +15,7 @@ _RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_\w+|_?assert\w*|_che
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
 _WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(?!\w)")
-_RAISED = re.compile(r"raised exception (\w+)(?:\(\"(.*)\"\))?")
+_RAISED = re.compile(r"raised exception (\w+)(?:\(([\"'])(.*)\2\))?")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.*)$", re.M)
 _FAKE_CALL = re.compile(r"with fake tensors: (call_\w+ .*?)\(\*.*: got (\w+\(.*)")
 _MAX_SUBJECT = 60  # characters: the rest of a long message advises
@@ -71,7 +71,8 @@ def _observed_exception(signature: Signature) -> Iterator[str]:
     found = _RAISED.search(signature.message)
     if found is not None:
         yield found[1]
-        yield normalise(_QUOTED.sub("", found[2] or ""))
+        message = found[3] or ""
+        yield normalise(_QUOTED.sub("", message)) if " " in message else ""  # one word is a key
 
 
 def _subject_of(signature: Signature, bound: frozenset[str]) -> Iterator[str]:

@@ -150,6 +150,12 @@ _FAKE_CALL = "RuntimeError when making fake tensor call\n  Explanation: failed t
             _OBSERVED + "TypeError(\"'int' object is not iterable\")",
         ),
         (
+            _OBSERVED + "TypeError('object of type int has no len()')",
+            _OBSERVED + "TypeError('object of type int has no len()')",
+            _OBSERVED + "TypeError('unhashable type')",
+        ),
+        (_OBSERVED + "KeyError('left')", _OBSERVED + "KeyError('a')", _OBSERVED + "IndexError('a')"),
+        (
             "Unsupported\n  Explanation: cannot trace the builtin `_thread.lock` of 3",
             "Unsupported\n  Explanation: cannot trace the builtin `_thread.lock` of 5",
             "Unsupported\n  Explanation: cannot trace the builtin `_socket.socket` of 3",
