@@ -39,6 +39,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.drop_unused,
     objects.collapse_classes,
     objects.methods_to_functions,
+    definitions.parameters_to_attributes,
     objects.classes_to_functions,
     objects.callables_to_functions,
     objects.objects_to_values,
@@ -48,6 +49,7 @@ _COARSE: tuple[Proposals, ...] = (
     inlining.unroll_comprehensions,
     statements.print_at_once,
     statements.unroll_loops,
+    statements.loop_over_less,
     statements.drop_unused,
 )
 _FINE: tuple[Proposals, ...] = (
@@ -67,6 +69,7 @@ _MAY_GROW: Mapping[Proposals, int] = {
     inlining.unroll_generators: _GROWTH,
     objects.callables_to_functions: _GROWTH,
     objects.methods_to_functions: _GROWTH,
+    definitions.parameters_to_attributes: _GROWTH,
     objects.objects_to_variables: _GROWTH,
     statements.unroll_loops: _GROWTH,
 }

@@ -12,7 +12,7 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, names_read
 from minifier.source.trees import Edit, call_arguments
 
-__all__ = ["bind_parameters", "drop_annotations", "drop_decorators", "drop_parameters"]
+__all__ = ["bind_parameters", "drop_annotations", "drop_decorators", "drop_parameters", "parameters_to_attributes"]
 
 
 def drop_annotations(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
@@ -74,6 +74,29 @@ def bind_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             own = {node.arg for node in ast.walk(value) if isinstance(node, ast.arg)}  # of a lambda
             if names_read(value) <= shared | own | set(dir(builtins)):
                 yield [{**_without(function, parameter, calls), **dict.fromkeys(reads, value)}]
+
+
+def parameters_to_attributes(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Pass what a function reads of an object, if that is one attribute: `f(a.b)` in place of `f(a)`."""
+    calls = Calls(tree, seen)
+    for function in _callables(tree):
+        for parameter in _parameters(function, calls):
+            reads = {n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg}
+            whole = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in reads]
+            arguments = [_argument(function, parameter, call, bound) for call, bound in calls.callers(function)]
+            if len({n.attr for n in whole}) == 1 and len(whole) == len(reads) and arguments:
+                edit: dict[ast.AST, ast.AST] = {n: ast.Name(parameter.arg, n.ctx) for n in whole}
+                given: dict[ast.AST, ast.AST] = {
+                    a: ast.Attribute(a, whole[0].attr, ast.Load()) for a in arguments if a is not None
+                }
+                if len(given) == len(arguments):
+                    yield [{**edit, **given}]
+
+
+def _argument(
+    function: ast.FunctionDef | ast.Lambda, parameter: ast.arg, call: ast.Call, bound: int
+) -> ast.expr | None:
+    return (call_arguments(function, call, bound) or {}).get(parameter.arg)
 
 
 def _callables(tree: ast.Module) -> list[ast.FunctionDef | ast.Lambda]:

@@ -73,9 +73,12 @@ def methods_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
         else:
             function.args = method.args
             for use in uses:
-                call = parents.get(use)
+                call, plain = parents.get(use), ast.Name(name, ast.Load())
+                made = parents.get(call) if call is not None else None
                 if isinstance(call, ast.Call) and call.func is use:
-                    edit[call] = ast.Call(ast.Name(name, ast.Load()), [use.value, *call.args], call.keywords)
+                    edit[call] = ast.Call(plain, [use.value, *call.args], call.keywords)
+                elif isinstance(made, ast.Call) and made.func is call:  # torch.compile(obj.method)(x)
+                    edit |= {use: plain, made: ast.Call(call, [use.value, *made.args], made.keywords)}
         yield [edit]
 
 

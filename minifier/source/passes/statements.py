@@ -18,6 +18,7 @@ __all__ = [
     "drop_statements",
     "drop_unused",
     "keep_value_only",
+    "loop_over_less",
     "print_at_once",
     "roll_calls",
     "split_tuples",
@@ -129,6 +130,21 @@ def unroll_loops(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
             yield [{node: tuple(part for parts in rounds for part in parts)}]
         if len(node.body) > 1:
             yield [{node.body[-1]: (), node: (node, copy.deepcopy(node.body[-1]))}]
+
+
+def loop_over_less(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`for i, x in enumerate(xs)` becomes `for x in xs`; the same for `zip` and `items`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.For(
+                target=ast.Tuple(elts=targets), iter=ast.Call(func=ast.Name(id="enumerate"), args=[numbered, *_])
+            ):
+                yield [{node.target: targets[-1], node.iter: numbered}]
+            case ast.For(target=ast.Tuple(elts=targets), iter=ast.Call(func=ast.Name(id="zip"), args=sources)):
+                for target, source in zip(targets, sources, strict=False):
+                    yield [{node.target: target, node.iter: source}]
+            case ast.For(target=ast.Tuple(elts=[key, _]), iter=ast.Call(func=ast.Attribute(value=table, attr="items"))):
+                yield [{node.target: key, node.iter: table}]
 
 
 def _few_values(node: ast.expr) -> list[ast.expr]:

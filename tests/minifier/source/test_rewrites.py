@@ -10,7 +10,7 @@ import pytest
 
 from minifier.source import Observed
 from minifier.source.assertions import asserting_programs, output_asserting_program, printing_assertions
-from minifier.source.passes import inlining, objects, statements
+from minifier.source.passes import definitions, inlining, objects, statements
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
 
@@ -36,6 +36,33 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         inlining.unroll_generators,
         "def g(n):\n    for i in range(n):\n        yield i * n\nn = 5\nfor j in g(3):\n    print(j, n)\n",
         "def ",
+    ),
+    "a compiled method": (
+        objects.methods_to_functions,
+        "class A:\n    n = 2\n    def go(self, x):\n        return self.n * x\n"
+        "def compiled(function):\n    return function\na = A()\nprint(compiled(a.go)(3))\n",
+        "a.go",
+    ),
+    "a parameter of which one attribute is read": (
+        definitions.parameters_to_attributes,
+        "import types\ndef f(a, b):\n    a.n.append(b)\n    return len(a.n)\n"
+        "a = types.SimpleNamespace(n=[])\nprint(f(a, b=1), f(a, 2), a.n)\n",
+        "f(a, 2)",
+    ),
+    "a loop with its numbers": (
+        statements.loop_over_less,
+        "for i, x in enumerate('ab'):\n    print(x)\n",
+        "enumerate",
+    ),
+    "a loop over two lists": (
+        statements.loop_over_less,
+        "for x, y in zip('ab', 'cd'):\n    print(x)\n",
+        "zip",
+    ),
+    "a loop over items": (
+        statements.loop_over_less,
+        "for x, y in {'a': 1}.items():\n    print(x)\n",
+        "items",
     ),
     "a generator that only yields": (
         inlining.inline_calls,
