@@ -29,6 +29,7 @@ def _short_names(tree: ast.Module) -> dict[str, str]:
     imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}
     scopes = [n for n in nodes if isinstance(n, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
     bound = {name for scope in scopes for name in bound_names(scope)} | _comprehension_names(tree)
+    bound |= {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
     methods = {m.name for m in method_owner(tree) if isinstance(m, ast.FunctionDef)}
     classes = {n.name for n in nodes if isinstance(n, ast.ClassDef)}

@@ -37,6 +37,9 @@ def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 n for n in own_nodes(scope) if isinstance(n, ast.Name) and n.id == target.id and n not in _loads(n)
             ]
             reads = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == target.id and _is_load(n)]
+            later = [n for n in reads if n.lineno > node.lineno]  # the name is a parameter, or assigned before
+            if later and len(later) < len(reads):
+                yield [{node: (), **dict.fromkeys(later, node.value)}]
             if reads and len(stores) == 1:
                 yield [{node: (), **dict.fromkeys(reads, node.value)}]
             elif reads:

@@ -232,21 +232,42 @@ def objects_to_values(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     """Replace an object that has one attribute and no methods by the value of that attribute."""
     calls = Calls(tree, seen)
     for owner in calls.classes.values():
-        stored = [node for node in _attribute_assignments(owner) if ast.unparse(node.targets[0]).startswith("self.")]
-        made = [(call, init) for call, of, init in calls.constructors() if of is owner and init is not None]
-        if len(stored) != 1 or not made or len(owner.body) != 1:
+        if len(owner.body) != 1:
             continue
-        target = stored[0].targets[0]
-        assert isinstance(target, ast.Attribute)
+        name, value = _only_attribute(owner)
         edit: dict[ast.AST, ast.AST | tuple[()]] = {owner: ()}
-        for call, init in made:
-            arguments = call_arguments(init, call, 1)
-            if arguments is not None:
-                edit[call] = substitute(stored[0].value, arguments)
+        for call, of, init in calls.constructors():
+            if of is not owner:
+                continue
+            if init is None:  # a dataclass
+                given = [*call.args, *(k.value for k in call.keywords), *([value] if value is not None else [])]
+                if given:
+                    edit[call] = given[0]
+            elif value is not None and (arguments := call_arguments(init, call, 1)) is not None:
+                edit[call] = substitute(value, arguments)
+        if name is None or len(edit) == 1:
+            continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == target.attr and node is not target:
+            if isinstance(node, ast.Attribute) and node.attr == name and not _is_own(node):
                 edit[node] = node.value
         yield [edit]
+
+
+def _only_attribute(owner: ast.ClassDef) -> tuple[str | None, ast.expr | None]:
+    """The attribute that a class sets and its value, or the field of a dataclass and its default."""
+    match owner.body[0]:
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+            return name, value
+        case ast.FunctionDef(
+            name="__init__", body=[ast.Assign(targets=[ast.Attribute(attr=name) as target], value=value)]
+        ):
+            return (name, value) if _is_own(target) else (None, None)
+    return None, None
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    """Whether an assignment sets an attribute of `self`."""
+    return isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
 
 
 def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

@@ -64,6 +64,21 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "for x, y in {'a': 1}.items():\n    print(x)\n",
         "items",
     ),
+    "an object with one attribute": (
+        objects.objects_to_values,
+        "class A:\n    def __init__(self, n):\n        self.n = n + 1\na = A(3)\nprint(a.n, A(4).n)\n",
+        "class",
+    ),
+    "a dataclass with one field": (
+        objects.objects_to_values,
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    n: int = 4\nprint(A(3).n, A(n=2).n, A().n)\n",
+        "class A",
+    ),
+    "a parameter that is assigned later": (
+        inlining.inline_variables,
+        "def f(x):\n    y = [x]\n    x = y * 2\n    return x\nprint(f(3))\n",
+        "x = ",
+    ),
     "a generator that only yields": (
         inlining.inline_calls,
         "def g(n):\n    yield n\n    yield from (n, 2)\nprint({str(x) for x in g(2)})\n",

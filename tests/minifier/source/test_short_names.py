@@ -18,7 +18,11 @@ def compute(hidden):
     value = Region()
     value.hidden = hidden
     return [value.method(number) for number in range(hidden)]
-print(compute(3), math.pi, json.dumps(1))
+def fill():
+    global shared
+    shared = 5
+fill()
+print(compute(3), shared, math.pi, json.dumps(1))
 """
 
 
@@ -31,5 +35,6 @@ def test_the_tidiest_form_does_the_same_with_short_names() -> None:
         printed.append(output.getvalue())
     assert printed[0] == printed[1]
     assert "import json, math" in texts[1]
+    assert "shared" not in texts[1]
     assert "Region" not in texts[1]
     assert "number" not in texts[1]
