@@ -166,7 +166,8 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
             break
         if stop_reason is None:
             if poll and poll % _POLLS_PER_MEMORY_CHECK == 0:
-                sessions |= _sessions_of(process.pid)
+                # The number of a session that has ended may soon be that of a stranger's.
+                sessions = {each for each in sessions if any(_session_processes(each))} | _sessions_of(process.pid)
             stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll, sessions)
             if stop_reason:
                 kill_descendants(process.pid, sessions)
