@@ -66,15 +66,20 @@ class CodePaneModel:
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
+    beside: DocumentRef | None = None  # the forward graph, where it stands in the place of Dynamo's beside the backward
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
+        if pane == "dynamo" and self.beside is not None:
+            return self.beside
         refs = self.documents_of[pane]
         return refs[self.selected[pane] % len(refs)] if refs else None
 
     def find(self, key: str) -> str | None:
         """Select a document in the pane that can show it, and return that pane."""
+        if self.beside is not None and self.beside.key == key:
+            return "dynamo"
         for pane, refs in self.documents_of.items():
             for place, ref in enumerate(refs):
                 if ref.key == key:
@@ -84,6 +89,7 @@ class CodePaneModel:
 
     def select(self, pane: str, place: int) -> None:
         """Select a document of a pane. A generated module and its graph are selected together."""
+        self.beside = None if pane == "dynamo" else self.beside
         self.selected[pane] = place % len(self.documents_of[pane])
         shown = self.documents_of[pane][self.selected[pane]].key
         other = {"kernel": "later", "later": "kernel"}.get(pane)
@@ -93,6 +99,26 @@ class CodePaneModel:
         for number, ref in enumerate(self.documents_of[other] if other else ()):
             if other and ref.key == wanted:
                 self.selected[other] = number
+
+    def toggle_directions(self) -> bool:
+        """Select the backward graph, with the forward graph of the same stage beside it; or Dynamo's graph again.
+
+        Return whether the compile has both directions.
+        """
+        if self.beside is not None:
+            self.beside = None
+            return True
+        graphs, here = self.documents_of["later"], self.ref("later")
+        found: dict[str, int] = {}
+        for number, ref in enumerate(graphs):
+            best = graphs[found[ref.direction]] if ref.direction in found else None
+            if best is None or here is None or best.stage != here.stage or ref.stage == here.stage:
+                found[ref.direction] = number
+        if not {"forward", "backward"} <= found.keys():
+            return False
+        self.select("later", found["backward"])
+        self.beside = graphs[found["forward"]]
+        return True
 
     def text(self, pane: str) -> tuple[Document, LineLinks] | None:
         """The document of a pane and its links; a graph as torch printed it. ``None`` if the pane has none."""

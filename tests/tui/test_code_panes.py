@@ -43,6 +43,27 @@ def test_the_backward_code_stands_beside_the_backward_graph() -> None:
     assert board.selected["later"] == 2
 
 
+@pytest.mark.parametrize("selected", ["forward, after passes", "backward, after passes", "joint graph"])
+def test_the_forward_graph_stands_beside_the_backward_graph_of_its_stage(selected: str) -> None:
+    board = _board()
+    order = ("joint", "forward", "before_post_grad", "post_grad", "backward", "before_post_grad", "post_grad")
+    later = board.documents_of["later"] = _stages("dynamo", *order)
+    board.selected["later"] = [ref.title for ref in later].index(selected)
+    assert board.toggle_directions()
+    shown = [ref.title for pane in ("dynamo", "later") if (ref := board.ref(pane))]
+    assert shown == ["forward, after passes", "backward, after passes"]
+    for pane in ("dynamo", "later"):
+        ref = board.ref(pane)
+        assert ref is not None
+        assert board.find(ref.key) == pane
+    assert board.toggle_directions()
+    assert board.ref("dynamo") is None
+
+
+def test_a_graph_of_one_direction_has_no_other_beside_it() -> None:
+    assert not _board().toggle_directions()
+
+
 async def test_a_pane_with_nothing_in_it_takes_little_room(tmp_path: Path) -> None:
     events = [event for event in build.compile_events("0/0") if "inductor_output_code" not in event[0]]
     path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *events, *build.end_events()])

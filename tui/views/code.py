@@ -76,6 +76,14 @@ class CodeView(PanedView, StageActions):
             id="code.printed",
             tooltip="show graphs as torch printed them, and back",
         ),
+        Binding(
+            "o",
+            "directions",
+            "forward beside backward",
+            show=False,
+            id="code.directions",
+            tooltip="show the forward graph beside the backward graph, and Dynamo's graph again",
+        ),
         Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
         Binding(
             "full_stop",
@@ -188,7 +196,7 @@ class CodeView(PanedView, StageActions):
             return PANE_TITLES.get(name, name)
         ref = document.ref
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
-        many = len(board.documents_of[name]) > 1 and ref.kind != "diff"
+        many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.beside
         place = f" {board.selected[name] + 1}/{len(board.documents_of[name])}" if many else ""
         return f"{one_line(title)}{place}"
 
@@ -246,6 +254,23 @@ class CodeView(PanedView, StageActions):
         if lines := pane.linked_lines(places):
             pane.move_to(lines[0])
         self.highlight()
+
+    def action_directions(self) -> None:
+        """Show the forward graph beside the backward graph, or Dynamo's graph again."""
+        board, pane = self._model, self.pane(self._current_pane)
+        places = pane.links.keys_of(pane.cursor)
+        if board is None or not board.toggle_directions():
+            self.notify("this compile has no forward and backward graph")
+        else:
+            self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._directions_changed(places))
+
+    def _directions_changed(self, places: frozenset[LineKey]) -> None:
+        """Show both graphs, with the cursor in the later one, on what is linked to the previous cursor line."""
+        self._current_pane = "later"
+        self._show_pane("dynamo")
+        self.lay_out()
+        self.pane("later").focus()
+        self._document_changed("later", places)
 
     def action_printed(self) -> None:
         """Show graphs as torch printed them, or as a person writes them."""
