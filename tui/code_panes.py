@@ -66,19 +66,21 @@ class CodePaneModel:
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
-    beside: DocumentRef | None = None  # the forward graph, where it stands in the place of Dynamo's beside the backward
+    forward_graph: DocumentRef | None = (
+        None  # the forward graph, where it stands in the place of Dynamo's beside the backward
+    )
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
-        if pane == "dynamo" and self.beside is not None:
-            return self.beside
+        if pane == "dynamo" and self.forward_graph is not None:
+            return self.forward_graph
         refs = self.documents_of[pane]
         return refs[self.selected[pane] % len(refs)] if refs else None
 
     def find(self, key: str) -> str | None:
         """Select a document in the pane that can show it, and return that pane."""
-        if self.beside is not None and self.beside.key == key:
+        if self.forward_graph is not None and self.forward_graph.key == key:
             return "dynamo"
         for pane, refs in self.documents_of.items():
             for place, ref in enumerate(refs):
@@ -89,7 +91,7 @@ class CodePaneModel:
 
     def select(self, pane: str, place: int) -> None:
         """Select a document of a pane. A generated module and its graph are selected together."""
-        self.beside = None if pane == "dynamo" else self.beside
+        self.forward_graph = None if pane == "dynamo" else self.forward_graph
         self.selected[pane] = place % len(self.documents_of[pane])
         shown = self.documents_of[pane][self.selected[pane]].key
         other = {"kernel": "later", "later": "kernel"}.get(pane)
@@ -105,8 +107,8 @@ class CodePaneModel:
 
         Return whether the compile has both directions.
         """
-        if self.beside is not None:
-            self.beside = None
+        if self.forward_graph is not None:
+            self.forward_graph = None
             return True
         graphs, here = self.documents_of["later"], self.ref("later")
         found: dict[str, int] = {}
@@ -117,7 +119,7 @@ class CodePaneModel:
         if not {"forward", "backward"} <= found.keys():
             return False
         self.select("later", found["backward"])
-        self.beside = graphs[found["forward"]]
+        self.forward_graph = graphs[found["forward"]]
         return True
 
     def text(self, pane: str) -> tuple[Document, LineLinks] | None:

@@ -196,7 +196,7 @@ class CodeView(PanedView, StageActions):
             return PANE_TITLES.get(name, name)
         ref = document.ref
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
-        many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.beside
+        many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.forward_graph
         place = f" {board.selected[name] + 1}/{len(board.documents_of[name])}" if many else ""
         return f"{one_line(title)}{place}"
 
