@@ -1,11 +1,15 @@
-"""Text search in lines. A lower-case pattern ignores case."""
+"""Text search in lines, and its matches in them. A lower-case pattern ignores case."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["TextMatcher"]
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+__all__ = ["TextMatcher", "highlight_matches"]
 
 _MAX_MATCHES = 50  # matches highlighted on one line
 
@@ -42,3 +46,20 @@ class TextMatcher:
 
     def _folded(self, text: str) -> str:
         return text if self.pattern != self.pattern.lower() else text.lower()
+
+
+def highlight_matches(strip: Strip, finder: TextMatcher, style: Style) -> Strip:
+    """Return the strip with the matches of the search in `style`."""
+    text = strip.text
+    spans = finder.spans(text)
+    if not spans:
+        return strip
+    if not text.isascii():
+        spans = [(strip.index_to_cell_position(first), strip.index_to_cell_position(last)) for first, last in spans]
+    cuts = sorted({place for span in spans for place in span} | {strip.cell_length})
+    pieces, start = [], 0
+    for end, piece in zip(cuts, strip.divide(cuts), strict=False):
+        inside = any(first <= start < last for first, last in spans)
+        pieces.append(Strip([Segment(s.text, (s.style or Style()) + style) for s in piece]) if inside else piece)
+        start = end
+    return Strip.join(pieces)

@@ -21,9 +21,8 @@ from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.styled_text import clipboard_text, one_line
-from tui.text_match import TextMatcher
+from tui.text_match import TextMatcher, highlight_matches
 from tui.themes import palette_of
-from tui.widgets.match_highlight import highlight_matches
 
 if TYPE_CHECKING:
     from tui.documents import Document
