@@ -44,7 +44,7 @@ class _Forked(Trials):
         fresh: bool = False,  # noqa: ARG002 - as the search calls it
         rung: str | None = None,
     ) -> RecordedRun:
-        """The run in a fork, also where the search wants a fresh interpreter."""
+        """A run of a fork, because a fresh interpreter would load torch for every program."""
         return super().recorded(label, edits, rung=rung)
 
 
@@ -79,7 +79,7 @@ def causes_of(program: Path, runner: Runner) -> Iterator[Cause]:
 
 
 def _quiet(*_: object) -> None:
-    """Hears of a trial."""
+    """Ignore what the search reports."""
 
 
 def _cause(program: Path, entry: FixEntry) -> Cause:

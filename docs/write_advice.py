@@ -9,6 +9,7 @@ from pathlib import Path
 from dynadiag.explanation.advice_entry import AdviceEntry
 from dynadiag.explanation.advice_table import SECTIONS, TABLE
 
+PAGE = Path(__file__).with_name("advice.md")
 _ASIDES = ("like", "limit", "plain", "who")  # slots of whole sentences, which most cases leave empty
 
 
@@ -17,9 +18,6 @@ class _Slots(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         return "" if name in _ASIDES else name.upper()
-
-
-PAGE = Path(__file__).with_name("advice.md")
 
 
 def markdown() -> str:

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.fix.printed_output import UNSTABLE, difference, mask_unstable
 from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN
+from dynadiag.trial.fp64_oracle import shared_memory
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
@@ -170,18 +171,8 @@ def _gradients(call: ReplayableCall, ran: RunResult, names: list[str]) -> dict[s
 
 
 def _shared(ran: RunResult) -> list[int | None]:
-    """For each output the first input or earlier output that shares its memory, ``None`` if none does. Inputs are
-    counted back from the outputs, because a candidate may take more tensors than the program does.
-    """
-    tensors = [*ran.inputs, *ran.outputs]
-    memory: dict[int, int] = {}
-    shared: list[int | None] = []
-    for position, value in enumerate(tensors):
-        known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
-        key = value.untyped_storage().data_ptr() if known else -1 - position
-        shared.append(memory[key] - len(ran.inputs) if key in memory else None)
-        memory.setdefault(key, position)
-    return shared[len(ran.inputs) :]
+    """`shared_memory`, counted back from the outputs: a candidate may take more tensors than the program does."""
+    return [None if position is None else position - len(ran.inputs) for position in shared_memory(ran)]
 
 
 def random_state() -> str:

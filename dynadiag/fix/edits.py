@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +18,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, Posi
 
 from dynadiag.recording.records import Span
 
-__all__ = ["Edit", "EditConflict", "ParsedSource", "apply_edits", "unified_diff"]
+__all__ = ["Edit", "EditConflict", "ParsedSource", "apply_edits", "callee_name", "unified_diff"]
 
 N = TypeVar("N", bound=cst.CSTNode)
 
@@ -75,6 +76,7 @@ class ParsedSource:
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
+        self._given: set[str] = set()
         self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
         self.module = self._wrapper.module
         self._ranges: Mapping[cst.CSTNode, CodeRange] = self._wrapper.resolve(PositionProvider)
@@ -190,6 +192,17 @@ class ParsedSource:
             return (exact or inside)[0]
         return min(around, key=lambda pair: pair[0][1] - pair[0][0])[1] if around else None
 
+    def free_name(self, *wanted: str, inside: cst.CSTNode | None = None) -> str:
+        """The first of these names that nothing uses, else the last with underscores. Without ``inside`` nothing in the
+        file uses it, and no name is given twice: several changes of one file are made together.
+        """
+        used = {node.value for node in self.nodes(cst.Name, inside)} | (set() if inside else self._given)
+        longer = itertools.accumulate(itertools.repeat("_"), str.__add__, initial=wanted[-1])
+        name = next(name for name in itertools.chain(wanted, longer) if name not in used)
+        if inside is None:
+            self._given.add(name)
+        return name
+
     def after_imports(self) -> int:
         """The line in front of which a line of configuration goes: behind the last import at the top of the file."""
         last = 0
@@ -203,3 +216,10 @@ def _is_import(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.SimpleStatementLine) and any(
         isinstance(part, (cst.Import, cst.ImportFrom)) for part in statement.body
     )
+
+
+def callee_name(call: cst.Call) -> str | None:
+    """The name of what a call calls, without the object before it; ``None`` if it has none."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else None

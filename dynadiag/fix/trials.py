@@ -88,7 +88,7 @@ class ComparedRun:
 
 @dataclass(slots=True)
 class Trials:
-    """All trials of one search. ``on_outcome`` hears of each."""
+    """All trials of one search. ``on_outcome`` is called with each outcome."""
 
     project: Project
     runner: Runner

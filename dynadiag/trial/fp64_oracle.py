@@ -18,7 +18,7 @@ from dynadiag.trial.float64 import run_in_float64, to_float64
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["ResultDifference", "compare_runs"]
+__all__ = ["ResultDifference", "compare_runs", "shared_memory"]
 
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
@@ -87,7 +87,7 @@ def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:
         text = _metadata_difference(e, a)
         if text:
             return f"output {i}: {text}"
-    if _shared_memory(expected) != _shared_memory(actual):
+    if shared_memory(expected) != shared_memory(actual):
         return "other outputs share memory with the inputs or one another than uncompiled"
     return None
 
@@ -112,7 +112,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
 
 
-def _shared_memory(run: RunResult) -> list[int | None]:
+def shared_memory(run: RunResult) -> list[int | None]:
     """For each output, the position of the first input or earlier output that shares its memory, or ``None``."""
     memory: dict[int, int] = {}
     shared: list[int | None] = []

@@ -104,7 +104,7 @@ def test_a_view_is_still_one_for_the_compiled_function() -> None:
         ran(call, lambda x, y: right(x, y) + (y._base is x), right, base, row)
 
 
-def test_rounding_is_no_wrong_result_for_the_referee() -> None:
+def test_rounding_is_no_wrong_result_for_the_oracle() -> None:
     x = torch.full((8,), 0.1, dtype=torch.float16)
     call = next(iter(call_sites(shown(WRONG, inputs=(x,)), PLAIN)))
     ran(call, lambda t: (t.float() * 3).to(t.dtype), lambda t: t + t + t, x)

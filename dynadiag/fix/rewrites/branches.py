@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
-from libcst import matchers as m
 
 from dynadiag.fix.candidate import Candidate, Condition, Refusal, Sources
-from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.edits import Edit, ParsedSource, callee_name
 from dynadiag.fix.problems import FixProblem
+from dynadiag.fix.rewrites.conditions import Unsuitable, condition_text, if_around, position_of
 from dynadiag.recording.records import Span
 
-__all__ = ["Unsuitable", "candidates", "condition_text", "if_around"]
+__all__ = ["candidates"]
 
 # Functions with values, or slopes, that are not finite everywhere.
 _PARTIAL = re.compile(
@@ -32,11 +32,6 @@ _SCOPES = (cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp
 _WHY = "both sides only compute values, and where a side is not taken its operands are harmless"
 _WHY_COND = "both sides only compute values, both are in the graph, and only the one that is chosen runs"
 _ONE_TENSOR = "a side computes several values, or none"
-_TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
-
-
-class Unsuitable(Exception):  # noqa: N818 - this branch is not of the form that the rewrite takes
-    """The branch has a form that is not rewritten; the message says which."""
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate | Refusal]:
@@ -60,7 +55,7 @@ def _choices(
         else:
             whole = _whole(file, found)
             kind = _Chain if isinstance(whole.orelse, cst.If) else _Statement
-            statement = kind(file, whole, _position(file, span))
+            statement = kind(file, whole, position_of(file, span))
             edit, tests = statement.cond() if cond else statement.edit(), statement.tests
         conditions = tuple(Condition(file.name, *file.range(test)) for test in tests)
     except Unsuitable as unsuitable:
@@ -68,55 +63,6 @@ def _choices(
             yield Refusal(title, str(unsuitable))
         return
     yield Candidate(title, "source", (edit,), why, conditions)
-
-
-def _position(file: ParsedSource, span: Span) -> int:
-    assert span.line is not None
-    assert span.column is not None
-    return file.offset(span.line, span.column)
-
-
-def if_around(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
-    """The innermost branch whose condition holds the span of the break."""
-    if span.line is None or span.column is None:
-        return None
-    position = _position(file, span)
-    found: list[cst.If | cst.IfExp] = [*file.nodes(cst.If), *file.nodes(cst.IfExp)]
-    holding = [node for node in found if file.range(node.test)[0] <= position < file.range(node.test)[1]]
-    return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
-
-
-def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
-    """The condition as a tensor: without `bool()` and `.item()`, and with operators on tensors."""
-    if isinstance(test, cst.BooleanOperation):
-        sign = "&" if isinstance(test.operator, cst.And) else "|"
-        if not all(isinstance(side, (cst.Comparison, cst.BooleanOperation)) for side in (test.left, test.right)):
-            raise Unsuitable("the condition joins values that need not be tensors")
-        return f"({condition_text(file, test.left)}) {sign} ({condition_text(file, test.right)})"
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return f"torch.logical_not({condition_text(file, test.expression)})"
-    if isinstance(test, cst.Call) and m.matches(test.func, m.Name("bool")) and len(test.args) == 1:
-        return condition_text(file, test.args[0].value)
-    if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and _callee_name(test) == "item":
-        return condition_text(file, test.func.value)
-    text = _without_item(file, test)
-    return text if _is_truth(test) else f"{text} != 0"
-
-
-def _is_truth(test: cst.BaseExpression) -> bool:
-    """Whether a condition is true or false by itself, and not by being zero or not. NaN and infinity are true too."""
-    return isinstance(test, cst.Comparison) or (isinstance(test, cst.Call) and _callee_name(test) in _TRUTHS)
-
-
-def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
-    if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
-        raise Unsuitable("the condition is a chain of comparisons")
-    start, text = file.range(test)[0], file.code(test)
-    for call in reversed(list(file.nodes(cst.Call, test))):
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
-            end = file.range(call.func.value)[1]
-            text = text[: end - start] + text[file.range(call)[1] - start :]
-    return text
 
 
 def _conditional(file: ParsedSource, found: cst.IfExp) -> Edit:
@@ -313,11 +259,7 @@ class _Statement:
 
     def _name(self, wanted: str) -> str:
         """A name that the function does not use."""
-        assert self._function is not None
-        used = {node.value for node in self._file.nodes(cst.Name, self._function)}
-        while wanted in used:
-            wanted += "_"
-        return wanted
+        return self._file.free_name(wanted, inside=self._function)
 
     def _where(self, name: str) -> str:
         values = [self._value(side, name, suffix) for side, suffix in ((self._taken, "if"), (self._other, "else"))]
@@ -460,15 +402,9 @@ def _check_expression(file: ParsedSource, expression: cst.BaseExpression) -> Non
         if next(file.nodes(scope, expression), None) is not None:
             raise Unsuitable(f"`{file.code(expression)[:60]}` has names of its own")
     for call in file.nodes(cst.Call, expression):
-        name = _callee_name(call)
+        name = callee_name(call)
         if name is None or (name.endswith("_") and not name.endswith("__")) or name in ("print", "setattr", "append"):
             raise Unsuitable(_doing(file.code(call)))
-
-
-def _callee_name(call: cst.Call) -> str | None:
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
-    return call.func.value if isinstance(call.func, cst.Name) else None
 
 
 def _risky_names(file: ParsedSource, expressions: Sequence[cst.BaseExpression]) -> list[str]:
@@ -488,7 +424,7 @@ def _risky_operands(file: ParsedSource, expression: cst.BaseExpression) -> Itera
             yield operation.left
             yield operation.right
     for call in file.nodes(cst.Call, expression):
-        if _PARTIAL.match(_callee_name(call) or ""):
+        if _PARTIAL.match(callee_name(call) or ""):
             yield from (argument.value for argument in call.args)
             if isinstance(call.func, cst.Attribute):
                 yield call.func.value

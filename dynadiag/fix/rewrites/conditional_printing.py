@@ -13,7 +13,7 @@ import libcst as cst
 from dynadiag.fix.candidate import Candidate, Condition, Sources
 from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
-from dynadiag.fix.rewrites.branches import Unsuitable, condition_text, if_around
+from dynadiag.fix.rewrites.conditions import Unsuitable, condition_text, if_around
 from dynadiag.fix.rewrites.numbers import kept_tensor
 from dynadiag.fix.rewrites.printing import prints
 
@@ -53,7 +53,7 @@ def _edits(file: ParsedSource, found: cst.If, call: cst.Call) -> tuple[Edit, ...
     local = _local_names(file, function)
     values = [value for value in _values(call) if any(n.value in local for n in file.nodes(cst.Name, value))]
     names = [f"value_{number}" for number in range(1, len(values) + 1)]
-    name = _free_name(file, f"_{file.code(call.func).rpartition('.')[2]}_if")
+    name = file.free_name(f"_{file.code(call.func).rpartition('.')[2]}_if")
     text, start = file.code(call), file.range(call)[0]
     for value, own in reversed(list(zip(values, names, strict=True))):
         place = file.range(value)
@@ -98,9 +98,3 @@ def _values(call: cst.Call) -> Iterator[cst.BaseExpression]:
             yield from (part.expression for part in parts if isinstance(part, cst.FormattedStringExpression))
         else:
             yield argument.value
-
-
-def _free_name(file: ParsedSource, wanted: str) -> str:
-    while wanted in file.text:
-        wanted += "_"
-    return wanted

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.edits import Edit, ParsedSource, callee_name
 from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates"]
@@ -33,7 +33,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         edit = file.replace_lines(statement, statement, "") if alone else file.replace(call, "None")
         yield Candidate(f"remove `{file.code(call)}`", "source", (edit,), _WHY)
     for decorator in _disabling(file, call):
-        title = f"remove `@{file.code(decorator.decorator)}` of `{_callee(call)}`"
+        title = f"remove `@{file.code(decorator.decorator)}` of `{callee_name(call)}`"
         yield Candidate(title, "source", (_without(file, decorator),), _WHY)
 
 
@@ -44,15 +44,9 @@ def _is_alone(file: ParsedSource, statement: cst.CSTNode) -> bool:
     return alone and isinstance(block, (cst.IndentedBlock, cst.Module)) and len(block.body) > 1
 
 
-def _callee(call: cst.Call) -> str | None:
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
-    return call.func.value if isinstance(call.func, cst.Name) else None
-
-
 def _disabling(file: ParsedSource, call: cst.Call) -> Iterator[cst.Decorator]:
     """The decorator that excludes the function that is called, if one function of the file has its name."""
-    found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == _callee(call)]
+    found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == callee_name(call)]
     for decorator in found[0].decorators if len(found) == 1 else ():
         named = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
         if _DISABLE.match(file.code(named)):

@@ -51,7 +51,7 @@ def _checked(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
         return (file.insert_line(file.end_line(statement) + 1, f"{indent}torch._check({name} >= 0){end}"),)
     if not isinstance(assigned, cst.Slice):
         return ()
-    name = _free_name(file)
+    name = file.free_name("length", "size", "bound")
     lines = f"{indent}{name} = {file.code(value)}{end}{indent}torch._check({name} >= 0){end}"
     return file.insert_line(file.line(statement), lines), file.replace(value, name)
 
@@ -61,8 +61,3 @@ def _whole(file: ParsedSource, call: cst.Call) -> cst.Call:
     argument = file.parent(call)
     outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
     return outer if isinstance(outer, cst.Call) and m.matches(outer.func, m.Name("int")) else call
-
-
-def _free_name(file: ParsedSource) -> str:
-    used = {node.value for node in file.nodes(cst.Name)}
-    return next(name for name in ("length", "size", "bound", "bound_") if name not in used or name == "bound_")
