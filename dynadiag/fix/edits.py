@@ -6,6 +6,7 @@ several fixes can be combined.
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import functools
 import itertools
@@ -18,7 +19,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, Posi
 
 from dynadiag.recording.records import Span
 
-__all__ = ["Edit", "EditConflict", "ParsedSource", "apply_edits", "callee_name", "unified_diff"]
+__all__ = ["Edit", "EditConflict", "ParsedSource", "SourceMap", "apply_edits", "callee_name", "unified_diff"]
 
 N = TypeVar("N", bound=cst.CSTNode)
 
@@ -71,6 +72,49 @@ def _lines(text: str) -> list[str]:
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
+def _line_starts(text: str) -> list[int]:
+    return list(itertools.accumulate(map(len, _lines(text)), initial=0))
+
+
+class SourceMap:
+    """Leads from places in a changed file back to places in the file without the changes."""
+
+    def __init__(self, file: str, text: str, edits: Iterable[Edit]) -> None:
+        self._edits = sorted({edit for edit in edits if edit.file == file})
+        self._before = _line_starts(text)
+        self._after = _line_starts(apply_edits({file: text}, self._edits).get(file, text))
+
+    def span(self, span: Span) -> Span | None:
+        """The span in the unchanged file; ``None`` if an edit wrote it."""
+        if span.line is None:
+            return span
+        start, end = self._place(span.line, span.column), self._place(span.end_line, span.end_column)
+        if start is None or (end is None and span.end_line is not None):
+            return None
+        columns = (None, None) if span.column is None else (start[1], end[1] if end else None)
+        return Span(span.file, start[0], columns[0], end[0] if end else None, columns[1])
+
+    def _place(self, line: int | None, column: int | None) -> tuple[int, int] | None:
+        """A 1-based line and a 0-based column in the unchanged file."""
+        if line is None:
+            return None
+        offset = self._after[line - 1] + (column or 0)
+        for edit in reversed(self._edits):
+            moved = edit.start + self._shift(edit)
+            if offset >= moved + len(edit.text):
+                offset = offset - moved - len(edit.text) + edit.end
+                break
+            if offset >= moved:
+                return None
+        found = bisect.bisect_right(self._before, offset)
+        return found, offset - self._before[found - 1]
+
+    def _shift(self, edit: Edit) -> int:
+        """By how much the edits before this one move it."""
+        earlier = self._edits[: self._edits.index(edit)]
+        return sum(len(each.text) - (each.end - each.start) for each in earlier)
+
+
 class ParsedSource:
     """A file of the user's: its text and its syntax tree with positions. Raises `libcst.ParserSyntaxError`."""
 
@@ -84,10 +128,7 @@ class ParsedSource:
 
     @functools.cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        for line in _lines(self.text):
-            starts.append(starts[-1] + len(line))
-        return starts
+        return _line_starts(self.text)
 
     def offset(self, line: int, column: int) -> int:
         """The position in the text of a 1-based line and a 0-based column."""

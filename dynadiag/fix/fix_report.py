@@ -50,7 +50,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class FixEntry(msgspec.Struct, frozen=True):
-    """One cause, and the change for it. ``advice`` is what `explain` says about a cause without one."""
+    """One cause, and the change for it. ``advice`` is what `explain` says about a cause without one. ``together`` is
+    true for a cause without a change of its own, which all proved changes together remove.
+    """
 
     problem: ProblemPlace = msgspec.field(name="for")
     verdict: str  # "proved" | "rejected" | "none"
@@ -61,6 +63,7 @@ class FixEntry(msgspec.Struct, frozen=True):
     evidence: Evidence | None
     rejected: tuple[Rejected, ...]
     advice: tuple[str, ...] = ()
+    together: bool = False
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ def report_text(document: FixDocument, style: Style, note: str | None = None) ->
     groups: dict[object, list[FixEntry]] = {}
     for position, entry in enumerate(order):  # causes that one change removes are told together
         groups.setdefault(entry.diff or position, []).append(entry)
-    parts = [_headline(document, note), *(_change(group, style) for group in groups.values())]
+    parts = [_headline(document, note), *(_change(group, style, document.evidence) for group in groups.values())]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
     return clean("\n".join(parts))
@@ -103,8 +106,10 @@ def _headline(document: FixDocument, note: str | None) -> str:
     return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
 
 
-def _change(entries: list[FixEntry], style: Style) -> str:
-    """One change with the causes that it removes, or one cause without a change."""
+def _change(entries: list[FixEntry], style: Style, told: Evidence | None) -> str:
+    """One change with the causes that it removes, or one cause without a change. ``told`` is the evidence for all
+    changes together, which has a place of its own.
+    """
     entry = entries[0]
     lines = [style.paint(_cause(each), each.problem.kind) for each in entries[:_MAX_CAUSES]]
     if len(entries) > _MAX_CAUSES:
@@ -112,11 +117,12 @@ def _change(entries: list[FixEntry], style: Style) -> str:
     lines.append(f"  {entry.verdict}: {entry.title}")
     if entry.why:
         lines.append(f"  why: {entry.why}")
-    if entry.evidence is not None:
+    if entry.evidence not in (None, told):
+        assert entry.evidence is not None
         lines += [f"  {text}" for text in _evidence(entry.evidence)]
     lines += [f"  not: {one.title}: {one.why}" for one in entry.rejected]
     lines += [f"  advice, not tried: {text}" for text in entry.advice]
-    if entry.diff:
+    if entry.diff and not entry.together:
         lines += ["", entry.diff.rstrip("\n")]
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dynadiag.diff import canonical_graph
@@ -11,6 +11,7 @@ from dynadiag.explanation.advice import advise
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.identity import computed_names, identity
+from dynadiag.fix.edits import Edit, SourceMap
 from dynadiag.fix.project import Project
 from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
@@ -48,6 +49,21 @@ class FixProblem:
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
     advice: tuple[str, ...] = ()  # what `explain` advises
+
+    def before(self, edits: Collection[Edit], project: Project) -> FixProblem | None:
+        """The cause at its place in the unchanged program, if it was found in the one with these edits; ``None`` if an
+        edit is what causes it.
+        """
+        if self.file is None:
+            return self
+        span = _unmoved(self.file, self.span, edits, project)
+        spans = [(frame, _unmoved(frame.file, Span(None, frame.line), edits, project)) for frame in self.stack]
+        stack = tuple(replace(frame, line=span.line if span else None) for frame, span in spans)
+        return None if span is None else replace(self, span=span, stack=stack)
+
+
+def _unmoved(file: str, span: Span, edits: Collection[Edit], project: Project) -> Span | None:
+    return SourceMap(file, project.source(file), edits).span(span) if file else span
 
 
 @dataclass(frozen=True, slots=True)

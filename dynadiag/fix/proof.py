@@ -7,6 +7,7 @@ compared call by call, with the program's inputs and with others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,13 +15,14 @@ from dynadiag.fix.candidate import Candidate
 from dynadiag.fix.fix_report import Evidence
 from dynadiag.fix.observation import CallDiffers
 from dynadiag.fix.printed_output import difference
-from dynadiag.fix.problems import FixProblem
+from dynadiag.fix.problems import FixProblem, RunSummary
 from dynadiag.fix.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
 
 __all__ = [
     "COMPARISONS",
     "COUNTED",
+    "MENDABLE",
     "RECORDED",
     "TIMED",
     "Proof",
@@ -52,11 +54,16 @@ class UnchangedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The runs that a candidate is judged by. ``compared`` is ``None`` while only the recorded run was made."""
+    """The runs that a candidate is judged by. ``compared`` is ``None`` while only the recorded run was made.
+
+    ``problems`` are the causes that the candidate has to remove. ``before`` is the program without it: the unchanged
+    one, or the one with the changes that are proved already.
+    """
 
     problems: tuple[FixProblem, ...]
     candidate: Candidate
     baseline: UnchangedProgram
+    before: RunSummary
     recorded: RecordedRun
     compared: ComparedRun | None = None
 
@@ -94,16 +101,16 @@ def _ends_alike(proof: Proof) -> str | None:
 
 
 def _cause_is_gone(proof: Proof) -> str | None:
-    before, after = proof.baseline.recorded.summary, proof.recorded.summary
+    wanted = Counter(problem.identity for problem in proof.problems)
     for problem in proof.problems:
-        left = after.causes[problem.identity]
-        if left >= before.causes[problem.identity] or (problem.kind == "recompile" and left):
+        left, before = proof.recorded.summary.causes[problem.identity], proof.before.causes[problem.identity]
+        if left and (problem.kind == "recompile" or left > before - wanted[problem.identity]):
             return f"the {problem.kind} is still there"
     return None
 
 
 def _no_new_cause(proof: Proof) -> str | None:
-    before, after = proof.baseline.recorded.summary, proof.recorded.summary
+    before, after = proof.before, proof.recorded.summary
     new = [
         cause for cause, count in after.causes.items() if count > before.causes[cause] and cause.startswith("break ")
     ]
@@ -113,7 +120,7 @@ def _no_new_cause(proof: Proof) -> str | None:
 
 
 def _fewer(proof: Proof) -> str | None:
-    before, after = proof.baseline.recorded.summary, proof.recorded.summary
+    before, after = proof.before, proof.recorded.summary
     kinds = {problem.kind for problem in proof.problems}
     if "break" in kinds and after.breaks >= before.breaks:
         return f"as many graph breaks as before: {after.breaks}"
@@ -150,7 +157,8 @@ def _not_slower(proof: Proof) -> str | None:
     return f"a warm call takes {after * 1e3:.2f} ms instead of {before * 1e3:.2f} ms"
 
 
-COUNTED = (_cause_is_gone, _no_new_cause, _fewer)  # what another fix may mend
+COUNTED = (_cause_is_gone, _no_new_cause, _fewer)
+MENDABLE = (*COUNTED, _prints_the_same)  # another change may remove a further cause, or move what is printed as well
 RECORDED = (
     _ends_alike,
     *COUNTED,

@@ -63,12 +63,13 @@ class RecordedRun:
 class ReferenceRun:
     """The unchanged program, uncompiled, with its results recorded in the file ``records``.
 
-    ``sides`` has each side of each condition that was taken, with the inputs that took it. ``printed`` is standard
-    output, ``errors`` standard error.
+    ``sides`` has each side of each of the ``conditions`` that was taken, with the inputs that took it. ``printed`` is
+    standard output, ``errors`` standard error.
     """
 
     outcome: Outcome
     records: Path
+    conditions: tuple[Condition, ...]
     sides: Mapping[tuple[str, bool], str]
     variants: int
     printed: str
@@ -139,6 +140,7 @@ class Trials:
             return ReferenceRun(
                 outcome,
                 records,
+                wanted,
                 {(each.key, each.side): each.inputs for each in reversed(list(_events(outcome, SideTaken)))},
                 sum(1 for _ in _events(outcome, VariantRun)),
                 comparable(outcome.tail, folders),

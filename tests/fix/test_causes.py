@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dynadiag.fix.candidate import Candidate, Refusal
-from dynadiag.fix.fix_search import Fix, _gone_with, _refused_in
+from dynadiag.fix.fix_search import refused_in
 from dynadiag.fix.problems import FixProblem, _tensor_operators
 from dynadiag.recording.records import Span
-from tests.fix.build import HEAD, problem_at
 
 GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[4][1]cpu", L_self_temperature: "f64[][]cpu"):
@@ -25,22 +22,11 @@ def test_operators_on_symbols_are_not_counted() -> None:
     assert _tensor_operators(GRAPH) == 2
 
 
-def test_a_cause_that_only_all_fixes_together_remove_is_proved() -> None:
-    text = f"{HEAD}def f(x):\n    return x.item()\n"
-    problem = problem_at(text, "x.item()")
-    other = replace(problem, identity="other")
-    whole = Fix(problem, Candidate("2 fixes together", "source", (), ""), None, (), frozenset({"left"}))
-    gone = _gone_with(other, [whole])
-    assert gone is not None
-    assert (gone.problem, gone.candidate) == (other, whole.candidate)
-    assert _gone_with(replace(problem, identity="left"), [whole]) is None
-
-
 def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:
     problem = FixProblem("recompile", "r", "f.py", Span("f.py", 3), "Net.forward", "0/1", "")
     number, size = Candidate("n", "argument", (), "", for_whole_graphs=True), Candidate("s", "argument", (), "")
-    refused = _refused_in({"Net.forward"}, problem, number)
+    refused = refused_in({"Net.forward"}, problem, number)
     assert isinstance(refused, Refusal)
     assert "a graph break of Net.forward is left" in refused.why
-    assert _refused_in({"Net.forward"}, problem, size) is size
-    assert _refused_in({"Other.forward"}, problem, number) is number
+    assert refused_in({"Net.forward"}, problem, size) is size
+    assert refused_in({"Other.forward"}, problem, number) is number

@@ -30,12 +30,14 @@ def summary(causes: int, recompiles: int = 1, graphs: int = 2, largest: int = 10
 
 BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3)
 REFERENCE = ReferenceRun(
-    ENDED, Path("r"), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "a\n", "b\n"
+    ENDED, Path("r"), (CONDITION,), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "a\n", "b\n"
 )
 BASELINE = UnchangedProgram(BEFORE, REFERENCE, BEFORE.printed, True, 0)
 RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3)
 COMPARED_RUN = ComparedRun(ENDED, (), CallsCompared(3, 30, True), "a\n", "b\n")
-PROVED = Proof((PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, RECORDED_RUN, COMPARED_RUN)
+PROVED = Proof(
+    (PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, BEFORE.summary, RECORDED_RUN, COMPARED_RUN
+)
 
 
 def differing(what: str, rounding: bool = False) -> Proof:
