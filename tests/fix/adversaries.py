@@ -57,6 +57,33 @@ def _attribute(body: str, found_by: str) -> Adversary:
     return Adversary(source, "L['self'].calls", "in a buffer", found, values=("0", "1"), function="Net.forward")
 
 
+def _change(
+    body: str,
+    marked: str,
+    title: str,
+    found_by: str,
+    calls: str = _CALL,
+    head: str = "",
+    arguments: str = "x",
+    hints: tuple[str, ...] = (),
+) -> Adversary:
+    source = _program(body, calls, head, arguments)
+    return Adversary(source, marked, title, frozenset(found_by.split()), hints=hints)
+
+
+def _size(body: str, found_by: str, head: str = "", sizes: str = "(3, 4)") -> Adversary:
+    source = _program(body, f"for n in {sizes}:\n    x = torch.randn(n, 2)\n    y = call(x)", head)
+    found = frozenset(found_by.split())
+    return Adversary(source, "L['x'].size()[0]", "mark_dynamic", found, compiled=True, values=("3", "4"))
+
+
+def _excluded(body: str, found_by: str, head: str = "") -> Adversary:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    excluded = f"{head}@torch.compiler.disable\ndef half(x):\n{lines}\n"
+    source = _program("return half(x)", _CALL, excluded)
+    return Adversary(source, "return half(x)", "remove", frozenset(found_by.split()), compiled=True)
+
+
 def _argument(body: str, found_by: str) -> Adversary:
     source = _program(body, "for n in range(3):\n    y = call(torch.randn(3), n)", arguments="x, n")
     return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
@@ -124,76 +151,137 @@ ADVERSARIES = {
         arguments="x, m",
     ),
     # copies
-    "a shallow copy is written to": Adversary(
-        _program("y = copy.copy(x)\ny.add_(1)\nreturn y * 2", "call(torch.randn(3))"),
+    "a shallow copy is written to": _change(
+        "y = copy.copy(x)\ny.add_(1)\nreturn y * 2",
         "copy.copy(x)",
         "clone()",
-        frozenset({"mutations", "error"}),
+        "mutations error",
+        "call(torch.randn(3))",
     ),
-    "a copy keeps the gaps of a view": Adversary(
-        _program("return copy.deepcopy(x)", "call(torch.randn(4, 6)[:, ::2])"),
+    "a copy keeps the gaps of a view": _change(
+        "return copy.deepcopy(x)", "copy.deepcopy(x)", "clone()", "results gradients", "call(torch.randn(4, 6)[:, ::2])"
+    ),
+    "a copy keeps an attribute": _change(
+        "y = copy.deepcopy(x)\nreturn y * getattr(y, 'scale', 1)",
         "copy.deepcopy(x)",
         "clone()",
-        frozenset({"results", "gradients"}),
+        "results gradients",
+        "x = torch.randn(3)\nx.scale = 2\ncall(x)",
     ),
     # numpy_calls
-    "NumPy takes edges that fall": Adversary(
-        _program("return torch.from_numpy(np.digitize(x.numpy(), [1.0, 0.0, -1.0]))", "call(torch.randn(9))"),
+    "NumPy takes edges that fall": _change(
+        "return torch.from_numpy(np.digitize(x.numpy(), [1.0, 0.0, -1.0]))",
         "np.digitize(x.numpy(), [1.0, 0.0, -1.0])",
         "torch.bucketize",
-        frozenset({"results", "error"}),
+        "results error",
+        "call(torch.randn(9))",
     ),
-    "NumPy computes in float64": Adversary(
-        _program("return torch.from_numpy(np.asarray(np.nanmean(x.numpy())))", "call(torch.arange(9))"),
+    "NumPy computes in float64": _change(
+        "return torch.from_numpy(np.asarray(np.nanmean(x.numpy())))",
         "np.nanmean(x.numpy())",
         "torch.nanmean",
-        frozenset({"ends"}),
+        "ends",
+        "call(torch.arange(9))",
+    ),
+    "the caller gets a number of NumPy's": _change(
+        "return x * 2, np.nansum(x.numpy())",
+        "np.nansum(x.numpy())",
+        "torch.nansum",
+        "results error",
+        "call(torch.randn(9))",
     ),
     # size_checks
-    "a bound counts from the end": Adversary(
-        _program(
-            "n = int(t.max().item())\nreturn x[:, :n] * 2",
-            "call(torch.randn(3, 4), torch.tensor([-1]))",
-            arguments="x, t",
-        ),
+    "a bound counts from the end": _change(
+        "n = int(t.max().item())\nreturn x[:, :n] * 2",
         "t.max().item()",
         "check that the number is not negative",
-        frozenset({"ends"}),
+        "ends",
+        "call(torch.randn(3, 4), torch.tensor([-1]))",
+        arguments="x, t",
+        hints=(_SCALARS,),
+    ),
+    "a bound below zero means all": _change(
+        "n = int(t.max().item())\nreturn x * 2 if n < 0 else x[:, :n] * 2",
+        "t.max().item()",
+        "check that the number is not negative",
+        "error",
+        "call(torch.randn(3, 4), torch.tensor([-1, 2]))",
+        arguments="x, t",
+        hints=(_SCALARS,),
+    ),
+    "a bound is negative for other values": _change(
+        "return x[:, : int(x.sum())] * 2",
+        "int(x.sum())",
+        "check that the number is not negative",
+        "error",
+        "call(torch.ones(3, 4))",
         hints=(_SCALARS,),
     ),
     # number_arguments, number_attributes
     "the argument comes back": _argument("return x * n, n", "results"),
     "the argument is larger than an integer of torch": _argument("return x * float(n * 10**12 * 10**9)", "results"),
+    "the argument's type decides": _argument("return x * (2 if isinstance(n, int) else 3)", "results"),
     "the attribute is a key": _attribute("self.seen[self.calls] = 1\nreturn x * self.calls", "mutations"),
     "the attribute is returned": _attribute("return x, self.calls", "results"),
+    "the attribute is printed": _attribute("print('calls', repr(self.calls))\nreturn x * self.calls", "printed"),
     # printing
     "what is printed changes afterwards": _print("print('x', x)\nx.add_(1)\nreturn x * 2", "print('x', x)", _AFTER),
+    "a view of what is printed changes afterwards": _print(
+        "print('x', x[0])\nx.mul_(2)\nreturn x.clone()", "print('x', x[0])", _AFTER
+    ),
     "a line of another comes first": _print("print('first')\nreturn note(x)", "print('first')", _AFTER, _NOTE),
     "a message on a condition shows what changes afterwards": _print(
         "if x.sum() > 0:\n    print('x', x)\nx.add_(1)\nreturn x * 2", "x.sum() > 0", "function of its own"
     ),
+    "a message on a condition shows a list that grows afterwards": _print(
+        "if x.sum() < 99:\n    print('seen', SEEN)\nSEEN.append(len(SEEN))\nreturn x * 2",
+        "x.sum() < 99",
+        "function of its own",
+        "SEEN = []\n\n",
+    ),
+    "a message on a condition comes before that of another": _print(
+        "if x.sum() < 99:\n    print('first')\nreturn note(x)", "x.sum() < 99", "function of its own", _NOTE
+    ),
     # requested_breaks
-    "an excluded function asks whether it is compiled": Adversary(
-        _program(
-            "return half(x)",
-            _CALL,
-            "@torch.compiler.disable\ndef half(x):\n    return x / (1 if torch.compiler.is_compiling() else 2)\n\n",
-        ),
-        "return half(x)",
-        "remove",
-        frozenset({"results", "gradients"}),
-        compiled=True,
+    "an excluded function asks whether it is compiled": _excluded(
+        "return x / (1 if torch.compiler.is_compiling() else 2)", "results gradients"
+    ),
+    "an excluded function rounds between its steps": _excluded("return (x * 3.0).half().float() / 3.0", ""),
+    # uniform_bounds
+    "the bounds draw numbers in their order": _change(
+        "return x * torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
+        "torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
+        "by position",
+        "results gradients",
+        head="import random\n\n",
+    ),
+    "a bound prints": _change(
+        "return x * torch.zeros(3, 4).uniform_(**{'to': loud(1.0), 'from': loud(0.0)})",
+        "torch.zeros(3, 4).uniform_(**{'to': loud(1.0), 'from': loud(0.0)})",
+        "by position",
+        "printed",
+        head="def loud(bound):\n    print(bound)\n    return bound\n\n",
+    ),
+    "a class of the user's has the bounds in another order": _change(
+        "return x * NOISE.uniform_(**{'from': 0.5, 'to': 1.0})",
+        "NOISE.uniform_(**{'from': 0.5, 'to': 1.0})",
+        "by position",
+        "results gradients",
+        head="class Noise:\n    def uniform_(self, to=1.0, **bounds):\n        return to - bounds.get('from', 0.0)\n\n\n"
+        "NOISE = Noise()\n\n",
+    ),
+    # config_lines
+    "the program asks for the setting": _change(
+        "n = x.detach().sum().item()\nreturn x * (2 if torch._dynamo.config.capture_scalar_outputs else 3) * n",
+        "x.detach().sum().item()",
+        "set `torch._dynamo.config.capture_scalar_outputs",
+        "results gradients",
+        hints=(_SCALARS,),
     ),
     # dynamic_sizes
-    "a loop needs the number of rows": Adversary(
-        _program(
-            "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y",
-            "for n in (3, 4):\n    x = torch.randn(n, 2)\n    y = call(x)",
-        ),
-        "L['x'].size()[0]",
-        "mark_dynamic",
-        frozenset({"ends"}),
-        compiled=True,
-        values=("3", "4"),
+    "a loop needs the number of rows": _size(
+        "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y", "ends"
     ),
+    "a table needs the number of rows": _size("return x * SCALES[x.shape[0]]", "ends", "SCALES = {3: 1.0, 4: 0.5}\n\n"),
+    "a side needs the number of rows": _size("return x * 2 if x.shape[0] == 3 else x.sin()", "ends"),
 }
