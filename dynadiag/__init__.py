@@ -3,6 +3,7 @@
     import dynadiag
     print(dynadiag.explain(fn, x))                 # run once, explain every graph, guard, break and recompile
     print(dynadiag.bisect(fn, (x,)))               # which part of the compiler makes it fail
+    print(dynadiag.fix(fn, x))                     # changes that remove its graph breaks, each proved
     with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
     dynadiag.open("run.dynadiag")                  # read a recording
 
@@ -15,11 +16,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynadiag.api import bisect, explain, open, record  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
+    from dynadiag.api import bisect, explain, fix, open, record  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
     from dynadiag.errors import DynadiagError, UnreadableInput
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "open", "record"]
+__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"]
 
 _ERRORS = ("DynadiagError", "UnreadableInput")
 

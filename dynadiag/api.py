@@ -1,4 +1,4 @@
-"""dynadiag from Python: record a block, explain one call, find what makes it fail."""
+"""dynadiag from Python: record a block, explain one call, find what makes it fail, remove its graph breaks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from dynadiag.render.report import Report, report
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
+    from dynadiag.fix.fix_report import FixReport
 
-__all__ = ["bisect", "explain", "open", "record"]
+__all__ = ["bisect", "explain", "fix", "open", "record"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording_lock = threading.Lock()  # held while a block is recorded
@@ -159,6 +160,22 @@ def bisect(
             "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
         )
     return bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout)
+
+
+def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
+    """Find changes of ``fn`` (a function or a module) that remove the graph breaks of this call, and prove each one.
+
+    The call is pickled, and every trial of it runs in a process of its own, with a copy of the folder that holds the
+    source of ``fn``: your files and this process stay as they are. A main program is imported there as
+    `multiprocessing` does it, so what it starts stands below ``if __name__ == "__main__"``. Raises `DynadiagError`
+    where the call cannot be pickled, ``fn`` is compiled already, or the call fails uncompiled.
+    """
+    from dynadiag.fix.call_fix import fix_call
+    from dynadiag.torch_private.capture import is_compiled
+
+    if is_compiled(fn):
+        raise DynadiagError(f"fix({_target_name(fn)}): give what was compiled, not what torch.compile returned")
+    return fix_call(fn, args, kwargs)
 
 
 def _target_name(fn: object) -> str:

@@ -27,14 +27,8 @@ from dynadiag.fix.fix_report import FixDocument, encode_document, report_text
 from dynadiag.fix.fix_result import document_of, exit_code_of
 from dynadiag.fix.fix_search import FailsUncompiled, FixResult, find_fixes
 from dynadiag.fix.project import Project
-from dynadiag.fix.trials import HOOKS, Trials
+from dynadiag.fix.trials import TIMEOUT, Trials, runner_of
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.program import Program
-from dynadiag.trial.runner import Runner
-from dynadiag.trial.supervise import Limits
-
-_TIMEOUT = 600.0  # default limit of a trial in seconds
-_OUTPUT = 16 << 20  # bytes of a program's output that are compared
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=common.positive_number("a number of seconds"),
-        default=_TIMEOUT,
+        default=TIMEOUT,
         metavar="S",
         help="time limit of one trial in seconds",
     )
@@ -63,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     recording = common.new_recording(args.recording, program.text, force=args.force)
     log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
     began = time.monotonic()
-    with ProgressPrinter(sys.stderr) as progress, _runner(program, args) as runner:
+    with ProgressPrinter(sys.stderr) as progress, runner_of(program, args.timeout) as runner:
 
         def on_outcome(label: str, outcome: Outcome) -> None:
             status = "ends with 0" if outcome.exit_code == 0 else f"ends with {outcome.exit_code}"
@@ -92,11 +86,6 @@ def run(args: argparse.Namespace) -> int:
     _report(document, note, args)
     common.print_path(recording)
     return code
-
-
-def _runner(program: Program, args: argparse.Namespace) -> Runner:
-    default = Limits.default(args.timeout)
-    return Runner(program, HOOKS, Limits(default.seconds, default.memory, _OUTPUT), seed=0)
 
 
 def _write(result: FixResult, project: Project, document: FixDocument, args: argparse.Namespace) -> FixDocument:

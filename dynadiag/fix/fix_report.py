@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from dynadiag import __version__
@@ -9,7 +11,16 @@ from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 
-__all__ = ["Evidence", "FixDocument", "FixEntry", "ProblemPlace", "Rejected", "encode_document", "report_text"]
+__all__ = [
+    "Evidence",
+    "FixDocument",
+    "FixEntry",
+    "FixReport",
+    "ProblemPlace",
+    "Rejected",
+    "encode_document",
+    "report_text",
+]
 
 
 _MAX_CAUSES = 4  # of one change
@@ -78,6 +89,17 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None  # of all proved fixes together
     trials: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FixReport:
+    """What `dynadiag.fix` found: the document, and the diff of all proved fixes together, for `patch -p1`."""
+
+    document: FixDocument
+    diff: str
+
+    def __str__(self) -> str:
+        return report_text(self.document, Style())
 
 
 def encode_document(document: FixDocument) -> bytes:

@@ -217,29 +217,48 @@ class _Search:
         self._add(self._first_picks([cause]))
 
     def _add_hidden(self, picks: list[_Pick], proof: Proof, why: str) -> bool:
-        """Try the changes with those for breaks that only they reveal: of a function whose loop breaks, torch reports
-        no further breaks. Whether they are proved.
+        """Try the changes with those for causes that stand behind them. Whether they are proved.
+
+        Of a function whose loop breaks, torch reports no further breaks. And one graph that is compiled again for each
+        call is slower than several of which one is.
         """
-        hidden: list[_Cause] = []
-        while first_objection(proof, COUNTED) == why and len(hidden) < _MAX_HIDDEN:
-            found = [self._cause(problem) for problem in self._new_problems(proof, "break", hidden)]
-            further = [(cause, candidate) for cause in found if (candidate := cause.next()) is not None]
-            if not found or len(further) < len(found):
-                return False
-            hidden, picks = [*hidden, *found], [*picks, *further]
+        hidden: list[_Pick] = []
+        while len(hidden) < _MAX_HIDDEN:
+            found = self._hidden(proof, why, hidden)
+            if not found:
+                break
+            hidden += found
             self._see_new_conditions()
-            next_proof, next_why = self._prove(picks)
+            next_proof, next_why = self._prove([*picks, *hidden])
             if next_why is None:
-                self._causes += hidden
+                known = [id(cause) for cause in self._causes]
+                self._causes += [cause for cause, _ in hidden if id(cause) not in known]
                 return True
             if next_proof is None:
-                return False
+                break
             proof, why = next_proof, next_why
+        for cause, candidate in hidden:
+            cause.untried.insert(0, candidate)
         return False
 
-    def _new_problems(self, proof: Proof | None, kind: str, known: Sequence[_Cause] = ()) -> Iterator[FixProblem]:
+    def _hidden(self, proof: Proof, why: str, known: Sequence[_Pick]) -> list[_Pick]:
+        """Changes for causes that keep these changes from being proved."""
+        if first_objection(proof, COUNTED) == why:
+            found = [self._cause(problem) for problem in self._new_problems(proof, "break", known)]
+        elif first_objection(proof, TIMED) == why:
+            taken = [id(cause) for cause, _ in known]
+            found = [cause for cause in self._causes if self._is_left(cause, proof) and id(cause) not in taken]
+            found += [self._cause(problem) for problem in self._new_problems(proof, "recompile", known)]
+        else:
+            return []
+        return [(cause, candidate) for cause in found if (candidate := cause.next()) is not None]
+
+    def _is_left(self, cause: _Cause, proof: Proof) -> bool:
+        return cause.problem.kind == "recompile" and cause.problem.identity in proof.recorded.summary.causes
+
+    def _new_problems(self, proof: Proof | None, kind: str, known: Sequence[_Pick] = ()) -> Iterator[FixProblem]:
         """The causes that a changed program has and the unchanged one does not, at their places in the latter."""
-        identities = {cause.problem.identity for cause in (*self._causes, *known)}
+        identities = {cause.problem.identity for cause in (*self._causes, *(cause for cause, _ in known))}
         for problem in proof.recorded.problems if proof is not None else ():
             if problem.kind == kind and problem.identity not in identities:
                 moved = problem.before(proof.candidate.edits, self._project) if proof is not None else None

@@ -23,13 +23,15 @@ _MAX_ENTRIES = 20_000  # the folder may be a home folder
 class Project:
     """The folder that the program's own modules are imported from, and where the program is started.
 
-    ``sources`` has the texts of the files that were asked for, by their path relative to ``root``.
+    ``sources`` has the texts of the files that were asked for, by their path relative to ``root``. ``added`` are files
+    that every copy has besides the user's.
     """
 
     program: Program
     root: Path
     cwd: Path
     sources: dict[str, str] = field(default_factory=dict)
+    added: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Project:
@@ -61,9 +63,9 @@ class Project:
         """A copy of the project in ``folder``, with these files changed."""
         root = folder / (self.root.name or "root")
         _copy_tree(self.root, root, _Budget())
-        for name, text in changed.items():
+        for name, content in {**self.added, **{name: text.encode() for name, text in changed.items()}}.items():
             (root / name).unlink(missing_ok=True)  # it may be a link
-            (root / name).write_bytes(text.encode("utf-8"))
+            (root / name).write_bytes(content)
         return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
 
     def original(self, file: str | None, copy: Path) -> str | None:

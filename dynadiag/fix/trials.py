@@ -32,13 +32,17 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.trial.events import HookEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import changed_files, snapshot
+from dynadiag.trial.supervise import Limits
 
-__all__ = ["HOOKS", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials"]
+__all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials", "runner_of"]
 
 HOOKS = ("dynadiag.fix.observer",)
 _MAX_COMPARED_FILE = 4 << 20  # bytes
+_OUTPUT = 16 << 20  # bytes of a program's output that are compared
+TIMEOUT = 600.0  # default limit of a trial in seconds
 E = TypeVar("E", bound=HookEvent)
 OnOutcome = Callable[[str, Outcome], None]
 
@@ -85,6 +89,12 @@ class ComparedRun:
     compared: CallsCompared | None
     printed: str
     errors: str
+
+
+def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
+    """The runner of a search's trials. ``timeout`` is the limit of one trial in seconds."""
+    default = Limits.default(timeout)
+    return Runner(program, HOOKS, Limits(default.seconds, default.memory, _OUTPUT), seed=0)
 
 
 @dataclass(slots=True)

@@ -267,8 +267,7 @@ ADVERSARIES = {
         "NOISE.uniform_(**{'from': 0.5, 'to': 1.0})",
         "by position",
         "results gradients",
-        head="class Noise:\n    def uniform_(self, to=1.0, **bounds):\n        return to - bounds.get('from', 0.0)\n\n\n"
-        "NOISE = Noise()\n\n",
+        head="class Noise:\n    def uniform_(_, to, **m):\n        return to - m['from']\n\n\nNOISE = Noise()\n\n",
     ),
     # config_lines
     "the program asks for the setting": _change(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import dynadiag
 from dynadiag.__main__ import main
+from dynadiag.errors import DynadiagError
 
 PROGRAM = '''"""A step with a print and a branch."""
 import torch
@@ -64,6 +68,21 @@ def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
     assert before.stdout == after.stdout
     assert "torch.where" in (tmp_path / "program.py").read_text()
     assert "2 of 2 causes have a proved fix" in capfd.readouterr().out
+
+
+def test_a_call_is_fixed_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program_to_fix.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(tmp_path)
+    step = importlib.import_module("program_to_fix").step
+    report = dynadiag.fix(step, torch.ones(3, 2), torch.zeros(3, 2), torch.tensor(1.5))
+    assert "2 of 2 causes have a proved fix" in str(report)
+    assert "torch.where(condition, " in report.diff
+    assert (tmp_path / "program_to_fix.py").read_text() == PROGRAM
+
+
+def test_a_call_that_cannot_be_pickled_is_refused() -> None:
+    with pytest.raises(DynadiagError, match="cannot be pickled"):
+        dynadiag.fix(lambda x: x, torch.ones(1))
 
 
 def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

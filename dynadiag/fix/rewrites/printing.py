@@ -52,7 +52,7 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
     if _FUNCTION.match(function) or _is_warn(file, function):
         yield logging_line(file, function)
     if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
-        yield _logger(file, call, found[1], found[2])
+        yield from _logger(file, call, found[1], found[2])
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
 
@@ -86,18 +86,29 @@ def _is_logger(file: ParsedSource, name: str) -> bool:
     return re.search(rf"^{name}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) is not None
 
 
-def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Candidate:
-    """A function of the module that logs: torch can call a function after the graph, and no method of a logger."""
+def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iterator[Candidate]:
+    """A function of the module that logs: torch can call a function, and no method of a logger. It is called after the
+    graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards.
+    """
     name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
-    head = f"{end}@torch.compiler.disable{end}def {name}(*args):{end}"  # else torch compiles it when it is called
-    text = f"{head}{unit}{logger}.{level}(*args, stacklevel=3){end}{end}{end}"
-    line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
     behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each)))
-    return Candidate(
-        f"let torch log after the graph, by the function `{name}`",
-        "source",
-        (file.insert_line(file.end_line(behind) + 1, f"{end}{text}{line}"), file.replace(call.func, name)),
+
+    def candidate(title: str, text: str, why: str) -> Candidate:
+        edits = file.insert_line(file.end_line(behind) + 1, text.replace("\n", end)), file.replace(call.func, name)
+        return Candidate(f"{title}, by the function `{name}`", "source", edits, why)
+
+    head = f"\n\n@torch.compiler.disable\ndef {name}(*args):\n"  # else torch compiles it when it is called
+    line = f"\n\ntorch._dynamo.config.reorderable_logging_functions.add({name})\n"
+    yield candidate(
+        "let torch log after the graph",
+        f"{head}{unit}{logger}.{level}(*args, stacklevel=3)\n{line}",
         "the same message is logged when the graph has run, in the same order among its like",
+    )
+    fake = f"\n\n@{name}.register_fake\ndef _(*_):\n{unit}return None\n"
+    yield candidate(
+        "let torch log from within the graph",
+        f"\n\n@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{unit}{logger}.{level}(*args)\n{fake}",
+        "torch runs the function as it is, at its place in the graph",
     )
 
 
