@@ -23,12 +23,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.fix.edits import Edit
-from dynadiag.fix.fix_report import FixEntry
-from dynadiag.fix.fix_result import document_of
-from dynadiag.fix.fix_search import FailsUncompiled, find_fixes
-from dynadiag.fix.project import Project
-from dynadiag.fix.trials import HOOKS, RecordedRun, Trials
+from dynadiag.fixes.edits import Edit
+from dynadiag.fixes.fix_report import FixEntry
+from dynadiag.fixes.fix_result import document_of
+from dynadiag.fixes.fix_search import FailsUncompiled, find_fixes
+from dynadiag.fixes.project import Project
+from dynadiag.fixes.trials import HOOKS, RecordedRun, Trials
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 

@@ -22,7 +22,7 @@ from dynadiag.render.report import Report, report
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
-    from dynadiag.fix.fix_report import FixReport
+    from dynadiag.fixes.fix_report import FixReport
 
 __all__ = ["bisect", "explain", "fix", "open", "record"]
 
@@ -170,7 +170,7 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     `multiprocessing` does it, so what it starts stands below ``if __name__ == "__main__"``. Raises `DynadiagError`
     where the call cannot be pickled, ``fn`` is compiled already, or the call fails uncompiled.
     """
-    from dynadiag.fix.call_fix import fix_call
+    from dynadiag.fixes.call_fix import fix_call
     from dynadiag.torch_private.capture import is_compiled
 
     if is_compiled(fn):

@@ -22,12 +22,12 @@ from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.fix.edits import unified_diff
-from dynadiag.fix.fix_report import FixDocument, encode_document, report_text
-from dynadiag.fix.fix_result import document_of, exit_code_of
-from dynadiag.fix.fix_search import FailsUncompiled, FixResult, find_fixes
-from dynadiag.fix.project import Project
-from dynadiag.fix.trials import TIMEOUT, Trials, runner_of
+from dynadiag.fixes.edits import unified_diff
+from dynadiag.fixes.fix_report import FixDocument, encode_document, report_text
+from dynadiag.fixes.fix_result import document_of, exit_code_of
+from dynadiag.fixes.fix_search import FailsUncompiled, FixResult, find_fixes
+from dynadiag.fixes.project import Project
+from dynadiag.fixes.trials import TIMEOUT, Trials, runner_of
 from dynadiag.trial.outcome import Outcome
 
 

@@ -23,7 +23,7 @@ DOCUMENTS = {
     "compare": ("dynadiag.compare.document", "CompareDocument"),
     "diff": ("dynadiag.render.diff", "ComparisonDocument"),
     "explain": ("dynadiag.render.json_document", "ExplainDocument"),
-    "fix": ("dynadiag.fix.fix_report", "FixDocument"),
+    "fix": ("dynadiag.fixes.fix_report", "FixDocument"),
     "kernels": ("dynadiag.render.kernels_document", "KernelsDocument"),
     "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
     "triage": ("dynadiag.triage.document", "TriageDocument"),

@@ -1,0 +1,362 @@
+"""Records a compiled call as plain data: results, gradients, changed state, random numbers, printed text.
+
+The records of the unchanged program are written to a file, and a candidate's process compares its own with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
+from dynadiag.fixes.user_globals import UserGlobals
+from dynadiag.fixes.variants import OWN
+from dynadiag.trial.fp64_oracle import shared_memory
+from dynadiag.trial.reachable_state import find_scalars
+from dynadiag.trial.reference_run import ReplayableCall, RunResult
+
+__all__ = [
+    "CallDifference",
+    "CallRecord",
+    "StateAfter",
+    "compare",
+    "mark_unstable",
+    "random_state",
+    "record_of",
+    "scalars_of",
+]
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+_SPECIAL = (bool, int, float, str, bytes, complex, type(None))
+_UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
+_MODULE_NAMES = "._non_persistent_buffers_set"  # a module's own list of names: a new buffer is in it
+_RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One run of one compiled call.
+
+    Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
+    the type of an exception; of the rest only ``printed`` counts then. ``deliberate`` says that a line of the user's
+    raised it, and no library. ``tensors`` are the positions of the tensors among the arguments. ``form`` is the
+    structure of what the call returned. ``unstable`` are the scalars that differ from run to run.
+    """
+
+    call: int
+    inputs: str
+    error: str | None = None
+    deliberate: bool = False
+    tensors: list[int] = field(default_factory=list)
+    form: str = ""
+    outputs: list[Any] = field(default_factory=list)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, Any] | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    unstable: list[str] = field(default_factory=list)
+    shared: list[int | None] = field(default_factory=list)
+    random: str = ""
+    printed: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a dict of tensors and plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDifference:
+    """One difference: the obligation that it breaks, and what is different."""
+
+    what: str
+    text: str
+    rounding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateAfter:
+    """The state after a call: the tensors, numbers and texts that it can reach, and the random number generators. It is
+    taken when the call returns, because `run_call` restores all of it afterwards.
+    """
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    random: str = ""
+
+    @classmethod
+    def of(cls, call: ReplayableCall, globals_: UserGlobals) -> StateAfter:
+        """The state now."""
+        tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
+        tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
+        return cls(tensors, {**globals_.scalars(), **scalars_of(call)}, random_state())
+
+
+def record_of(
+    call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = "", root: str = ""
+) -> CallRecord:
+    """The record of a run. ``root`` is the folder of the user's modules."""
+    leaves = pytree.tree_leaves((call.args, call.kwargs))
+    positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    if (error := ran.error) is not None:
+        name = "math domain error" if str(error) == "math domain error" else type(error).__name__
+        return CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
+    names = [f"argument {i}" for i in positions]
+    return CallRecord(
+        index,
+        inputs,
+        error=None if ran.backward_error is None else f"backward: {type(ran.backward_error).__name__}",
+        tensors=positions,
+        form=_ADDRESS.sub("", str(pytree.tree_structure(ran.result))),
+        outputs=[_plain(value) for value in ran.outputs],
+        arguments=dict(zip(names, (_plain(value) for value in ran.inputs), strict=False)),
+        gradients=_gradients(call, ran, names),
+        state=after.tensors,
+        scalars=after.scalars,
+        shared=_shared(ran),
+        random=after.random,
+        printed=printed,
+    )
+
+
+def _is_deliberate(error: Exception, root: str) -> bool:
+    """Whether a `raise` of the user's raised the exception, so that a caller may rely on its type. An `assert` has
+    another type in every compiled function.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    return (
+        last is not None
+        and bool(root)
+        and last.filename.startswith(root)
+        and _RAISES.match(last.line or "") is not None
+    )
+
+
+def scalars_of(call: ReplayableCall) -> dict[str, Any]:
+    """The numbers and texts that the call can reach now."""
+    found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
+    kept = {name: value for name, value in found.items() if isinstance(value, _SPECIAL)}
+    return {name: value for name, value in kept.items() if _MODULE_NAMES not in name}
+
+
+def _plain(value: Any) -> Any:
+    """A tensor as it is, without its autograd graph; a number or a text; the type of anything else."""
+    if isinstance(value, torch.Tensor):
+        made = value.detach()
+        return made.requires_grad_(value.requires_grad) if _may_require_grad(made) else made
+    return value if isinstance(value, _SPECIAL) else f"<{type(value).__qualname__}>"
+
+
+def _may_require_grad(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _gradients(call: ReplayableCall, ran: RunResult, names: list[str]) -> dict[str, Any] | None:
+    if ran.gradients is None:
+        return None
+    leaves = [name for name, value in zip(names, ran.inputs, strict=False) if value.requires_grad]
+    leaves += [call.state_name(i) for i, tensor in enumerate(call.state) if tensor.requires_grad]
+    return {name: value for name, value in zip(leaves, ran.gradients, strict=False) if value is not None}
+
+
+def _shared(ran: RunResult) -> list[int | None]:
+    """`shared_memory`, counted back from the outputs: a candidate may take more tensors than the program does."""
+    return [None if position is None else position - len(ran.inputs) for position in shared_memory(ran)]
+
+
+def random_state() -> str:
+    """A digest of the random number generators of torch, Python and NumPy.
+
+    A GPU's generator counts once it is used. Any compile initializes CUDA, so whether it exists tells nothing.
+    """
+    digest = hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=12)
+    for generator in torch.cuda.default_generators:
+        state = generator.initial_seed(), generator.get_offset()
+        if state != (torch.initial_seed(), 0):
+            digest.update(repr(state).encode())
+    digest.update(repr(random.getstate()).encode())
+    if "numpy" in sys.modules:
+        digest.update(repr(sys.modules["numpy"].random.get_state()).encode())
+    return digest.hexdigest()
+
+
+def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[CallDifference]:
+    """How a candidate's record differs from the unchanged program's. If the unchanged program raises, the candidate
+    must raise too; the type may differ if no line of the user's raised it, because torch raises its own types while it
+    compiles. Arithmetic that raises on numbers may have a result on tensors, if the program itself never gets there.
+    """
+    if expected.error or actual.error:
+        yield from _compared_errors(expected, actual)
+        return
+    if expected.form != actual.form or len(expected.outputs) != len(actual.outputs):
+        yield CallDifference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
+        return
+    for position, (one, other) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+        yield from _value("results", f"output {position}", one, other)
+    if expected.shared != actual.shared:
+        yield CallDifference("results", "other outputs share memory with one another or with the arguments")
+    yield from _same_names("mutations", expected.arguments, actual.arguments, " afterwards")
+    yield from _same_names("mutations", expected.state, actual.state, " afterwards")
+    yield from _scalars(expected, actual, as_tensors)
+    if all(_is_finite(value) for value in expected.outputs):  # of NaN and infinity no gradient makes sense
+        yield from _compared_gradients(expected.gradients, actual.gradients)
+    if expected.random != actual.random:
+        yield CallDifference("random", "it draws other random numbers, or another count of them")
+    yield from _printed(expected, actual)
+
+
+def mark_unstable(records: Sequence[CallRecord], again: CallRecord) -> None:
+    """Mark what differs from run to run of the unchanged program, such as times: ``again`` is a second run of the first
+    of these records of one call.
+    """
+    first = records[0]
+    unstable = [name for name, value in first.scalars.items() if not _same_number(value, again.scalars.get(name))]
+    first.printed = mask_unstable(first.printed, again.printed)
+    for record in records:
+        record.unstable = unstable
+        if UNSTABLE in first.printed and record is not first:
+            record.printed = UNSTABLE
+
+
+def _compared_errors(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
+    undefined = expected.error in _UNDEFINED and expected.inputs != OWN
+    alike = expected.error == actual.error if expected.deliberate else bool(expected.error and actual.error)
+    if not alike and not undefined:
+        yield CallDifference("error", _errors(expected.error, actual.error))
+    elif expected.deliberate:
+        yield from _printed(expected, actual)
+
+
+def _printed(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
+    if difference(expected.printed, actual.printed) is not None:
+        text = f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}"
+        yield CallDifference("printed", text.replace(UNSTABLE, "..."))
+
+
+def _errors(expected: str | None, actual: str | None) -> str:
+    if expected is None:
+        return f"it raises {actual}, and the unchanged program does not"
+    return f"the unchanged program raises {expected}, and it {f'raises {actual}' if actual else 'does not'}"
+
+
+def _same_names(
+    what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str
+) -> Iterator[CallDifference]:
+    for name in expected.keys() & actual.keys():
+        yield from _value(what, name + when, expected[name], actual[name])
+
+
+def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[CallDifference]:
+    """Numbers and texts in objects. One that the candidate keeps in a tensor has to be named by the rewrite."""
+    for name, value in expected.scalars.items():
+        kept = name.rpartition(".")[2] in as_tensors and name in actual.state
+        now = actual.state[name].item() if kept else actual.scalars.get(name, _MISSING)
+        if now is _MISSING:
+            found = "a tensor" if name in actual.state else "not there"
+            yield CallDifference("mutations", f"{name} is {found} instead of {value!r:.60}")
+        elif not _same_number(value, now) and not (name in expected.unstable and type(value) is type(now)):
+            yield CallDifference("mutations", f"{name} is {now!r:.60} instead of {value!r:.60}")
+    for name in actual.scalars.keys() - expected.scalars.keys():
+        yield CallDifference("mutations", f"{name} is new")
+
+
+_MISSING = object()
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-6)
+    return type(one) is type(other) and one == other
+
+
+def _compared_gradients(expected: Any, actual: Any) -> Iterator[CallDifference]:
+    """A gradient that is missing counts as zeros."""
+    if (expected is None) != (actual is None):
+        yield CallDifference("gradients", "it can be differentiated" if expected is None else "it has no gradients")
+        return
+    for name in (expected or {}).keys() | (actual or {}).keys():
+        one, other = (expected or {}).get(name), (actual or {}).get(name)
+        like = one if one is not None else other
+        one, other = (torch.zeros_like(like) if value is None else value for value in (one, other))
+        yield from _value("gradients", f"the gradient of {name}", one, other)
+
+
+def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[CallDifference]:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        if isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor):
+            yield CallDifference(what, f"{name} is {_kind(actual)} instead of {_kind(expected)}")
+        elif not _same_number(expected, actual):
+            yield CallDifference(what, f"{name} is {actual!r:.60} instead of {expected!r:.60}")
+        return
+    if text := _metadata(expected, actual):
+        yield CallDifference(what, f"{name}: {text}")
+    elif not _equal(expected, actual):
+        close = _close(expected, actual)
+        yield CallDifference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or bool(_dense(value).isfinite().all())
+
+
+def _kind(value: Any) -> str:
+    return "a tensor" if isinstance(value, torch.Tensor) else f"a Python {type(value).__name__}"
+
+
+def _metadata(expected: torch.Tensor, actual: torch.Tensor) -> str | None:
+    for name in ("dtype", "shape", "device", "requires_grad", "layout"):
+        one, other = getattr(expected, name), getattr(actual, name)
+        if one != other:
+            return f"{name} {other} instead of {one}"
+    if expected.layout is torch.strided and expected.numel() > 1 and _strides(expected) != _strides(actual):
+        return f"strides {actual.stride()} instead of {expected.stride()}"
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """The strides of dimensions larger than 1: the others have no effect."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _equal(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    one, other = _dense(expected), _dense(actual)
+    if torch.equal(one, other):
+        return True
+    return _may_require_grad(one) and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
+
+
+def _close(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Whether two tensors differ by rounding alone: by a few units in the last place of their largest values."""
+    one, other = _dense(expected), _dense(actual)
+    if not _may_require_grad(one):
+        return False
+    tolerance = _TOLERANCE.get(one.dtype, 0.0)
+    finite = one[one.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return bool(torch.isclose(other, one, tolerance, tolerance * scale / 4, equal_nan=True).all())
+
+
+def _worst(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    one, other = (_dense(value).to(torch.float64) for value in (expected, actual))
+    apart = ~torch.isclose(one, other, 0.0, 0.0, equal_nan=True)
+    new_nan = int((other.isnan() & ~one.isnan()).sum())
+    if new_nan:
+        return f"NaN in {new_nan} of {one.numel()} elements"
+    error = float((one - other).abs()[apart].nan_to_num(float("inf")).max()) if bool(apart.any()) else 0.0
+    return f"{int(apart.sum())} of {one.numel()} elements differ, by up to {error:.3g}"

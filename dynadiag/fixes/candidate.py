@@ -1,0 +1,82 @@
+"""A candidate: one change of the user's files that may remove one cause, and what its proof must check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.project import Project
+
+__all__ = ["Candidate", "Condition", "Refusal", "Rewrite", "Sources"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A data-dependent condition in the unchanged program: the characters ``start`` to ``end`` of a file."""
+
+    file: str
+    start: int
+    end: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}:{self.start}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One change.
+
+    ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
+    ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
+    ``for_whole_graphs`` is for a change that needs a function without breaks: between graphs Python has the number.
+    """
+
+    title: str
+    kind: str
+    edits: tuple[Edit, ...]
+    why: str
+    both_sides: tuple[Condition, ...] = ()
+    as_tensors: tuple[str, ...] = ()
+    for_whole_graphs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that comes to mind here, and why it is not made. ``title`` says what it would do."""
+
+    title: str
+    why: str
+
+
+class Sources:
+    """The user's files as syntax trees, each parsed once."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._files: dict[str, ParsedSource | None] = {}
+
+    def file(self, name: str | None) -> ParsedSource | None:
+        """The file, ``None`` if it is not the user's or cannot be parsed."""
+        if not name:
+            return None
+        if name not in self._files:
+            try:
+                self._files[name] = ParsedSource(name, self._project.source(name))
+            except cst.ParserSyntaxError:
+                self._files[name] = None
+        return self._files[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first, and those that
+    are wrong by the look of the source.
+    """
+
+    name: str
+    candidates: Callable[[FixProblem, Sources], Iterable[Candidate | Refusal]]

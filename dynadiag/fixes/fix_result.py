@@ -1,0 +1,68 @@
+"""The document and the exit code of a search's result."""
+
+from __future__ import annotations
+
+from dynadiag.fixes.edits import apply_edits, unified_diff
+from dynadiag.fixes.fix_report import FixDocument, FixEntry, ProblemPlace
+from dynadiag.fixes.fix_search import Fix, FixResult
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.project import Project
+
+__all__ = ["document_of", "exit_code_of"]
+
+_NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
+_NO_REWRITE = "no rewrite fits this place"
+
+
+def exit_code_of(result: FixResult) -> int:
+    """0 if every cause has a proved fix, 1 if some have none, 3 if there is no cause.
+
+    A recompile that no proved change removes does not count, unless nothing at all was proved.
+    """
+    if not result.fixes:
+        return 3
+    left = [fix for fix in result.fixes if fix.candidate is None]
+    none_proved = len(left) == len(result.fixes)
+    return int(none_proved or any(fix.problem.kind == "break" for fix in left))
+
+
+def document_of(result: FixResult, project: Project, trials: int, seconds: float) -> FixDocument:
+    """The document of a result. ``patch`` is named once it is written."""
+    return FixDocument(
+        torch=result.torch,
+        target=project.program.text,
+        fixes=tuple(_entry(fix, project) for fix in result.fixes),
+        patch=None,
+        evidence=result.evidence,
+        trials=trials,
+        seconds=round(seconds, 3),
+    )
+
+
+def _entry(fix: Fix, project: Project) -> FixEntry:
+    if fix.candidate is None:
+        tried = ("rejected", "every change that was considered is wrong here")
+        verdict, title = tried if fix.rejected else ("none", _none(fix))
+        place, why = _place_of(fix.problem, project), fix.problem.title
+        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.problem.advice)
+    sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
+    return FixEntry(
+        problem=_place_of(fix.problem, project),
+        verdict="proved",
+        title=fix.candidate.title,
+        kind=fix.candidate.kind,
+        diff=unified_diff(sources, apply_edits(sources, fix.candidate.edits)),
+        why=fix.candidate.why,
+        evidence=fix.evidence,
+        rejected=fix.rejected,
+        together=fix.together,
+    )
+
+
+def _none(fix: Fix) -> str:
+    return _NOT_THEIRS if fix.problem.file is None else _NO_REWRITE
+
+
+def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:
+    file = problem.span.file if problem.file is None else str(project.root / problem.file)
+    return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)

@@ -1,0 +1,373 @@
+"""The search for fixes: the first candidates of all causes are tried together, and in parts where they are not proved.
+
+Most first candidates are right, and a trial of all of them costs as much as a trial of one. What is proved is kept, and
+each further candidate is tried on top of it, so that the changes are proved together at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Sources
+from dynadiag.fixes.edits import Edit, EditConflict, apply_edits
+from dynadiag.fixes.fix_report import Evidence, Rejected
+from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
+from dynadiag.fixes.problems import FixProblem, RunSummary
+from dynadiag.fixes.project import Project
+from dynadiag.fixes.proof import (
+    COMPARISONS,
+    COUNTED,
+    MENDABLE,
+    RECORDED,
+    TIMED,
+    Proof,
+    UnchangedProgram,
+    evidence_of,
+    first_objection,
+)
+from dynadiag.fixes.rewrites import CATALOGUE
+from dynadiag.fixes.trials import RecordedRun, Trials
+
+__all__ = ["FailsUncompiled", "Fix", "FixResult", "find_fixes"]
+
+_MAX_HIDDEN = 4  # breaks behind one another that are looked for
+_OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
+Message = Callable[[str], None]
+
+
+class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
+    """The program fails without torch.compile: there is nothing to compare a change with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons.
+
+    ``together`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
+    """
+
+    problem: FixProblem
+    candidate: Candidate | None = None
+    evidence: Evidence | None = None
+    rejected: tuple[Rejected, ...] = ()
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts."""
+
+    fixes: tuple[Fix, ...]
+    edits: tuple[Edit, ...]
+    changed: dict[str, str]
+    evidence: Evidence | None
+    torch: str | None = None
+
+
+def find_fixes(trials: Trials, message: Message) -> FixResult:
+    """Find and prove fixes for every cause in a program. Raises `FailsUncompiled`."""
+    trials.runner.warm_up()
+    first = trials.recorded("as written", fresh=True)
+    torch = first.explanation.run.torch if first.explanation else None
+    if not first.problems:
+        _refuse_failing(trials, first)
+        return FixResult((), (), {}, None, torch)
+    trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
+    search = _Search(trials, message)
+    return search.run(first, torch)
+
+
+def _refuse_failing(trials: Trials, first: RecordedRun) -> None:
+    """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
+    if first.outcome.exit_code != 0:
+        plain = trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
+        if plain.outcome.exit_code != 0:
+            raise FailsUncompiled(plain.outcome.tail)
+
+
+@dataclass(slots=True)
+class _Cause:
+    """One cause, with the candidates that were not tried yet, and what was found."""
+
+    problem: FixProblem
+    untried: list[Candidate | Refusal]
+    proved: Candidate | None = None
+    evidence: Evidence | None = None
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def next(self) -> Candidate | None:
+        """The next candidate; refusals before it are noted."""
+        while self.untried:
+            found = self.untried.pop(0)
+            if isinstance(found, Candidate):
+                return found
+            self.rejected.append(Rejected(found.title, found.why))
+        return None
+
+    def reject(self, candidate: Candidate, why: str) -> None:
+        """Note why a candidate is rejected, in place of what was noted before."""
+        self.rejected = [each for each in self.rejected if each.title != candidate.title]
+        self.rejected.append(Rejected(candidate.title, why))
+
+    def prove(self, candidate: Candidate, evidence: Evidence) -> None:
+        """Note that a candidate is proved."""
+        self.proved, self.evidence = candidate, evidence
+        self.rejected = [each for each in self.rejected if each.title != candidate.title]
+
+
+_Pick = tuple[_Cause, Candidate]
+
+
+@dataclass(slots=True)
+class _Search:
+    trials: Trials
+    message: Message
+    _sources: Sources = field(init=False)
+    _baseline: UnchangedProgram = field(init=False)
+    _causes: list[_Cause] = field(default_factory=list)
+    _conditions: list[Condition] = field(default_factory=list)
+    _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
+    _behind: list[_Pick] = field(default_factory=list)  # rejected for what another change may mend
+    _whole: Proof | None = None  # of all proved fixes
+
+    def __post_init__(self) -> None:
+        self._sources = Sources(self.trials.project)
+
+    @property
+    def _project(self) -> Project:
+        return self.trials.project
+
+    @property
+    def _summary(self) -> RunSummary:
+        """What the program with all proved fixes still has."""
+        return (self._whole.recorded if self._whole else self._baseline.recorded).summary
+
+    def run(self, first: RecordedRun, torch: str | None) -> FixResult:
+        self._causes = [self._cause(problem) for problem in first.problems]
+        self._baseline = self._measure_baseline(first)
+        self._message_causes()
+        self._add_kind("break")
+        unchanged = len(self._causes)
+        self._causes += [self._cause(problem) for problem in self._new_problems(self._whole, "recompile")]
+        broken = {each.problem.function for each in self._causes if each.proved is None and self._breaks(each.problem)}
+        for cause in self._causes:
+            cause.untried = [refused_in(broken, cause.problem, each) for each in cause.untried]
+        self._add_kind("recompile")  # breaks first: recompiles may go with them
+        self._causes[unchanged:] = [cause for cause in self._causes[unchanged:] if cause.proved is not None]
+        return self._result(torch)
+
+    def _cause(self, problem: FixProblem) -> _Cause:
+        found = [each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources)]
+        self._conditions += [
+            condition for each in found if isinstance(each, Candidate) for condition in each.both_sides
+        ]
+        return _Cause(problem, found)
+
+    def _message_causes(self) -> None:
+        kinds = [cause.problem.kind for cause in self._causes]
+        number = sum(isinstance(each, Candidate) for cause in self._causes for each in cause.untried)
+        self.message(f"{kinds.count('break')} breaks, {kinds.count('recompile')} recompiles: {number} changes to try")
+
+    def _measure_baseline(self, first: RecordedRun) -> UnchangedProgram:
+        """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` if that fails."""
+        recorded = self.trials.recorded("as written, for comparison")
+        reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
+        code = recorded.outcome.exit_code
+        if reference.outcome.exit_code != 0 and code != 0:
+            raise FailsUncompiled(reference.outcome.tail)
+        printed = mask_unstable(recorded.printed, first.printed)
+        if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
+            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
+            code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
+        files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
+        return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code, files)
+
+    def _add_kind(self, kind: str) -> None:
+        """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""
+        self._add(self._first_picks(cause for cause in self._causes if cause.problem.kind == kind))
+        again, self._behind = [pick for pick in self._behind if pick[0].proved is None], []
+        for pick in again if self._whole else ():
+            self._add([pick])
+
+    def _first_picks(self, causes: Iterable[_Cause]) -> list[_Pick]:
+        """The next candidate of each cause that the program still has."""
+        left = [cause for cause in causes if cause.problem.identity in self._summary.causes]
+        found = [(cause, cause.next()) for cause in left]
+        return [(cause, candidate) for cause, candidate in found if candidate is not None]
+
+    def _add(self, picks: list[_Pick]) -> None:
+        """Keep the changes if they are proved on top of those that are; else try each half, and of a single one the
+        next candidate of its cause.
+        """
+        if not picks:
+            return
+        proof, why = self._prove(picks)
+        if why is None or (proof is not None and self._add_hidden(picks, proof, why)):
+            return
+        if len(picks) > 1:
+            half = len(picks) // 2
+            self._add(picks[:half])
+            self._add([pick for pick in picks[half:] if pick[0].problem.identity in self._summary.causes])
+            return
+        cause, candidate = picks[0]
+        cause.reject(candidate, why)
+        if proof is not None and first_objection(proof, MENDABLE) == why:
+            self._behind.append(picks[0])
+        self._add(self._first_picks([cause]))
+
+    def _add_hidden(self, picks: list[_Pick], proof: Proof, why: str) -> bool:
+        """Try the changes with those for causes that stand behind them. Whether they are proved.
+
+        Of a function whose loop breaks, torch reports no further breaks. And one graph that is compiled again for each
+        call is slower than several of which one is.
+        """
+        hidden: list[_Pick] = []
+        while len(hidden) < _MAX_HIDDEN:
+            found = self._hidden(proof, why, hidden)
+            if not found:
+                break
+            hidden += found
+            self._see_new_conditions()
+            next_proof, next_why = self._prove([*picks, *hidden])
+            if next_why is None:
+                known = [id(cause) for cause in self._causes]
+                self._causes += [cause for cause, _ in hidden if id(cause) not in known]
+                return True
+            if next_proof is None:
+                break
+            proof, why = next_proof, next_why
+        for cause, candidate in hidden:
+            cause.untried.insert(0, candidate)
+        return False
+
+    def _hidden(self, proof: Proof, why: str, known: Sequence[_Pick]) -> list[_Pick]:
+        """Changes for causes that keep these changes from being proved."""
+        if first_objection(proof, COUNTED) == why:
+            found = [self._cause(problem) for problem in self._new_problems(proof, "break", known)]
+        elif first_objection(proof, TIMED) == why:
+            taken = [id(cause) for cause, _ in known]
+            found = [cause for cause in self._causes if self._is_left(cause, proof) and id(cause) not in taken]
+            found += [self._cause(problem) for problem in self._new_problems(proof, "recompile", known)]
+        else:
+            return []
+        return [(cause, candidate) for cause in found if (candidate := cause.next()) is not None]
+
+    def _is_left(self, cause: _Cause, proof: Proof) -> bool:
+        return cause.problem.kind == "recompile" and cause.problem.identity in proof.recorded.summary.causes
+
+    def _new_problems(self, proof: Proof | None, kind: str, known: Sequence[_Pick] = ()) -> Iterator[FixProblem]:
+        """The causes that a changed program has and the unchanged one does not, at their places in the latter."""
+        identities = {cause.problem.identity for cause in (*self._causes, *(cause for cause, _ in known))}
+        for problem in proof.recorded.problems if proof is not None else ():
+            if problem.kind == kind and problem.identity not in identities:
+                moved = problem.before(proof.candidate.edits, self._project) if proof is not None else None
+                if moved is not None:
+                    yield moved
+
+    def _see_new_conditions(self) -> None:
+        """Run the unchanged program again if there are conditions whose sides were not looked for."""
+        if set(self._conditions) - set(self._baseline.reference.conditions):
+            reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
+            self._baseline = replace(self._baseline, reference=reference)
+
+    def _prove(self, picks: Sequence[_Pick]) -> tuple[Proof | None, str | None]:
+        """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
+        proved, and they are kept then.
+        """
+        candidate = _joined([candidate for cause in self._causes if (candidate := cause.proved)], picks)
+        problems = tuple(cause.problem for cause, _ in picks)
+        proof, why = self._tried_proof(problems, candidate)
+        self.message(f"{candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
+        if why is None:
+            assert proof is not None
+            self._whole = proof
+            for cause, own in picks:
+                cause.prove(own, evidence_of(proof))
+        return proof, why
+
+    def _tried_proof(self, problems: tuple[FixProblem, ...], candidate: Candidate) -> tuple[Proof | None, str | None]:
+        known = self._tried.get(candidate.edits)
+        try:
+            recorded = known.recorded if known else self.trials.recorded(candidate.title, candidate.edits)
+        except EditConflict as conflict:
+            return None, str(conflict)
+        proof = Proof(problems, candidate, self._baseline, self._summary, recorded, known.compared if known else None)
+        self._tried[candidate.edits] = proof
+        if (why := first_objection(proof, RECORDED)) is not None:
+            return proof, why
+        if first_objection(proof, TIMED) is not None:
+            proof = self._timed_again(proof)
+            if (why := first_objection(proof, TIMED)) is not None:
+                return proof, why
+        if proof.compared is None:
+            label = f"{candidate.title}, with other inputs"
+            compared = self.trials.compared(label, candidate, self._baseline.reference, "eager")
+            proof = replace(proof, compared=compared)
+            self._tried[candidate.edits] = proof
+        return proof, first_objection(proof, COMPARISONS)
+
+    def _timed_again(self, proof: Proof) -> Proof:
+        """The proof with the shorter time of two runs of both programs: the machine may have been busy."""
+        before = proof.baseline.recorded
+        first = self.trials.recorded("as written, timed again")
+        second = self.trials.recorded(f"{proof.candidate.title}, timed again", proof.candidate.edits)
+        baseline = replace(proof.baseline, recorded=_shorter(before, first))
+        return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
+
+    def _breaks(self, problem: FixProblem) -> bool:
+        return problem.kind == "break" and problem.identity in self._summary.causes
+
+    def _result(self, torch: str | None) -> FixResult:
+        """What was found, if the patched program passes its proof in a fresh interpreter, as the user will run it."""
+        whole = self._whole
+        if whole is None:
+            return FixResult(tuple(_fix(cause, None) for cause in self._causes), (), {}, None, torch)
+        edits = whole.candidate.edits
+        final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
+        why = first_objection(replace(whole, problems=(), recorded=final), RECORDED)
+        if why is not None:
+            return FixResult(tuple(_taken_back(cause, why) for cause in self._causes), (), {}, None, torch)
+        sources = {edit.file: self._project.source(edit.file) for edit in edits}
+        fixes = tuple(_fix(cause, whole) for cause in self._causes)
+        return FixResult(fixes, edits, apply_edits(sources, edits), evidence_of(whole), torch)
+
+
+def _joined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
+    """All these changes as one. Its title names what is new in it."""
+    parts = [*kept, *(candidate for _, candidate in picks)]
+    titles = list(dict.fromkeys(candidate.title for _, candidate in picks))
+    return Candidate(
+        titles[0] if len(titles) == 1 else f"{len(titles)} changes together",
+        "source",
+        tuple(sorted({edit for part in parts for edit in part.edits})),
+        "",
+        tuple(condition for part in parts for condition in part.both_sides),
+        tuple(name for part in parts for name in part.as_tensors),
+    )
+
+
+def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
+    times = [run.warm for run in (one, other) if run.warm is not None]
+    return replace(one, warm=min(times, default=None))
+
+
+def refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidate | Refusal) -> Candidate | Refusal:
+    """The candidate, or why it is not tried in a function in which a graph break is left."""
+    if isinstance(candidate, Refusal) or not candidate.for_whole_graphs or problem.function not in broken:
+        return candidate
+    why = f"a graph break of {problem.function} is left, behind which Python works with the number"
+    return Refusal(candidate.title, why)
+
+
+def _fix(cause: _Cause, whole: Proof | None) -> Fix:
+    """The fix of a cause; where all changes together removed one without a change of its own, these."""
+    gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
+    if cause.proved is None and whole is not None and gone:
+        return Fix(cause.problem, whole.candidate, evidence_of(whole), together=True)
+    return Fix(cause.problem, cause.proved, cause.evidence, tuple(cause.rejected))
+
+
+def _taken_back(cause: _Cause, why: str) -> Fix:
+    own = (Rejected(cause.proved.title, why),) if cause.proved is not None else ()
+    return Fix(cause.problem, rejected=(*cause.rejected, *own))

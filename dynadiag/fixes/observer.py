@@ -1,0 +1,430 @@
+"""Watches a trial of a fix from inside: records what torch does, and what each compiled call does with many inputs.
+
+It is a hook of `dynadiag.trial`: `install` runs in the trial's process, and the plan's task says what to watch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.capture.recorder import Recorder
+from dynadiag.capture.run_metadata import run_footer, run_header
+from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
+from dynadiag.fixes.observation import (
+    SIDE_BUILTIN,
+    CallDiffers,
+    CallsCompared,
+    Observation,
+    SideTaken,
+    VariantRun,
+    WarmCallTime,
+)
+from dynadiag.fixes.user_globals import UserGlobals
+from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, variant_names
+from dynadiag.recording.journal import Journal
+from dynadiag.torch_private import trial as torch_private
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.reference_run import ReplayableCall, run_call
+
+__all__ = ["install"]
+
+_MAX_OWN_CALLS = 12  # calls that are compared with the program's own inputs
+_MAX_VARIED_CALLS = 3  # calls, each of another form, that are compared with other inputs
+_MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compared with its own inputs only
+_MAX_DIFFERENCES = 20  # reported differences of one trial; the first decides
+_VARIANT_SECONDS = 2.0  # for one call of the unchanged program with other inputs; beyond it may never end
+_WARM_SECONDS = 0.3
+_RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none of them may run uncompiled
+
+
+def install() -> None:
+    """Install the hook in the process of a trial."""
+    TRIAL.on_start(_start)
+
+
+def _start() -> None:
+    if TRIAL.plan.task is None:
+        return
+    asked = Observation.from_task(TRIAL.plan.task)
+    _seed(asked.seed)
+    _write_through(asked.stderr)
+    recorder = _record(Path(asked.journal)) if asked.journal else None
+    if asked.records:
+        watch: _Reference | _Candidate = _Reference(asked) if asked.uncompiled else _Candidate(asked)
+        TRIAL.call_observer = watch
+        atexit.register(watch.finish)
+    elif asked.time_calls:
+        last = _LastCall()
+        TRIAL.call_observer = last
+        atexit.register(last.measure)
+    if recorder is not None:
+        atexit.register(_end_recording, recorder, time.time())  # runs first: what is registered last does
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+def _write_through(stderr: str | None) -> None:
+    """Let each print appear at once, so that both streams are in one order. ``stderr`` gets a file of its own."""
+    if stderr is not None:
+        descriptor = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # a TextIOWrapper at the start
+
+
+def _record(path: Path) -> Recorder:
+    def begin() -> Journal:
+        own = path if not path.exists() else path.with_name(f"{path.name}-{os.getpid()}")
+        journal = Journal.create(own)
+        journal.append({"dynadiag_run": run_header(None)})
+        return journal
+
+    recorder = Recorder(begin)
+    recorder.journal()
+    recorder.start()
+    return recorder
+
+
+def _end_recording(recorder: Recorder, began: float) -> None:
+    recorder.note("end", run_footer(began))
+    recorder.stop()
+
+
+class _Watch:
+    """Watches the outermost compiled calls. A compiled call inside another one is part of it."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def __call__(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self._inside or torch.compiler.is_compiling():
+            return compiled(*args, **kwargs)
+        self._inside = True
+        try:
+            return self.call(compiled, original, args, kwargs)
+        finally:
+            self._inside = False
+
+    def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Make the program's call, compiled or as ``original``, and watch it."""
+        raise NotImplementedError
+
+
+class _LastCall(_Watch):
+    """Remembers the program's last compiled call, and measures it when the program has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: Callable[[], Any] | None = None
+
+    def call(self, compiled: Callable[..., Any], _original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        result = compiled(*args, **kwargs)
+        mode = torch.is_grad_enabled()
+        self._last = lambda: _with_mode(mode, compiled, args, kwargs)
+        return result
+
+    def measure(self) -> None:
+        """Report the shortest time of a warm call."""
+        if self._last is None:
+            return
+        with _silence(), suppress(Exception):  # the arguments may be freed or changed: then there is no figure
+            self._inside = True
+            self._last()
+            best, end = float("inf"), time.perf_counter() + _WARM_SECONDS
+            clock = _clock()
+            while time.perf_counter() < end:
+                began = clock()
+                self._last()
+                best = min(best, clock() - began)
+            TRIAL.send(WarmCallTime(best))
+
+
+def _clock() -> Callable[[], float]:
+    """The clock for one call: this thread's time, which other work on the machine does not lengthen.
+
+    A GPU works while the thread waits for it, so there it is the time that passes.
+    """
+    if not torch.cuda.is_initialized():
+        return time.thread_time
+
+    def passed() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return passed
+
+
+def _with_mode(mode: bool, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    with torch.set_grad_enabled(mode):
+        return function(*args, **kwargs)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The time for other inputs, shared by all calls of a trial."""
+
+    seconds: float
+
+    def measure(self, action: Callable[[], None]) -> None:
+        began = time.monotonic()
+        action()
+        self.seconds -= time.monotonic() - began
+
+
+class _Reference(_Watch):
+    """The unchanged program, uncompiled: makes the records that candidates are compared with."""
+
+    def __init__(self, asked: Observation) -> None:
+        super().__init__()
+        self._asked = asked
+        self._records: list[CallRecord] = []
+        self._budget = _Budget(asked.seconds)
+        self._count = 0
+        self._forms: set[str] = set()
+        self._inputs = OWN
+        self._taken: set[tuple[str, bool]] = set()
+        setattr(builtins, SIDE_BUILTIN, self._side)
+
+    def call(self, _compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        index, self._count = self._count, self._count + 1
+        if index < _MAX_OWN_CALLS:
+            self._watch(ReplayableCall(original, args, kwargs), index)
+        return original(*args, **kwargs)
+
+    def _watch(self, call: ReplayableCall, index: int) -> None:
+        first = len(self._records)
+        self._run(call, index, OWN)
+        form = _form(call)
+        if form not in self._forms and len(self._forms) < _MAX_VARIED_CALLS and bytes_of(call) < _MAX_BYTES:
+            self._forms.add(form)
+            for name in variant_names(call):
+                if self._budget.seconds > 0:
+                    self._budget.measure(lambda name=name: self._run(call, index, name))  # type: ignore[misc]
+            self._search(call, index)
+        mark_unstable(self._records[first:], _run_variant(call, index, OWN, call.function, self._asked))
+        call.restore()
+
+    def _search(self, call: ReplayableCall, index: int) -> None:
+        """Look for inputs with which a branch takes the side that it has not taken yet."""
+        wanted = {(key, side) for key in self._asked.sides for side in (True, False)}
+        for name in search_names():
+            if self._budget.seconds <= 0 or wanted <= self._taken:
+                return
+            before = set(self._taken)
+            self._budget.measure(lambda name=name: self._run(call, index, name))  # type: ignore[misc]
+            if self._taken == before and self._records[-1].inputs == name:
+                self._records.pop()
+
+    def _run(self, call: ReplayableCall, index: int, name: str) -> None:
+        """Record one variant. With inputs that are not the program's own the function may never end (a loop until a
+        value is small, of NaN): such inputs are left out.
+        """
+        self._inputs = name
+        with suppress(_TooLong), _time_limit(None if name == OWN else _VARIANT_SECONDS):
+            made = _run_variant(call, index, name, call.function, self._asked)
+            self._records.append(made)
+            TRIAL.send(VariantRun(index, name, made.error))
+        self._inputs = OWN
+
+    def _side(self, key: str, value: Any) -> Any:
+        """The value of an instrumented condition; which side it takes is reported."""
+        taken = (key, bool(value))
+        if taken not in self._taken:
+            self._taken.add(taken)
+            TRIAL.send(SideTaken(*taken, self._inputs))
+        return value
+
+    def finish(self) -> None:
+        """Write the records."""
+        assert self._asked.records is not None
+        scratch = f"{self._asked.records}.part"
+        torch.save([record.to_json() for record in self._records], scratch)
+        Path(scratch).rename(self._asked.records)
+
+
+class _Candidate(_Watch):
+    """The changed program, compiled: compares its calls with the records of the unchanged one."""
+
+    def __init__(self, asked: Observation) -> None:
+        super().__init__()
+        assert asked.records is not None
+        loaded = torch.load(asked.records, weights_only=True)
+        self._expected = [CallRecord(**record) for record in loaded]
+        self._asked = asked
+        self._count = self._compared = self._reported = 0
+        self._gradients = False
+
+    def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        index, self._count = self._count, self._count + 1
+        expected = [record for record in self._expected if record.call == index]
+        if expected:
+            call = ReplayableCall(original, args, kwargs)
+            with torch_private.recompile_limit(_RECOMPILE_LIMIT):
+                for record in expected:
+                    made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
+                    self._compare(record, made)
+            call.restore()
+        return compiled(*args, **kwargs)
+
+    def _compare(self, expected: CallRecord, actual: CallRecord) -> None:
+        self._compared += 1
+        self._gradients |= expected.gradients is not None
+        for found in compare(expected, actual, self._asked.as_tensors):
+            if self._reported < _MAX_DIFFERENCES:
+                self._reported += not found.rounding
+                TRIAL.send(CallDiffers(expected.call, expected.inputs, found.what, found.text, found.rounding))
+
+    def finish(self) -> None:
+        """Report how much was compared, and calls that were not made."""
+        missing = {record.call for record in self._expected if record.call >= self._count}
+        if missing:
+            TRIAL.send(CallDiffers(min(missing), OWN, "results", f"it makes {self._count} compiled calls only"))
+        TRIAL.send(CallsCompared(self._count, self._compared, self._gradients))
+
+
+def _form(call: ReplayableCall) -> str:
+    """The form of a call: the structure of its arguments, and their types, shapes and dtypes."""
+    leaves, spec = pytree.tree_flatten((call.args, call.kwargs))
+    return str(spec) + "; ".join(_leaf_form(leaf) for leaf in leaves)
+
+
+def _leaf_form(leaf: Any) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return f"{leaf.dtype} {tuple(leaf.shape)} {leaf.requires_grad}"
+    return type(leaf).__name__
+
+
+def _run_variant(
+    call: ReplayableCall,
+    index: int,
+    name: str,
+    function: Callable[..., Any],
+    asked: Observation,
+    tensors: Collection[int] | None = None,
+) -> CallRecord:
+    """Run one variant of a call from the call's state, and restore that state. ``tensors`` are the positions of the
+    arguments that are tensors in the unchanged program; ``None`` for all of them.
+    """
+
+    after = StateAfter()
+
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal after
+        result = changed(*args, **kwargs)
+        after = StateAfter.of(call, held)
+        return result
+
+    with _captured_output() as printed, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        restore, held = _random_restorer(), UserGlobals(asked.root, call)
+        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
+        try:
+            ran = run_call(call, observed, arguments)
+        finally:
+            restore()
+            held.restore()
+    return record_of(call, index, name, ran, after, _text(printed), asked.root)
+
+
+class _TooLong(BaseException):  # no handler of the program's catches it
+    """A call with other inputs did not end in time."""
+
+
+@contextmanager
+def _time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise `_TooLong` in what runs longer. There is no limit outside of the main thread, which alone gets signals."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _random_restorer() -> Callable[[], None]:
+    """A function that restores the random number generators of Python and NumPy; `run_call` restores torch's."""
+    state, numpy = random.getstate(), sys.modules.get("numpy")
+    numpy_state = numpy.random.get_state() if numpy is not None else None
+
+    def restore() -> None:
+        random.setstate(state)
+        if numpy is not None:
+            numpy.random.set_state(numpy_state)
+
+    return restore
+
+
+@contextmanager
+def _captured_output() -> Iterator[list[bytes]]:
+    """Collect what is printed, by Python and by libraries, in place of printing it."""
+    found: list[bytes] = []
+    with tempfile.TemporaryFile() as file, _redirected(file.fileno()):
+        yield found
+        _flush()
+        file.seek(0)
+        found.append(file.read())
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with Path(os.devnull).open("wb") as nowhere, _redirected(nowhere.fileno()):
+        yield
+
+
+@contextmanager
+def _redirected(descriptor: int) -> Iterator[None]:
+    _flush()
+    saved = os.dup(1), os.dup(2)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        _flush()
+        for kept, target in zip(saved, (1, 2), strict=True):
+            os.dup2(kept, target)
+            os.close(kept)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the program may have replaced or closed it
+            stream.flush()
+
+
+def _text(printed: list[bytes]) -> str:
+    from dynadiag.fixes.printed_output import comparable
+
+    return comparable(b"".join(printed).decode("utf-8", "replace"))

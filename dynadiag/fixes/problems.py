@@ -1,0 +1,171 @@
+"""The problems to fix: each root cause of a graph break, and each value that makes torch recompile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from dynadiag.diff import canonical_graph
+from dynadiag.explanation.advice import advise
+from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.identity import computed_names, identity
+from dynadiag.fixes.edits import Edit, SourceMap
+from dynadiag.fixes.project import Project
+from dynadiag.recording.code_origin import user_frame
+from dynadiag.recording.records import Break, Frame, Recompile, Span
+
+__all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
+
+_MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
+
+
+@dataclass(frozen=True, slots=True)
+class FixProblem:
+    """One cause of breaks or of recompiles.
+
+    ``file`` is the user's file relative to the project, ``None`` if the cause is in a library. ``span`` is the place
+    of a break, and the function of a recompile. ``source``, ``guard``, ``was`` and ``now`` are those of the guard that
+    failed. ``stack`` leads to the call of the compiled function; a file in it is relative to the project, and empty
+    where it is not the user's. ``identity`` is the same in every run.
+    """
+
+    kind: str  # "break" | "recompile"
+    identity: str
+    file: str | None
+    span: Span
+    function: str
+    compile_id: str
+    title: str
+    gb_id: str | None = None
+    hints: tuple[str, ...] = ()
+    reason: str = ""
+    explanation: str = ""
+    source: str | None = None
+    guard: str = ""
+    was: tuple[str, ...] = ()
+    now: str | None = None
+    also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
+    stack: tuple[Frame, ...] = ()
+    advice: tuple[str, ...] = ()  # what `explain` advises
+
+    def before(self, edits: Collection[Edit], project: Project) -> FixProblem | None:
+        """The cause at its place in the unchanged program, if it was found in the one with these edits; ``None`` if an
+        edit is what causes it.
+        """
+        if self.file is None:
+            return self
+        span = _unmoved(self.file, self.span, edits, project)
+        spans = [(frame, _unmoved(frame.file, Span(None, frame.line), edits, project)) for frame in self.stack]
+        stack = tuple(replace(frame, line=span.line if span else None) for frame, span in spans)
+        return None if span is None else replace(self, span=span, stack=stack)
+
+
+def _unmoved(file: str, span: Span, edits: Collection[Edit], project: Project) -> Span | None:
+    return SourceMap(file, project.source(file), edits).span(span) if file else span
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The part of a recorded run that a proof compares: how often each cause shows, and how much is compiled.
+
+    ``places`` has where each cause shows, in words. ``largest`` is the largest of Dynamo's graphs, in operators
+    on tensors.
+    """
+
+    causes: Counter[str]
+    places: dict[str, str]
+    breaks: int
+    recompiles: int
+    graphs: int
+    largest: int
+
+    @classmethod
+    def empty(cls) -> RunSummary:
+        """The summary of a run that did not import torch."""
+        return cls(Counter(), {}, 0, 0, 0, 0)
+
+
+def problems_of(explanation: Explanation, project: Project) -> tuple[FixProblem, ...]:
+    """The causes in a run of the unchanged program, each once, in the order torch met them."""
+    found = [_break_problem(item, explanation, project) for item in explanation.roots]
+    found += [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
+    first: dict[tuple[object, ...], FixProblem] = {}
+    for problem in found:
+        line = problem.span.line if problem.kind == "break" else None
+        first.setdefault((problem.identity, line), problem)
+    return tuple(first.values())
+
+
+def summarize(explanation: Explanation, project: Project, graphs: Iterable[str]) -> RunSummary:
+    """What of a run of the program, changed or not, is compared. ``graphs`` are the texts of Dynamo's graphs."""
+    breaks = [_break_problem(item, explanation, project) for item in explanation.roots]
+    again = [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
+    return RunSummary(
+        causes=Counter(problem.identity for problem in [*breaks, *again]),
+        places={problem.identity: _location(problem) for problem in [*again, *breaks]},
+        breaks=explanation.break_count,
+        recompiles=explanation.recompile_count,
+        graphs=explanation.graph_count,
+        largest=max(map(_tensor_operators, graphs), default=0),
+    )
+
+
+def _tensor_operators(graph: str) -> int:
+    """How many operators on tensors a graph has. Those on symbols of sizes and numbers come and go with the symbols."""
+    return sum(node.computes and not node.type.startswith("Sym(") for node in canonical_graph(graph).nodes)
+
+
+def _location(problem: FixProblem) -> str:
+    where = f"line {problem.span.line}" if problem.file is None else f"{problem.file}:{problem.span.line}"
+    return f"{where}: {problem.title}"
+
+
+def _break_problem(item: Break, explanation: Explanation, project: Project) -> FixProblem:
+    span, file = item.span, project.relative(item.span.file)
+    if file is None and (frame := user_frame(item)) is not None:
+        file, span = project.relative(frame.file), Span(frame.file, frame.line)
+    return FixProblem(
+        kind="break",
+        identity=identity("break", item.gb_id, item.function, (item.span,), explanation.sources),
+        file=file,
+        span=span,
+        function=item.function,
+        compile_id=item.compile_id,
+        title=item.gb_type or item.reason,
+        gb_id=item.gb_id,
+        hints=item.hints,
+        reason=item.reason,
+        explanation=item.explanation,
+        advice=item.hints[:_MAX_ADVICE],
+    )
+
+
+def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
+    found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
+    stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
+    span, found = Span(item.file, item.line), []
+    own = changes(without_consequences(nearest_entry_failures(item.reasons)))
+    computed = computed_names(explanation.sources.get(item.file or ""), item.line)
+    for change in own:
+        what = f"{change.source or change.guard} of {item.function} changes"
+        found.append(
+            FixProblem(
+                kind="recompile",
+                identity=f"recompile {item.function}: {change.parsed.kind} {change.source or change.guard}",
+                file=project.relative(item.file),
+                span=span,
+                function=item.function,
+                compile_id=item.compile_id,
+                title=what,
+                source=change.source,
+                guard=change.guard,
+                was=change.was,
+                now=change.now,
+                also=tuple(other.source for other in own if other.source and other is not change),
+                stack=stack,
+                advice=tuple(each.text for each in advise(item, computed)[:_MAX_ADVICE]),
+            )
+        )
+    return found

@@ -1,0 +1,248 @@
+"""The proof of a fix: every obligation in one list, each a function that says why a candidate fails it.
+
+A candidate is proved if all of them are met. They compare two pairs of runs. The first pair is the unchanged and the
+changed program under the recorder. The second is the unchanged program uncompiled and the changed one compiled,
+compared call by call, with the program's inputs and with others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dynadiag.fixes.candidate import Candidate
+from dynadiag.fixes.fix_report import Evidence
+from dynadiag.fixes.observation import CallDiffers
+from dynadiag.fixes.printed_output import difference
+from dynadiag.fixes.problems import FixProblem, RunSummary
+from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
+from dynadiag.trial.outcome import Outcome
+
+__all__ = [
+    "COMPARISONS",
+    "COUNTED",
+    "MENDABLE",
+    "RECORDED",
+    "TIMED",
+    "Proof",
+    "UnchangedProgram",
+    "evidence_of",
+    "first_objection",
+]
+
+_SHRUNK = 0.9  # share of the largest graph's operators that has to stay compiled
+_SLOWER = 1.5  # times the time of a warm call, beyond which a change is slower than noise explains
+_NOISE = 300e-6  # seconds by which a warm call may always differ: in small calls guards take most of the time
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedProgram:
+    """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` and ``files`` have unstable parts
+    masked.
+
+    ``exit_code`` is that of the run which the changed program has to be like.
+    """
+
+    recorded: RecordedRun
+    reference: ReferenceRun
+    printed: str
+    stable: bool
+    exit_code: int | None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The runs that a candidate is judged by. ``compared`` is ``None`` while only the recorded run was made.
+
+    ``problems`` are the causes that the candidate has to remove. ``before`` is the program without it: the unchanged
+    one, or the one with the changes that are proved already.
+    """
+
+    problems: tuple[FixProblem, ...]
+    candidate: Candidate
+    baseline: UnchangedProgram
+    before: RunSummary
+    recorded: RecordedRun
+    compared: ComparedRun | None = None
+
+
+def first_objection(proof: Proof, obligations: tuple[Callable[[Proof], str | None], ...]) -> str | None:
+    """Why the candidate is rejected, by the first of these obligations that it fails; ``None`` if there is none."""
+    return next((text for text in (check(proof) for check in obligations) if text is not None), None)
+
+
+def evidence_of(proof: Proof) -> Evidence:
+    """The figures of a candidate that is proved."""
+    before, after = proof.baseline.recorded, proof.recorded
+    rounded = {found.what for found in _differences(proof) if found.rounding}
+    differentiated = (
+        proof.compared is not None and proof.compared.compared is not None and proof.compared.compared.gradients
+    )
+    return Evidence(
+        breaks=(before.summary.breaks, after.summary.breaks),
+        recompiles=(before.summary.recompiles, after.summary.recompiles),
+        graphs=(before.summary.graphs, after.summary.graphs),
+        output="same",
+        results="rounding" if "results" in rounded else "same",
+        gradients=("rounding" if "gradients" in rounded else "same") if differentiated else None,
+        mutations="rounding" if "mutations" in rounded else "same",
+        seconds=(before.warm, after.warm),
+        inputs=proof.compared.compared.inputs if proof.compared and proof.compared.compared else 0,
+    )
+
+
+# Obligations on the recorded run.
+
+
+def _ends_alike(proof: Proof) -> str | None:
+    return _ended(proof.recorded.outcome, proof.baseline.exit_code)
+
+
+def _cause_is_gone(proof: Proof) -> str | None:
+    wanted = Counter(problem.identity for problem in proof.problems)
+    for problem in proof.problems:
+        left, before = proof.recorded.summary.causes[problem.identity], proof.before.causes[problem.identity]
+        if left and (problem.kind == "recompile" or left > before - wanted[problem.identity]):
+            return f"the {problem.kind} is still there"
+    return None
+
+
+def _no_new_cause(proof: Proof) -> str | None:
+    before, after = proof.before, proof.recorded.summary
+    new = [
+        cause for cause, count in after.causes.items() if count > before.causes[cause] and cause.startswith("break ")
+    ]
+    if new:
+        return f"torch breaks the graph elsewhere instead, at {after.places[new[0]]}"
+    return None
+
+
+def _fewer(proof: Proof) -> str | None:
+    before, after = proof.before, proof.recorded.summary
+    kinds = {problem.kind for problem in proof.problems}
+    if "break" in kinds and after.breaks >= before.breaks:
+        return f"as many graph breaks as before: {after.breaks}"
+    if "recompile" in kinds and after.recompiles >= before.recompiles:
+        return f"as many recompiles as before: {after.recompiles}"
+    if after.breaks > before.breaks or after.recompiles > before.recompiles:
+        return f"it compiles again {after.recompiles} times instead of {before.recompiles}"
+    return None
+
+
+def _compiles_as_much(proof: Proof) -> str | None:
+    before, after = proof.baseline.recorded.summary, proof.recorded.summary
+    if after.largest < _SHRUNK * before.largest:
+        return f"it compiles less: the largest graph has {after.largest} operators instead of {before.largest}"
+    return None
+
+
+def _prints_the_same(proof: Proof) -> str | None:
+    return difference(proof.baseline.printed, proof.recorded.printed)
+
+
+def _writes_the_same_files(proof: Proof) -> str | None:
+    before, after = proof.baseline.files, proof.recorded.files
+    if names := sorted(before.keys() ^ after.keys()):
+        return f"it {'writes' if names[0] in after else 'does not write'} {names[0]}"
+    differing = ((name, difference(before[name], after[name])) for name in before)
+    return next((f"in {name} {text}" for name, text in differing if text is not None), None)
+
+
+def _not_slower(proof: Proof) -> str | None:
+    before, after = proof.baseline.recorded.warm, proof.recorded.warm
+    if before is None or after is None or after <= _SLOWER * before + _NOISE:
+        return None
+    return f"a warm call takes {after * 1e3:.2f} ms instead of {before * 1e3:.2f} ms"
+
+
+COUNTED = (_cause_is_gone, _no_new_cause, _fewer)
+MENDABLE = (*COUNTED, _prints_the_same)  # another change may remove a further cause, or move what is printed as well
+RECORDED = (
+    _ends_alike,
+    *COUNTED,
+    _compiles_as_much,
+    _prints_the_same,
+    _writes_the_same_files,
+)
+TIMED = (_not_slower,)  # measured again before it rejects anything
+
+
+# Obligations on the compared run.
+
+
+def _compared_run_ends_alike(proof: Proof) -> str | None:
+    assert proof.compared is not None
+    return _ended(proof.compared.outcome, proof.baseline.exit_code)
+
+
+def _calls_were_compared(proof: Proof) -> str | None:
+    assert proof.compared is not None
+    return None if proof.compared.compared is not None else "its compiled calls could not be compared"
+
+
+def _both_sides_were_seen(proof: Proof) -> str | None:
+    for condition in proof.candidate.both_sides:
+        taken = [side for side in (True, False) if (condition.key, side) in proof.baseline.reference.sides]
+        if len(taken) < 2:
+            side = "neither side" if not taken else f"only the {'true' if taken[0] else 'false'} side"
+            return f"{side} of the condition was seen, with {proof.baseline.reference.variants} inputs tried"
+    return None
+
+
+def _on(what: str) -> Callable[[Proof], str | None]:
+    """The obligation that compiled calls do not differ in this respect."""
+
+    def check(proof: Proof) -> str | None:
+        found = next((each for each in _differences(proof) if each.what == what and not each.rounding), None)
+        if found is None:
+            return None
+        return f"call {found.call + 1} with {_inputs(found.inputs)}: {found.text}"
+
+    check.__name__ = f"_same_{what}"
+    return check
+
+
+def _streams_are_the_same(proof: Proof) -> str | None:
+    """Standard output and standard error, each by itself."""
+    assert proof.compared is not None
+    if not proof.baseline.stable:
+        return None
+    reference = proof.baseline.reference
+    text = difference(reference.printed, proof.compared.printed)
+    if text is None and (text := difference(reference.errors, proof.compared.errors)) is not None:
+        text = f"on standard error {text}"
+    return text
+
+
+COMPARISONS = (
+    _compared_run_ends_alike,
+    _calls_were_compared,
+    _on("error"),
+    _on("results"),
+    _on("mutations"),
+    _on("gradients"),
+    _on("random"),
+    _on("printed"),
+    _both_sides_were_seen,
+    _streams_are_the_same,
+)
+
+
+def _ended(outcome: Outcome, code: int | None) -> str | None:
+    if outcome.invalid is None and outcome.exit_code == code:
+        return None
+    if outcome.signature is not None and outcome.signature.kind == "exception":
+        return (
+            f"the program raises {outcome.signature.type}: {''.join(outcome.signature.message.splitlines()[:1])[:200]}"
+        )
+    return f"the program ends with {outcome.exit_code} instead of {code}"
+
+
+def _differences(proof: Proof) -> Iterator[CallDiffers]:
+    return iter(proof.compared.differences if proof.compared is not None else ())
+
+
+def _inputs(name: str) -> str:
+    return name if name.startswith("the ") else f"other inputs ({name})"

@@ -1,0 +1,38 @@
+"""The catalogue: one module for each rewrite. Candidates of the first are tried first."""
+
+from __future__ import annotations
+
+from dynadiag.fixes.candidate import Rewrite
+from dynadiag.fixes.rewrites import (
+    branches,
+    conditional_printing,
+    config_lines,
+    copies,
+    dynamic_sizes,
+    number_arguments,
+    number_attributes,
+    numbers,
+    numpy_calls,
+    printing,
+    requested_breaks,
+    size_checks,
+    uniform_bounds,
+)
+
+__all__ = ["CATALOGUE"]
+
+CATALOGUE = (
+    Rewrite("requested_breaks", requested_breaks.candidates),
+    Rewrite("printing", printing.candidates),
+    Rewrite("copies", copies.candidates),
+    Rewrite("uniform_bounds", uniform_bounds.candidates),
+    Rewrite("numbers", numbers.candidates),
+    Rewrite("numpy_calls", numpy_calls.candidates),
+    Rewrite("conditional_printing", conditional_printing.candidates),
+    Rewrite("branches", branches.candidates),
+    Rewrite("config_lines", config_lines.candidates),
+    Rewrite("size_checks", size_checks.candidates),
+    Rewrite("dynamic_sizes", dynamic_sizes.candidates),
+    Rewrite("number_arguments", number_arguments.candidates),
+    Rewrite("number_attributes", number_attributes.candidates),
+)

@@ -1,0 +1,67 @@
+"""Finds the branch whose condition breaks the graph, and writes its condition as a tensor."""
+
+from __future__ import annotations
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fixes.edits import ParsedSource, callee_name
+from dynadiag.recording.records import Span
+
+__all__ = ["Unsuitable", "condition_text", "if_around", "position_of"]
+
+_TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
+
+
+class Unsuitable(Exception):  # noqa: N818 - this branch is not of the form that the rewrite takes
+    """The branch has a form that is not rewritten; the message says which."""
+
+
+def position_of(file: ParsedSource, span: Span) -> int:
+    """Where a span begins in the text of its file."""
+    assert span.line is not None
+    assert span.column is not None
+    return file.offset(span.line, span.column)
+
+
+def if_around(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
+    """The innermost branch whose condition holds the span of the break."""
+    if span.line is None or span.column is None:
+        return None
+    position = position_of(file, span)
+    found: list[cst.If | cst.IfExp] = [*file.nodes(cst.If), *file.nodes(cst.IfExp)]
+    holding = [node for node in found if file.range(node.test)[0] <= position < file.range(node.test)[1]]
+    return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
+
+
+def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
+    """The condition as a tensor: without `bool()` and `.item()`, and with operators on tensors."""
+    if isinstance(test, cst.BooleanOperation):
+        sign = "&" if isinstance(test.operator, cst.And) else "|"
+        if not all(isinstance(side, (cst.Comparison, cst.BooleanOperation)) for side in (test.left, test.right)):
+            raise Unsuitable("the condition joins values that need not be tensors")
+        return f"({condition_text(file, test.left)}) {sign} ({condition_text(file, test.right)})"
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return f"torch.logical_not({condition_text(file, test.expression)})"
+    if isinstance(test, cst.Call) and m.matches(test.func, m.Name("bool")) and len(test.args) == 1:
+        return condition_text(file, test.args[0].value)
+    if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and callee_name(test) == "item":
+        return condition_text(file, test.func.value)
+    text = _without_item(file, test)
+    return text if _is_truth(test) else f"{text} != 0"
+
+
+def _is_truth(test: cst.BaseExpression) -> bool:
+    """Whether a condition is true or false by itself, and not by being zero or not. NaN and infinity are true too."""
+    return isinstance(test, cst.Comparison) or (isinstance(test, cst.Call) and callee_name(test) in _TRUTHS)
+
+
+def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
+    if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
+        raise Unsuitable("the condition is a chain of comparisons")
+    start, text = file.range(test)[0], file.code(test)
+    for call in reversed(list(file.nodes(cst.Call, test))):
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
+            end = file.range(call.func.value)[1]
+            text = text[: end - start] + text[file.range(call)[1] - start :]
+    return text

@@ -1,0 +1,64 @@
+"""A line that sets torch's configuration, where torch's own hint for the break names it.
+
+Right because the setting says what goes into the graph (a value as a symbol): nothing of what the function computes
+changes. If the value decides a branch the break only moves, and the proof sees that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+
+__all__ = ["candidates", "config_line", "logging_line"]
+
+_WHY = "torch takes this into the graph, and what is computed stays the same"
+_SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch leaves "config" out in one hint
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The settings that the hints of a break name."""
+    file = sources.file(problem.file)
+    if file is None or problem.kind != "break":
+        return
+    for name in dict.fromkeys(found[1] for hint in problem.hints for found in _SETTING.finditer(hint)):
+        line = f"torch._dynamo.config.{name} = True"
+        yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
+
+
+def _setting(file: ParsedSource, name: str, line: str) -> Edit:
+    """The edit that sets a setting: where the file sets it, else by a line of its own."""
+    own = [
+        assign
+        for assign in file.nodes(cst.Assign)
+        if len(assign.targets) == 1 and file.code(assign.targets[0].target).endswith(f"config.{name}")
+    ]
+    return file.replace(own[0].value, "True") if len(own) == 1 else config_line(file, line)
+
+
+def logging_line(file: ParsedSource, function: str) -> Candidate:
+    """The candidate that lets torch call a printing function after the graph."""
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
+    return Candidate(
+        f"let torch call `{function}` after the graph",
+        "config",
+        (config_line(file, line),),
+        "the call is made with the same text, in the same order among its like, when the graph has run",
+    )
+
+
+def config_line(file: ParsedSource, line: str) -> Edit:
+    """The edit that puts a line of configuration behind the imports at the top of a file."""
+    end = file.newline
+    needs_import = not _imports_torch(file)
+    text = (f"import torch{end}" if needs_import else "") + f"{end}{line}{end}"
+    return file.insert_line(file.after_imports(), text)
+
+
+def _imports_torch(file: ParsedSource) -> bool:
+    return re.search(r"^import torch\b(?! as)", file.text, re.M) is not None

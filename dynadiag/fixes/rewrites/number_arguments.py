@@ -1,0 +1,46 @@
+"""A number argument that changes from call to call is passed as a tensor. This is right if the function computes with
+it: torch guards on the value of a number, and not on that of a tensor. If the function needs the number (a branch, a
+range, a shape), the proof sees a graph break or another result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.call_sites import call_sites
+
+__all__ = ["candidates", "is_float", "is_number"]
+
+_VALUE = re.compile(r"^L\['(\w+)'\]$")
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """`torch.tensor` around the argument, where the function is called."""
+    found = _VALUE.match(problem.source or "")
+    if problem.kind != "recompile" or found is None or not is_number(problem):
+        return
+    for site in call_sites(problem, sources, [found[1]]):
+        value = site.arguments[found[1]].value
+        text = site.file.code(value)
+        for dtype in (", dtype=torch.float64", "") if is_float(problem) else ("",):
+            yield Candidate(
+                f"give `{found[1]}` as a tensor",
+                "argument",
+                (site.file.replace(value, f"torch.tensor({text}{dtype})"),),
+                "torch guards on the value of a number, and not on that of a tensor",
+                for_whole_graphs=True,
+            )
+
+
+def is_number(problem: FixProblem) -> bool:
+    """Whether the value that changed is a number, before and after."""
+    values = (*problem.was, problem.now or "")
+    return all(re.fullmatch(r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)", value) for value in values)
+
+
+def is_float(problem: FixProblem) -> bool:
+    """Whether one of the values was written as a float."""
+    return any(not re.fullmatch(r"-?\d+", value) for value in (*problem.was, problem.now or ""))

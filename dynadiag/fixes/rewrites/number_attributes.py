@@ -1,0 +1,81 @@
+"""A number attribute of a module that changes from call to call becomes a buffer. This is right if the code computes
+with it: torch guards on the value of a number in an attribute, and not on that of a tensor. The buffer is not
+persistent, so that checkpoints stay as they are. It is replaced and not written in place, so that a gradient that needs
+its old value finds it. Other readers of the attribute get a tensor, and the proof compares what the program prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
+
+__all__ = ["candidates"]
+
+_ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """A buffer in place of the attribute."""
+    found = _ATTRIBUTE.match(problem.source or "")
+    file = sources.file(problem.file)
+    if problem.kind != "recompile" or found is None or file is None or not is_number(problem):
+        return
+    class_ = _class(file, problem.function)
+    made = _first_assignment(file, class_, found[1]) if class_ is not None else None
+    if class_ is None or made is None:
+        return
+    dtype = ", dtype=torch.float64" if is_float(problem) else ""
+    value = f"torch.tensor({file.code(made.value)}{dtype})"
+    is_module = any("Module" in file.code(base) for base in class_.bases)
+    buffer = f'self.register_buffer("{found[1]}", {value}, persistent=False)'
+    edits = [file.replace(made, buffer if is_module else f"self.{found[1]} = {value}")]
+    edits += _later(file, made, found[1])
+    yield Candidate(
+        f"keep `self.{found[1]}` in a {'buffer' if is_module else 'tensor'}",
+        "source",
+        tuple(edits),
+        "torch guards on the value of a number in an attribute, and not on that of a tensor",
+        as_tensors=(found[1],),
+        for_whole_graphs=True,
+    )
+
+
+def _class(file: ParsedSource, function: str) -> cst.ClassDef | None:
+    name = function.split(".")[-2] if "." in function else None
+    return next((each for each in file.nodes(cst.ClassDef) if each.name.value == name), None)
+
+
+def _first_assignment(file: ParsedSource, class_: cst.ClassDef, attribute: str) -> cst.Assign | None:
+    """The assignment in the constructor; ``None`` if there is not exactly one."""
+    found = [
+        assign
+        for function in file.nodes(cst.FunctionDef, class_)
+        if function.name.value == "__init__"
+        for assign in file.nodes(cst.Assign, function)
+        if len(assign.targets) == 1 and file.code(assign.targets[0].target) == f"self.{attribute}"
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _later(file: ParsedSource, made: cst.Assign, attribute: str) -> Iterator[Edit]:
+    """Later assignments of a number become those of a tensor's value."""
+    for change in file.nodes(cst.AugAssign):
+        target = file.code(change.target)
+        if target.endswith(f".{attribute}"):
+            operator = file.code(change.operator).rstrip("=")
+            value = file.code(change.value)
+            simple = isinstance(change.value, (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.Call))
+            yield file.replace(change, f"{target} = {target} {operator} {value if simple else f'({value})'}")
+    for assign in file.nodes(cst.Assign):
+        target = file.code(assign.targets[0].target)
+        if assign is made or not target.endswith(f".{attribute}") or len(assign.targets) != 1:
+            continue
+        if not re.search(rf"\b{re.escape(target)}\b", file.code(assign.value)):
+            yield file.replace(assign, f"{target} = torch.full_like({target}, {file.code(assign.value)})")

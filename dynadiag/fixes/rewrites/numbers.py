@@ -1,0 +1,100 @@
+"""A tensor read as a Python number (`.item()`, `float()`, `int()`, `math` functions): kept as a tensor. This is right
+if the number only enters arithmetic: a tensor without dimensions behaves there as a number does. It is detached,
+because a number has no gradient, and cloned if the tensor may change later, because a number does not. If the number
+decides a branch, is returned or stored, the proof sees the difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.printing import called_after
+
+__all__ = ["candidates", "kept_tensor"]
+
+_CONVERSIONS = ("float", "int")
+_MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
+_WHY = "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either"
+_RENAMED = {"fabs": "abs"}
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The tensor in place of the number."""
+    file = sources.file(problem.file)
+    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
+    if file is None or call is None or (found := _read(call)) is None:
+        return
+    title = f"keep `{file.code(found)}` a tensor instead of reading it as a number"
+    yield Candidate(title, "source", (_edit(file, call),), _WHY)
+    printing = file.enclosing(call, cst.Call)
+    while printing is not None and not isinstance(file.parent(printing), cst.Expr):
+        printing = file.enclosing(printing, cst.Call)
+    if isinstance(printing, cst.Call):
+        reads = [each for each in file.nodes(cst.Call, printing) if each is not printing and _read(each) is not None]
+        inner = {id(each) for read in reads for each in file.nodes(cst.Call, read) if each is not read}
+        for later in called_after(file, printing):
+            edits = (*(_edit(file, each) for each in reads if id(each) not in inner), *later.edits)
+            yield Candidate(f"{title}, and {later.title}", "source", edits, f"{_WHY}; {later.why}")
+
+
+def _edit(file: ParsedSource, call: cst.Call) -> Edit:
+    """The edit that puts the tensor in the place of a call that reads it."""
+    found = _read(call)
+    assert found is not None
+    kept = _kept(file, found) + (".to(torch.int64)" if file.code(call.func) == "int" else "")
+    outer, function = _math(file, call)
+    text = f"torch.{function}({kept})" if function else kept
+    quote = next((mark for mark in "\"'" if mark not in text), None)
+    if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
+        text = f"f{quote}{{{text}}}{quote}"
+    return file.replace(outer, text)
+
+
+def kept_tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
+    """The text of a value, with the tensor itself where it reads one as a number."""
+    found = _read(value) if isinstance(value, cst.Call) else None
+    return _kept(file, found) if found is not None else file.code(value)
+
+
+def _read(call: cst.Call) -> cst.BaseExpression | None:
+    """The tensor that a call reads as a number."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
+        return call.func.value
+    if len(call.args) != 1 or not isinstance(call.func, (cst.Name, cst.Attribute)):
+        return None
+    name = call.func.value if isinstance(call.func, cst.Name) else None
+    value = call.args[0].value
+    if name in _CONVERSIONS:
+        return _read(value) or value if isinstance(value, cst.Call) else value
+    return None
+
+
+def _kept(file: ParsedSource, value: cst.BaseExpression) -> str:
+    text = file.code(value)
+    if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)):  # memory that the program may change later
+        return f"{text}.detach().clone()"
+    return f"{text}.detach()" if isinstance(value, cst.Call) or value.lpar else f"({text}).detach()"
+
+
+def _is_printed(file: ParsedSource, value: cst.BaseExpression) -> bool:
+    """Whether a value is an argument of `print` by itself."""
+    argument = file.parent(value)
+    call = file.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is None else None
+    return isinstance(call, cst.Call) and file.code(call.func) == "print"
+
+
+def _math(file: ParsedSource, call: cst.Call) -> tuple[cst.Call, str | None]:
+    """The call of a `math` function around a number, and its name in torch; the call itself where there is none."""
+    argument = file.parent(call)
+    outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    if isinstance(outer, cst.Call) and len(outer.args) == 1 and isinstance(outer.func, cst.Attribute):
+        module, name = file.code(outer.func.value), outer.func.attr.value
+        if module == "math" and _MATH.match(name):
+            return outer, _RENAMED.get(name, name)
+    return call, None

@@ -1,0 +1,200 @@
+"""`print`, `logging` and `warnings` in a compiled function: called after the graph, or printed from within it.
+
+Right where the text and its place among all other output stay the same. `reorderable_logging_functions` makes the call
+after the graph has run; `torch._higher_order_ops.print` is an operator of the graph and keeps its place among others
+with effects. What else is printed meanwhile decides, and the proof compares both streams.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.config_lines import logging_line
+
+__all__ = ["called_after", "candidates", "prints"]
+
+_LEVELS = "debug|info|warning|error|critical|exception"
+_FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
+_LOGGER = re.compile(rf"^([A-Za-z_]\w*)\.({_LEVELS})$")
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """Both ways for a call at the break that prints."""
+    file = sources.file(problem.file)
+    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
+    if file is None or call is None:
+        return
+    yield from called_after(file, call)
+    if file.code(call.func) == "print" and (edits := _formatted_arguments(file, call)):
+        plain = logging_line(file, "print")
+        yield replace(plain, title=f"{plain.title}, with formatted values", edits=(*plain.edits, *edits))
+    if file.code(call.func) == "print" and (text := _graph_print(file, call)) is not None:
+        yield Candidate(
+            "print from within the graph with `torch._higher_order_ops.print`",
+            "source",
+            (file.replace(call, text),),
+            "the operator prints the same text at its place in the graph, in order with other effects",
+        )
+
+
+def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
+    """The changes that let torch make a call after the graph. None of them changes the call's arguments."""
+    function = file.code(call.func)
+    if _FUNCTION.match(function) or _is_warn(file, function):
+        yield logging_line(file, function)
+    if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
+        yield from _logger(file, call, found[1], found[2])
+    if (helper := _helper(file, call)) is not None:
+        yield _helper_after(file, helper)
+
+
+def prints(file: ParsedSource, call: cst.Call) -> bool:
+    """Whether a call prints, warns or logs."""
+    function = file.code(call.func)
+    logger = _LOGGER.match(function)
+    known = _FUNCTION.match(function) is not None or _is_warn(file, function)
+    return known or (logger is not None and _is_logger(file, logger[1]))
+
+
+def _formatted_arguments(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """Each value that is printed by itself as an f-string: torch takes texts, and no tuples or types, into such a call.
+    A tensor prints otherwise then, which the proof sees.
+    """
+    values = [each.value for each in call.args if each.keyword is None and not each.star]
+    plain = [each for each in values if not isinstance(each, (cst.BaseString, cst.BaseNumber))]
+    texts = [(each, file.code(each)) for each in plain]
+    quotes = [(each, text, next((mark for mark in "\"'" if mark not in text), None)) for each, text in texts]
+    if any(mark is None or "\\" in text or "\n" in text for _, text, mark in quotes):
+        return ()
+    return tuple(file.replace(each, f"f{mark}{{{text}}}{mark}") for each, text, mark in quotes)
+
+
+def _is_warn(file: ParsedSource, function: str) -> bool:
+    return function == "warn" and re.search(r"^from warnings import .*\bwarn\b", file.text, re.M) is not None
+
+
+def _is_logger(file: ParsedSource, name: str) -> bool:
+    return re.search(rf"^{name}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) is not None
+
+
+def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iterator[Candidate]:
+    """A function of the module that logs: torch can call a function, and no method of a logger. It is called after the
+    graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards.
+    """
+    name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
+    behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each)))
+
+    def candidate(title: str, text: str, why: str) -> Candidate:
+        edits = file.insert_line(file.end_line(behind) + 1, text.replace("\n", end)), file.replace(call.func, name)
+        return Candidate(f"{title}, by the function `{name}`", "source", edits, why)
+
+    head = f"\n\n@torch.compiler.disable\ndef {name}(*args):\n"  # else torch compiles it when it is called
+    line = f"\n\ntorch._dynamo.config.reorderable_logging_functions.add({name})\n"
+    yield candidate(
+        "let torch log after the graph",
+        f"{head}{unit}{logger}.{level}(*args, stacklevel=3)\n{line}",
+        "the same message is logged when the graph has run, in the same order among its like",
+    )
+    fake = f"\n\n@{name}.register_fake\ndef _(*_):\n{unit}return None\n"
+    yield candidate(
+        "let torch log from within the graph",
+        f"\n\n@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{unit}{logger}.{level}(*args)\n{fake}",
+        "torch runs the function as it is, at its place in the graph",
+    )
+
+
+def _helper(file: ParsedSource, call: cst.Call) -> cst.FunctionDef | None:
+    """The function of the module that makes the call, if it returns nothing, so that torch may call it later."""
+    found = file.enclosing(call, cst.FunctionDef)
+    if not isinstance(found, cst.FunctionDef) or found not in file.module.body or found.decorators:
+        return None
+    results = any(each.value is not None for each in file.nodes(cst.Return, found))
+    own = [name for name in file.nodes(cst.Call) if file.code(name.func) == found.name.value]
+    statements = own and all(isinstance(file.parent(each), cst.Expr) for each in own)
+    return found if statements and not results and next(file.nodes(cst.Yield, found), None) is None else None
+
+
+def _helper_after(file: ParsedSource, helper: cst.FunctionDef) -> Candidate:
+    """A function that only has effects: torch calls it after the graph."""
+    name, end = helper.name.value, file.newline
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
+    return Candidate(
+        f"let torch call `{name}` after the graph",
+        "config",
+        (file.insert_line(file.end_line(helper) + 1, f"{end}{end}{line}"),),
+        "it returns nothing, and is called with the same arguments, in the same order, when the graph has run",
+    )
+
+
+def _graph_print(file: ParsedSource, call: cst.Call) -> str | None:
+    """The call as an operator of the graph; ``None`` if its text cannot be a format string."""
+    if any(argument.keyword is not None or argument.star for argument in call.args):
+        return None
+    pieces, values = [], []
+    for argument in call.args:
+        made = _format(file, argument.value)
+        if made is None:
+            return None
+        pieces.append(made[0])
+        values += made[1]
+    quote = _quote(file, call)
+    text = " ".join(pieces).replace("\\", "\\\\").replace("\n", "\\n").replace(quote, f"\\{quote}")
+    return f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})"
+
+
+def _quote(file: ParsedSource, call: cst.Call) -> str:
+    found = re.search(r"""["']""", file.code(call))
+    return found[0] if found else '"'
+
+
+def _format(file: ParsedSource, value: cst.BaseExpression) -> tuple[str, list[str]] | None:
+    """A part of a format string and the values for it."""
+    if isinstance(value, cst.SimpleString) and isinstance(text := value.evaluated_value, str):
+        return text.replace("{", "{{").replace("}", "}}"), []
+    if isinstance(value, cst.FormattedString):
+        return _formatted(file, value)
+    if m.matches(value, m.ConcatenatedString()):
+        return None
+    return "{}", [file.code(value)]
+
+
+def _formatted(file: ParsedSource, value: cst.FormattedString) -> tuple[str, list[str]] | None:
+    pieces, values = [], []
+    if "r" in value.start.lower():
+        return None
+    for part in value.parts:
+        if isinstance(part, cst.FormattedStringText):
+            pieces.append(_evaluated(part.value))
+        elif isinstance(part, cst.FormattedStringExpression):
+            if part.equal is not None or (spec := _spec(part)) is None:
+                return None
+            pieces.append(f"{{{spec}}}")
+            values.append(file.code(part.expression))
+    return "".join(pieces), values
+
+
+def _evaluated(text: str) -> str:
+    """The characters of a piece of an f-string; doubled braces stay, as a format string has them too."""
+    if "\\" not in text:
+        return text
+    literal = text.replace('"', '\\"') if '\\"' not in text else text
+    return str(json.loads(f'"{literal}"')) if re.fullmatch(r'(?:[^\\]|\\[nt"\\])*', literal) else text
+
+
+def _spec(part: cst.FormattedStringExpression) -> str | None:
+    """Conversion and format of a value, as `str.format` has them."""
+    text = f"!{part.conversion}" if part.conversion else ""
+    if part.format_spec is None:
+        return text
+    if any(not isinstance(piece, cst.FormattedStringText) for piece in part.format_spec):
+        return None
+    return text + ":" + "".join(piece.value for piece in part.format_spec if isinstance(piece, cst.FormattedStringText))

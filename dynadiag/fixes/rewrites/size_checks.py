@@ -1,0 +1,63 @@
+"""A number of a tensor that slices or sizes something: a symbol of the graph that is known not to be negative.
+
+`capture_scalar_outputs` makes such a number a symbol without a value. torch then cannot decide whether a slice counts
+from the end. `torch._check(n >= 0)` says that it does not. Right where the number never is negative: with inputs that
+make it so the check raises, and the proof sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.config_lines import config_line
+
+__all__ = ["candidates"]
+
+_SETTING = "torch._dynamo.config.capture_scalar_outputs = True"
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The setting, and a check behind the line that reads the number."""
+    file = sources.file(problem.file)
+    if file is None or problem.kind != "break" or not any(_SETTING in hint for hint in problem.hints):
+        return
+    call = file.at(problem.span, cst.Call)
+    edits = _checked(file, call) if call is not None else ()
+    if edits:
+        yield Candidate(
+            f"set `{_SETTING}` and check that the number is not negative",
+            "source",
+            (config_line(file, _SETTING), *edits),
+            "the number becomes a symbol of the graph, and the check tells torch what it always is",
+        )
+
+
+def _checked(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """The check of a number that is assigned to a name, or is a bound of a slice; a bound gets a name first."""
+    value = _whole(file, call)
+    statement = file.statement(value)
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return ()
+    indent, end = file.indent(statement), file.newline
+    assigned = file.parent(value)
+    if isinstance(assigned, cst.Assign) and m.matches(assigned, m.Assign(targets=[m.AssignTarget(m.Name())])):
+        name = file.code(assigned.targets[0].target)
+        return (file.insert_line(file.end_line(statement) + 1, f"{indent}torch._check({name} >= 0){end}"),)
+    if not isinstance(assigned, cst.Slice):
+        return ()
+    name = file.free_name("length", "size", "bound")
+    lines = f"{indent}{name} = {file.code(value)}{end}{indent}torch._check({name} >= 0){end}"
+    return file.insert_line(file.line(statement), lines), file.replace(value, name)
+
+
+def _whole(file: ParsedSource, call: cst.Call) -> cst.Call:
+    """The call with a conversion around it: `int(x.item())` of `x.item()`."""
+    argument = file.parent(call)
+    outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    return outer if isinstance(outer, cst.Call) and m.matches(outer.func, m.Name("int")) else call

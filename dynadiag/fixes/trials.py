@@ -1,0 +1,236 @@
+"""Runs the trials of fixes: the unchanged program and changed copies of it, each in an isolated folder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.registry import Registry
+from dynadiag.fixes.candidate import Candidate, Condition
+from dynadiag.fixes.edits import Edit, apply_edits
+from dynadiag.fixes.observation import (
+    SIDE_BUILTIN,
+    CallDiffers,
+    CallsCompared,
+    Observation,
+    SideTaken,
+    VariantRun,
+    WarmCallTime,
+)
+from dynadiag.fixes.printed_output import comparable
+from dynadiag.fixes.problems import FixProblem, RunSummary, problems_of, summarize
+from dynadiag.fixes.project import Project
+from dynadiag.recording.fold import fold
+from dynadiag.recording.opening import open_recording
+from dynadiag.trial.events import HookEvent
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.sandbox import changed_files, snapshot
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials", "runner_of"]
+
+HOOKS = ("dynadiag.fixes.observer",)
+_MAX_COMPARED_FILE = 4 << 20  # bytes
+_OUTPUT = 16 << 20  # bytes of a program's output that are compared
+TIMEOUT = 600.0  # default limit of a trial in seconds
+E = TypeVar("E", bound=HookEvent)
+OnOutcome = Callable[[str, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run under the recorder, with the program's own backend. ``warm`` is the seconds of a warm compiled call.
+
+    ``files`` has the files that the program wrote into its folder, by name, with their contents.
+    """
+
+    outcome: Outcome
+    summary: RunSummary
+    problems: tuple[FixProblem, ...]
+    explanation: Explanation | None
+    printed: str
+    warm: float | None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRun:
+    """The unchanged program, uncompiled, with its results recorded in the file ``records``.
+
+    ``sides`` has each side of each of the ``conditions`` that was taken, with the inputs that took it. ``printed`` is
+    standard output, ``errors`` standard error.
+    """
+
+    outcome: Outcome
+    records: Path
+    conditions: tuple[Condition, ...]
+    sides: Mapping[tuple[str, bool], str]
+    variants: int
+    printed: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A changed program, compiled, with each call compared with the reference."""
+
+    outcome: Outcome
+    differences: tuple[CallDiffers, ...]
+    compared: CallsCompared | None
+    printed: str
+    errors: str
+
+
+def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
+    """The runner of a search's trials. ``timeout`` is the limit of one trial in seconds."""
+    default = Limits.default(timeout)
+    return Runner(program, HOOKS, Limits(default.seconds, default.memory, _OUTPUT), seed=0)
+
+
+@dataclass(slots=True)
+class Trials:
+    """All trials of one search. ``on_outcome`` is called with each outcome."""
+
+    project: Project
+    runner: Runner
+    on_outcome: OnOutcome
+    count: int = 0
+    _registry: Registry = field(default_factory=Registry.installed)
+
+    def recorded(
+        self, label: str, edits: Iterable[Edit] = (), *, fresh: bool = False, rung: str | None = None
+    ) -> RecordedRun:
+        """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter."""
+        with self._copy(edits) as (folder, copy):
+            journal = folder / "run.journal"
+            plan = Plan(
+                rung=rung, task=Observation(journal=str(journal), time_calls=not fresh and rung is None).to_task()
+            )
+            before = snapshot(copy.root)
+            outcome = self._run(label, copy, plan, fresh=fresh)
+            files = _contents(changed_files(before, snapshot(copy.root)), copy.root)
+            explanation, graphs = self._explanation(journal)
+            warm = next(_events(outcome, WarmCallTime), None)
+            return RecordedRun(
+                outcome,
+                summarize(explanation, copy, graphs) if explanation else RunSummary.empty(),
+                problems_of(explanation, copy) if explanation else (),
+                explanation,
+                comparable(outcome.tail, _folders(folder, copy)),
+                warm.seconds if warm else None,
+                files,
+            )
+
+    def reference(self, conditions: Iterable[Condition], seconds: float) -> ReferenceRun:
+        """Run the unchanged program uncompiled, with the program's inputs and others; note which sides are taken."""
+        wanted = tuple(conditions)
+        records = self.runner.scratch / "reference.records"
+        with self._copy(_instrumented(self.project, wanted)) as (folder, copy):
+            errors = folder / "stderr"
+            asked = Observation(
+                stderr=str(errors),
+                records=str(records),
+                root=str(copy.root),
+                uncompiled=True,
+                seconds=seconds,
+                sides=tuple(condition.key for condition in wanted),
+            )
+            outcome = self._run("unchanged, uncompiled, with other inputs", copy, Plan(task=asked.to_task()))
+            folders = _folders(folder, copy)
+            return ReferenceRun(
+                outcome,
+                records,
+                wanted,
+                {(each.key, each.side): each.inputs for each in reversed(list(_events(outcome, SideTaken)))},
+                sum(1 for _ in _events(outcome, VariantRun)),
+                comparable(outcome.tail, folders),
+                comparable(_read(errors), folders),
+            )
+
+    def compared(self, label: str, candidate: Candidate, reference: ReferenceRun, rung: str | None) -> ComparedRun:
+        """Run the changed program, compiled at ``rung``, and compare each call with the reference."""
+        with self._copy(candidate.edits) as (folder, copy):
+            errors = folder / "stderr"
+            records = str(reference.records)
+            asked = Observation(
+                stderr=str(errors), records=records, root=str(copy.root), as_tensors=candidate.as_tensors
+            )
+            outcome = self._run(label, copy, Plan(rung=rung, task=asked.to_task()))
+            folders = _folders(folder, copy)
+            return ComparedRun(
+                outcome,
+                tuple(_events(outcome, CallDiffers)),
+                next(_events(outcome, CallsCompared), None),
+                comparable(outcome.tail, folders),
+                comparable(_read(errors), folders),
+            )
+
+    @contextmanager
+    def _copy(self, edits: Iterable[Edit]) -> Iterator[tuple[Path, Project]]:
+        """A folder with a changed copy of the project, removed afterwards."""
+        wanted = tuple(edits)
+        sources = {edit.file: self.project.source(edit.file) for edit in wanted}
+        folder = Path(tempfile.mkdtemp(dir=self.runner.scratch))
+        try:
+            yield folder, self.project.copy_to(folder, apply_edits(sources, wanted))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, label: str, copy: Project, plan: Plan, *, fresh: bool = False) -> Outcome:
+        with self.runner.for_program(copy.program, copy.cwd) as runner:
+            outcome = runner.run_fresh(plan) if fresh else runner.run(plan)
+        self.count += 1
+        self.on_outcome(label, outcome)
+        return outcome
+
+    def _explanation(self, journal: Path) -> tuple[Explanation | None, tuple[str, ...]]:
+        """What was recorded, and Dynamo's graphs; ``None`` if the program ended before it imported torch."""
+        if not journal.exists():
+            return None, ()
+        made = journal.with_suffix(".dynadiag")
+        fold(journal, made)
+        with open_recording(made) as opened:
+            graphs = tuple(opened.payload(graph.event) for graph in opened.graphs_at("dynamo"))
+            return explain(opened, self._registry), graphs
+
+
+def _events(outcome: Outcome, kind: type[E]) -> Iterator[E]:
+    return (event for event in outcome.hook_events if isinstance(event, kind))
+
+
+def _folders(folder: Path, copy: Project) -> list[str]:
+    return [str(copy.root), str(folder)]
+
+
+def _read(file: Path) -> str:
+    return file.read_text("utf-8", "replace") if file.exists() else ""
+
+
+def _contents(files: Iterable[str], root: Path) -> dict[str, str]:
+    """The contents of files by their names; of a large file its digest."""
+    found = {}
+    for path in map(Path, files):
+        content = path.read_bytes() if path.is_file() else b""
+        small = len(content) < _MAX_COMPARED_FILE
+        text = content.decode("latin-1") if small else hashlib.blake2b(content).hexdigest()
+        found[path.relative_to(root).as_posix()] = comparable(text, [str(root)])
+    return found
+
+
+def _instrumented(project: Project, conditions: Iterable[Condition]) -> list[Edit]:
+    """Edits that make each condition report which side it takes."""
+    edits = []
+    for each in dict.fromkeys(conditions):
+        text = project.source(each.file)[each.start : each.end]
+        edits.append(Edit(each.file, each.start, each.end, f"{SIDE_BUILTIN}({each.key!r}, {text})"))
+    return edits

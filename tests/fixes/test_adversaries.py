@@ -1,0 +1,108 @@
+"""Wrong changes of the catalogue are found out by the proof, and each obligation is needed for one of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.fixes.candidate import Candidate
+from dynadiag.fixes.observation import CallDiffers, Observation, SideTaken
+from dynadiag.fixes.observer import _Candidate, _Reference, _silence
+from dynadiag.fixes.trials import _instrumented
+from dynadiag.trial.context import TRIAL
+from tests.fixes.adversaries import ADVERSARIES, Adversary
+from tests.fixes.build import candidates, changed, problem_at, project_of, recompile_of
+
+COMPARED = {"ends", "error", "results", "mutations", "gradients", "random", "printed", "sides"}
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What both processes of a proof report, here in one process."""
+    found: list[Any] = []
+    monkeypatch.setattr(TRIAL, "send", found.append)
+    logging_functions = set(torch._dynamo.config.reorderable_logging_functions)
+    yield found
+    torch._dynamo.config.reorderable_logging_functions = logging_functions
+    torch._dynamo.reset()
+    sys.modules.pop("adversary", None)
+
+
+def load(text: str, folder: Path) -> ModuleType:
+    """The program as a module of the folder."""
+    module = ModuleType("adversary")
+    module.__file__ = str(folder / "f.py")
+    (folder / "f.py").write_text(text)
+    sys.modules["adversary"] = module
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    torch.manual_seed(0)
+    return module
+
+
+def wrong_change(one: Adversary, folder: Path) -> Candidate:
+    """The change of the catalogue whose title is named."""
+    text = one.source
+    if one.values is None:
+        problem = problem_at(text, one.marked, hints=one.hints)
+    else:
+        definition = "def forward" if "." in one.function else "def target"
+        line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
+        problem = recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
+    return next(each for each in candidates(text, problem, folder) if one.title in each.title)
+
+
+def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
+    """The obligations that the wrong change fails."""
+    candidate = wrong_change(one, folder)
+    (text,) = changed(one.source, [candidate])
+    edits = _instrumented(project_of(one.source, folder), candidate.both_sides)
+    unchanged = one.source
+    for edit in sorted(edits, reverse=True):
+        unchanged = unchanged[: edit.start] + edit.text + unchanged[edit.end :]
+    asked = Observation(
+        records=str(folder / "records"),
+        root=str(folder),
+        uncompiled=True,
+        seconds=2.0,
+        sides=tuple(condition.key for condition in candidate.both_sides),
+        as_tensors=candidate.as_tensors,
+    )
+    reference = _Reference(asked)
+    module = load(unchanged, folder)
+    module.run(lambda *args, **kwargs: reference(module.target, original(module), args, kwargs))
+    reference.finish()
+    watch, other = _Candidate(asked), load(text, folder)
+    compiled = torch.compile(other.target, backend="eager") if one.compiled else original(other)
+    try:
+        other.run(lambda *args, **kwargs: watch(compiled, original(other), args, kwargs))
+    except Exception:  # noqa: BLE001 - the changed program ends with any of them
+        return {"ends"}
+    watch.finish()
+    found = {each.what for each in reported if isinstance(each, CallDiffers) and not each.rounding}
+    sides = {each.side for each in reported if isinstance(each, SideTaken)}
+    return found | ({"sides"} if candidate.both_sides and len(sides) < 2 else set())
+
+
+def original(module: ModuleType) -> Any:
+    """What `torch.compile` compiles of the program."""
+    return module.target.forward if isinstance(module.target, torch.nn.Module) else module.target
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_wrong_change_is_found_out(
+    name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with capfd.disabled(), _silence():
+        found = objections(ADVERSARIES[name], tmp_path, reported)
+    assert found == ADVERSARIES[name].found_by
+
+
+def test_each_obligation_is_the_only_one_that_finds_out_some_wrong_change() -> None:
+    alone = {what for one in ADVERSARIES.values() if len(one.found_by) == 1 for what in one.found_by}
+    assert alone == COMPARED

@@ -1,0 +1,51 @@
+"""Edits of source files: what is replaced, what stays to the letter, and the diff."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from dynadiag.fixes.edits import Edit, EditConflict, ParsedSource, apply_edits, unified_diff
+from dynadiag.recording.records import Span
+
+TEXT = "import torch\n\n\ndef f(x):\n\ty = g( x )  # a comment\n\treturn y.item() + h(y.item())\n"
+
+
+def test_the_rest_of_a_file_stays_to_the_letter() -> None:
+    file = ParsedSource("a.py", TEXT)
+    call = next(node for node in file.nodes(cst.Call) if file.code(node.func) == "g")
+    changed = apply_edits({"a.py": TEXT}, [file.replace(call, "k(x)")])
+    assert changed == {"a.py": TEXT.replace("g( x )", "k(x)")}
+
+
+def test_equal_edits_count_once_and_overlapping_ones_conflict() -> None:
+    edit = Edit("a.py", 0, 6, "from")
+    assert apply_edits({"a.py": TEXT}, [edit, edit])["a.py"].startswith("from torch")
+    with pytest.raises(EditConflict, match=r"a\.py"):
+        apply_edits({"a.py": TEXT}, [edit, Edit("a.py", 3, 8, "")])
+
+
+def test_a_span_names_the_node_that_stands_exactly_there() -> None:
+    file = ParsedSource("a.py", TEXT)
+    call = file.at(Span("a.py", 6, 21, 6, 29), cst.Call)
+    assert call is not None
+    assert file.range(call)[0] == file.offset(6, 21)
+    assert file.code(call) == "y.item()"
+
+
+@pytest.mark.parametrize("text", ["a\nb\nc", "a\nb\nc\n", "a\r\nb\r\nc\r\n", "a\n\x0cb\nc\n"])
+def test_patch_takes_the_diff(tmp_path: Path, text: str) -> None:
+    place = tmp_path / "a.txt"
+    place.write_bytes(text.encode())
+    changed = text.replace("b", "x")
+    diff = unified_diff({"a.txt": text}, {"a.txt": changed})
+    subprocess.run(["patch", "-p1", "-s", "--binary"], input=diff.encode(), cwd=tmp_path, check=True)
+    assert place.read_bytes() == changed.encode()
+
+
+def test_configuration_goes_behind_the_last_import() -> None:
+    file = ParsedSource("a.py", '"""Doc."""\nimport a\nfrom b import (\n    c,\n)\nx = 1\n')
+    assert file.after_imports() == 6

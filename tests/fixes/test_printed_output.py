@@ -1,0 +1,46 @@
+"""The part of a program's output that is compared."""
+
+from __future__ import annotations
+
+from dynadiag.fixes.printed_output import comparable, difference, mask_unstable
+
+
+def test_a_warning_of_a_moved_line_is_the_same() -> None:
+    before = "/a/f.py:19: UserWarning: long\n  warnings.warn('long')\nnext\n"
+    after = "/b/f.py:22: UserWarning: long\n  return out\nnext\n"
+    assert comparable(before) == comparable(after)
+    assert comparable(before) != comparable(before.replace("long", "short"))
+    assert comparable(before) != comparable(before.replace("UserWarning", "RuntimeWarning"))
+
+
+def test_what_torch_says_about_a_graph_break_is_not_the_programs_output() -> None:
+    said = (
+        "/x/site-packages/torch/_dynamo/variables/a.py:2415: UserWarning: Dynamo does not know how to trace it.\n"
+        "If it is a Python builtin, please file an issue.\n"
+        '  torch._dynamo.utils.warn_once(explanation + "\\n" + "\\n".join(hints))\n'
+    )
+    assert comparable(f"a\n{said}b\n") == "a\nb\n"
+    assert comparable("a\nW1123 09:10:11.1 12 /x/site-packages/torch/_dynamo/a.py:9] [0/8] limit\nb\n") == "a\nb\n"
+
+
+def test_the_order_of_lines_counts() -> None:
+    assert difference("a\nb\n", "a\nb\n") is None
+    assert "another order" in (difference("a\nb\n", "b\na\n") or "")
+    assert "prints 'c'" in (difference("a\nb\n", "a\nb\nc\n") or "")
+
+
+def test_what_differs_from_run_to_run_is_masked_and_nothing_else() -> None:
+    masked = mask_unstable("loss 1.5 in 0.31 s\nend\n", "loss 1.5 in 0.29 s\nend\n")
+    assert difference(masked, "loss 1.5 in 0.35 s\nend\n") is None
+    assert difference(masked, "gain 1.5 in 0.35 s\nend\n") is not None
+    assert difference(masked, "loss 1.5 in 0.35 s\nends\n") is not None
+
+
+def test_a_warning_of_torchs_c_code_is_not_the_programs_output() -> None:
+    own = '/p/a.py:3: UserWarning: mine\n  warnings.warn("mine")\n'
+    torchs = (
+        "/p/a.py:12: UserWarning: Converting a tensor with requires_grad=True to a scalar may do harm.\n"
+        "Consider tensor.detach(). (Triggered internally at /pytorch/torch/csrc/a.cpp:834.)\n"
+        "  scale = float(h.max())\n"
+    )
+    assert comparable(f"{own}{torchs}b\n") == comparable(f"{own}b\n") == "UserWarning: mine\nb\n"

@@ -1,0 +1,96 @@
+"""Each obligation of the proof rejects a candidate that no other one rejects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dynadiag.fixes.candidate import Candidate, Condition
+from dynadiag.fixes.observation import CallDiffers, CallsCompared
+from dynadiag.fixes.problems import FixProblem, RunSummary
+from dynadiag.fixes.proof import COMPARISONS, RECORDED, TIMED, Proof, UnchangedProgram, evidence_of, first_objection
+from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
+from dynadiag.recording.records import Span
+from dynadiag.trial.outcome import Outcome
+
+CAUSE = "break GB0124 f: x.item()"
+PROBLEM = FixProblem("break", CAUSE, "f.py", Span("f.py", 3), "f", "0/0", "item")
+CONDITION = Condition("f.py", 10, 15)
+ENDED = Outcome(exit_code=0)
+
+
+def summary(causes: int, recompiles: int = 1, graphs: int = 2, largest: int = 10) -> RunSummary:
+    found = Counter({CAUSE: causes} if causes else {})
+    return RunSummary(found, {CAUSE: "f.py:3"}, causes, recompiles, graphs, largest)
+
+
+BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3)
+REFERENCE = ReferenceRun(
+    ENDED, Path("r"), (CONDITION,), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "a\n", "b\n"
+)
+BASELINE = UnchangedProgram(BEFORE, REFERENCE, BEFORE.printed, True, 0)
+RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3)
+COMPARED_RUN = ComparedRun(ENDED, (), CallsCompared(3, 30, True), "a\n", "b\n")
+PROVED = Proof(
+    (PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, BEFORE.summary, RECORDED_RUN, COMPARED_RUN
+)
+
+
+def differing(what: str, rounding: bool = False) -> Proof:
+    return replace(PROVED, compared=replace(COMPARED_RUN, differences=(CallDiffers(0, "zeros", what, "x", rounding),)))
+
+
+def with_summary(made: RunSummary) -> Proof:
+    return replace(PROVED, recorded=replace(RECORDED_RUN, summary=made))
+
+
+def with_causes(*causes: str) -> RunSummary:
+    return replace(summary(0), causes=Counter(causes), places=dict.fromkeys(causes, "f.py:9"))
+
+
+ONE_SIDE = replace(REFERENCE, sides={(CONDITION.key, True): "zeros"})
+REJECTED: dict[str, Proof] = {
+    "_ends_alike": replace(PROVED, recorded=replace(RECORDED_RUN, outcome=replace(ENDED, exit_code=1))),
+    "_cause_is_gone": with_summary(replace(summary(1), breaks=0)),
+    "_no_new_cause": with_summary(with_causes("break GB0170 f: x > 0")),
+    "_fewer": with_summary(summary(0, recompiles=2)),
+    "_compiles_as_much": with_summary(summary(0, largest=5)),
+    "_prints_the_same": replace(PROVED, recorded=replace(RECORDED_RUN, printed="loss 2\n")),
+    "_writes_the_same_files": replace(PROVED, recorded=replace(RECORDED_RUN, files={"calls.log": "call 1\n"})),
+    "_not_slower": replace(PROVED, recorded=replace(RECORDED_RUN, warm=2e-3)),
+    "_compared_run_ends_alike": replace(PROVED, compared=replace(COMPARED_RUN, outcome=replace(ENDED, exit_code=-11))),
+    "_calls_were_compared": replace(PROVED, compared=replace(COMPARED_RUN, compared=None)),
+    **{
+        f"_same_{what}": differing(what) for what in ("error", "results", "mutations", "gradients", "random", "printed")
+    },
+    "_both_sides_were_seen": replace(PROVED, baseline=replace(BASELINE, reference=ONE_SIDE)),
+    "_streams_are_the_same": replace(PROVED, compared=replace(COMPARED_RUN, errors="c\n")),
+}
+OBLIGATIONS = (*RECORDED, *TIMED, *COMPARISONS)
+
+
+def test_what_no_obligation_rejects_is_proved() -> None:
+    assert first_objection(PROVED, OBLIGATIONS) is None
+
+
+@pytest.mark.parametrize("check", OBLIGATIONS, ids=lambda check: check.__name__)
+def test_an_obligation_that_is_left_out_lets_a_wrong_candidate_through(check: Callable[[Proof], str | None]) -> None:
+    proof = REJECTED[check.__name__]
+    assert first_objection(proof, OBLIGATIONS) is not None
+    assert first_objection(proof, tuple(other for other in OBLIGATIONS if other is not check)) is None
+
+
+def test_rounding_is_no_objection_and_is_told() -> None:
+    proof = differing("gradients", rounding=True)
+    assert first_objection(proof, OBLIGATIONS) is None
+    evidence = evidence_of(proof)
+    assert (evidence.results, evidence.gradients, evidence.breaks) == ("same", "rounding", (1, 0))
+
+
+def test_one_side_of_a_condition_is_not_enough() -> None:
+    text = first_objection(REJECTED["_both_sides_were_seen"], OBLIGATIONS)
+    assert text == "only the true side of the condition was seen, with 9 inputs tried"

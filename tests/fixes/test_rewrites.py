@@ -1,0 +1,313 @@
+"""The catalogue: what each rewrite makes of a piece of source, and which places it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynadiag.fixes.candidate import Refusal
+from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
+
+
+def one(text: str, marked: str, tmp_path: Path, **fields: object) -> list[str]:
+    """The lines that each candidate for a break adds."""
+    made = changed(text, candidates(text, problem_at(text, marked, **fields), tmp_path))
+    return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+PRINTS = {
+    'print(f"{x.shape[0]:>4} of {n!r} {{}}")': 'torch._higher_order_ops.print("{:>4} of {!r} {{}}", x.shape[0], n)',
+    "print('a\"b', n)": "torch._higher_order_ops.print('a\"b {}', n)",
+    'print("50% {done}")': 'torch._higher_order_ops.print("50% {{done}}")',
+    'print(f"line\\n{n}")': 'torch._higher_order_ops.print("line\\n{}", n)',
+}
+
+
+@pytest.mark.parametrize("call", PRINTS)
+def test_a_print_becomes_reorderable_or_an_operator(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    {call}\n    return x\n"
+    (first, *_, last) = one(text, call, tmp_path)
+    assert [first, last] == ["torch._dynamo.config.reorderable_logging_functions.add(print)", PRINTS[call]]
+
+
+def test_what_a_print_formats_itself_is_formatted_before(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    print('shape', tuple(x.shape), x.dtype)\n    return x\n"
+    made = one(text, "print('shape', tuple(x.shape), x.dtype)", tmp_path)
+    assert made[1].endswith('print(\'shape\', f"{tuple(x.shape)}", f"{x.dtype}")')
+
+
+@pytest.mark.parametrize("call", ['print(n, sep="")', "print(*n)", 'print(f"{n:{x}}")', 'print(f"{n=}")'])
+def test_a_print_that_is_no_format_string_stays(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    {call}\n    return x\n"
+    assert not any("_higher_order_ops" in made for made in one(text, call, tmp_path))
+
+
+@pytest.mark.parametrize("function", ["warnings.warn", "logging.info"])
+def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph(function: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    {function}('long')\n    return x\n"
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
+    assert one(text, f"{function}('long')", tmp_path) == [line]
+
+
+def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
+    text = f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%d', 3)\n    return x\n"
+    assert one(text, "log.info('%d', 3)", tmp_path) == [
+        "@torch.compiler.disable\n"
+        "def _log_info(*args):\n"
+        "log.info(*args, stacklevel=3)\n"
+        "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
+        "_log_info('%d', 3)"
+    ]
+    assert one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path) == []
+
+
+def test_a_setting_that_the_program_turns_off_is_turned_on_there(tmp_path: Path) -> None:
+    text = f"{HEAD}torch._dynamo.config.trace_numpy = False\n\n\ndef f(x):\n    return x[x > 0]\n"
+    made = one(text, "x[x > 0]", tmp_path, hints=("Set `torch._dynamo.config.trace_numpy = True`",))
+    assert made == ["torch._dynamo.config.trace_numpy = True"]
+
+
+def test_a_setting_comes_from_torchs_hint_alone(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return x[x > 0]\n"
+    hint = "Enable it with `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    line = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
+    assert one(text, "x[x > 0]", tmp_path, hints=(hint,)) == [line]
+    assert one(text, "x[x > 0]", tmp_path, hints=(hint.replace("config.", ""),)) == [line]
+    assert one(text, "x[x > 0]", tmp_path) == []
+
+
+def test_a_number_that_may_change_later_is_cloned(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x):\n    return x * self.gain.item() + x.mean().item() * math.sqrt(float(x.sum()))\n"
+    assert "x * self.gain.detach().clone() +" in one(text, "self.gain.item()", tmp_path)[0]
+    assert "x.mean().detach() *" in one(text, "x.mean().item()", tmp_path)[0]
+    assert "torch.sqrt(x.sum().detach())" in one(text, "float(x.sum())", tmp_path)[0]
+
+
+SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def test_a_number_that_slices_is_a_symbol_that_is_not_negative(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(h, length):\n    n = int(length.max().item())\n    return h[:, :n]\n"
+    made = one(text, "length.max().item()", tmp_path, hints=(SCALARS,))
+    assert "torch._dynamo.config.capture_scalar_outputs = True\ntorch._check(n >= 0)" in made
+    text = f"{HEAD}def f(h, length):\n    return h[:, :length.max().item()]\n"
+    (*_, last) = one(text, "length.max().item()", tmp_path, hints=(SCALARS,))
+    assert last.endswith("size = length.max().item()\ntorch._check(size >= 0)\nreturn h[:, :size]")
+
+
+def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path) -> None:
+    text = f"{HEAD}def note(m):\n    sys.stderr.write(m)\n\n\ndef f(x):\n    note('a')\n    return x\n"
+    added = ["torch._dynamo.config.reorderable_logging_functions.add(note)"]
+    assert one(text, "sys.stderr.write(m)", tmp_path) == added
+    assert one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path) == []
+    assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
+
+
+def test_a_number_that_is_printed_by_itself_is_formatted(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    print('mean', x.mean().item(), f'{{x.sum().item():.3f}}')\n    return x\n"
+    assert "print('mean', f\"{x.mean().detach()}\", f'" in one(text, "x.mean().item()", tmp_path)[0]
+    assert "f'{x.sum().detach():.3f}')" in one(text, "x.sum().item()", tmp_path)[0]
+
+
+def test_a_number_that_is_logged_is_a_tensor_that_is_logged_after_the_graph(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%f %f', x.sum().item(), float(x.mean()))\n"
+    )
+    first, both = one(text, "x.sum().item()", tmp_path)
+    assert first == "log.info('%f %f', x.sum().detach(), float(x.mean()))"
+    assert both.endswith("_log_info('%f %f', x.sum().detach(), x.mean().detach())")
+    assert "reorderable_logging_functions.add(_log_info)" in both
+
+
+def test_a_deep_copy_is_a_clone(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return copy.deepcopy(x + 1)\n"
+    assert one(text, "copy.deepcopy(x + 1)", tmp_path) == ["return (x + 1).detach().clone()", "return (x + 1).clone()"]
+
+
+@pytest.mark.parametrize("bounds", ['{"from": -1, "to": n}', "{'to': 2.0}", "{**n}", '{"p": 1}'])
+def test_bounds_of_uniform_are_given_by_position(bounds: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    return x.uniform_(**{bounds}) * 2\n"
+    made = {'{"from": -1, "to": n}': "x.uniform_(-1, n)", "{'to': 2.0}": "x.uniform_(0.0, 2.0)"}.get(bounds)
+    assert one(text, f"x.uniform_(**{bounds})", tmp_path) == ([f"return {made} * 2"] if made else [])
+
+
+def test_digitize_counts_in_float64_and_its_array_becomes_a_tensor(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    n = np.digitize(x.numpy(), [0.1, 0.2])\n    return x / torch.from_numpy(n)\n"
+    made = one(text, "np.digitize(x.numpy(), [0.1, 0.2])", tmp_path)
+    edges = "torch.as_tensor([0.1, 0.2], dtype=torch.float64)"
+    assert made == [f"n = torch.bucketize(x.double(), {edges}, right=True)\nreturn x / n"]
+
+
+NUMPY = {
+    "np.searchsorted(EDGES, x.numpy(), side='right')": (
+        "torch.searchsorted(torch.as_tensor(EDGES, dtype=torch.float64), x.double(), right=True)"
+    ),
+    "np.nansum(x.numpy(), axis=1)": "torch.nansum(x, dim=1)",
+    "np.nanmean(a=x.cpu().numpy(), keepdims=True)": "torch.nanmean(x, keepdim=True)",
+    "np.isin(x.numpy(), [1, 2])": "torch.isin(x, torch.as_tensor([1, 2], device=x.device))",
+    "np.trapezoid(x.numpy(), dx=0.5)": "torch.trapezoid(x, dx=0.5)",
+}
+
+
+@pytest.mark.parametrize("call", NUMPY)
+def test_a_numpy_function_becomes_torchs(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return torch.from_numpy({call})\n"
+    assert one(text, call, tmp_path) == [f"return {NUMPY[call]}"]
+
+
+@pytest.mark.parametrize("call", ["np.nansum(axis=1)", "np.nansum(x.numpy(), where=m)", "np.cumsum(x.numpy())"])
+def test_a_call_that_torch_has_no_equal_of_stays(call: str, tmp_path: Path) -> None:
+    assert one(f"{HEAD}def f(x, m):\n    return {call}\n", call, tmp_path) == []
+
+
+SIDES = {
+    # source of the branch: what it becomes with torch.where, and with torch.cond
+    "if c(x) > 0:\n        x = x * 2": (
+        "x = torch.where(c(x) > 0, x * 2, x)",
+        "x = torch.cond(c(x) > 0, lambda: x * 2, lambda: x.clone())",
+    ),
+    "if c(x) > 0:\n        y = x\n    else:\n        y = -x": (
+        "y = torch.where(c(x) > 0, x, -x)",
+        "y = torch.cond(c(x) > 0, lambda: x.clone(), lambda: -x)",
+    ),
+    "y = x if c(x) > 0 else -x": (
+        "y = torch.where(c(x) > 0, x, -x)",
+        "y = torch.cond(c(x) > 0, lambda: x.clone(), lambda: -x)",
+    ),
+    "if not (c(x) > 0).item():\n        x = x + 1": (
+        "x = torch.where(torch.logical_not((c(x) > 0)), x + 1, x)",
+        "x = torch.cond(torch.logical_not((c(x) > 0)), lambda: x + 1, lambda: x.clone())",
+    ),
+    "if self.training and (c(x) > 0):\n        x += 1": (
+        "if self.training:\nx = torch.where((c(x) > 0), x + (1), x)",
+        "if self.training:\nx = torch.cond((c(x) > 0), lambda: x + (1), lambda: x.clone())",
+    ),
+}
+
+
+@pytest.mark.parametrize("branch", SIDES)
+def test_a_branch_becomes_where_or_cond(branch: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x, y=0):\n    {branch}\n    return x, y\n"
+    assert tuple(one(text, "c(x) > 0", tmp_path)) == SIDES[branch]
+
+
+def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_path: Path) -> None:
+    body = "        if h.max().item() > k:\n            warnings.warn(f'{h.max().item():.2f} is over {k} in {NAME}')\n"
+    text = f"{HEAD}NAME = 'a'\n\n\n# the net\nclass A:\n    def f(self, h, k):\n{body}        return h\n"
+    found = candidates(text, problem_at(text, "h.max().item() > k"), tmp_path)
+    (made,) = changed(text, [each for each in found if "function of its own" in each.title])
+    helper = (
+        "@torch.compiler.disable\ndef _warn_if(condition, value_1, value_2):\n    if condition:\n"
+        "        warnings.warn(f'{value_1:.2f} is over {value_2} in {NAME}')\n\n\n"
+        "torch._dynamo.config.reorderable_logging_functions.add(_warn_if)\n\n\n"
+    )
+    call = "        _warn_if(h.max() > k, h.max().detach(), k)\n"
+    assert made == text.replace(body, call).replace("# the net", f"{helper}# the net")
+
+
+def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    if (x > 0).sum():\n        x = x * 2\n    return x\n"
+    assert one(text, "(x > 0).sum()", tmp_path)[0] == "x = torch.where((x > 0).sum() != 0, x * 2, x)"
+
+
+def test_an_elif_has_a_condition_of_its_own_for_each_side(tmp_path: Path) -> None:
+    sides = "if r < 1:\n        w = r * 2\n    elif r < 2:\n        w = r + 1\n    else:\n        w = r.sqrt()"
+    text = f"{HEAD}def f(r):\n    {sides}\n    return w\n"
+    made = [
+        "condition_1 = r < 1\ncondition_2 = r < 2\n"
+        "w = torch.where(condition_1, r * 2, torch.where(condition_2, r + 1, "
+        "torch.where(~condition_1 & ~condition_2, r, 1.0).sqrt()))"
+    ]
+    assert one(text, "r < 1", tmp_path) == one(text, "r < 2", tmp_path) == made
+
+
+def test_an_early_return_takes_what_follows_as_its_other_side(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    if x.sum() > 0:\n        return x, 1\n    y = x - 1\n    return y * 2, 1\n"
+    assert one(text, "x.sum() > 0", tmp_path) == ["return torch.where(x.sum() > 0, x, y * 2), 1"]
+
+
+def test_operands_are_harmless_where_a_side_is_not_taken(tmp_path: Path) -> None:
+    body = "if s > 0:\n        d = s.sqrt()\n        e = k / d\n    else:\n        e = s * k"
+    text = f"{HEAD}def f(s, k):\n    {body}\n    return e\n"
+    assert one(text, "s > 0", tmp_path) == [
+        "condition = s > 0\n"
+        "safe_s = torch.where(condition, s, 1.0)\n"
+        "d = safe_s.sqrt()\n"
+        "e = torch.where(condition, k / d, s * k)"
+    ]
+
+
+LEFT_ALONE = {
+    # source of the branch: why it is not rewritten
+    "if x.sum() > 0:\n        y = x.add_(1)": "`x.add_(1)` has an effect",
+    "if x.sum() > 0:\n        self.y = x": "`self.y = x` has an effect",
+    "if x.sum() > 0:\n        log(x)": "`log(x)` has an effect",
+    "if x.sum() > 0:\n        z = x\n    y = z": "`z` has a value on one side alone",
+    "if x.sum() > 0:\n        raise ValueError": "`raise ValueError` has an effect",
+    "if x.sum() > 0:\n        return x\n    else:\n        y = x": "one side returns",
+    "if 0 < x.sum() < 1:\n        y = x": "the condition is a chain",
+    "if x.sum() > 0:\n        for z in y:\n            y = z": "a side has a loop",
+    "if x.sum() > 0:\n        y = x\n    elif y:\n        y = 1": "no `else`",
+}
+
+
+@pytest.mark.parametrize("branch", LEFT_ALONE)
+def test_a_branch_that_does_more_than_compute_stays(branch: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x, y=0):\n    {branch}\n    return y\n"
+    (said,) = considered(text, problem_at(text, "x.sum()"), tmp_path)
+    assert isinstance(said, Refusal)
+    assert LEFT_ALONE[branch] in said.why
+
+
+def test_a_loop_is_no_branch(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y=0):\n    while x.sum() > 0:\n        y = x\n    return y\n"
+    assert considered(text, problem_at(text, "x.sum()"), tmp_path) == []
+
+
+REQUESTED = {
+    "torch._dynamo.graph_break()": "    y = x + 1\n    torch._dynamo.graph_break()\n",
+    "scale(x + 1)": "    y = scale(x + 1)\n",
+}
+
+
+@pytest.mark.parametrize("marked", REQUESTED)
+def test_a_break_that_is_asked_for_is_no_longer(marked: str, tmp_path: Path) -> None:
+    helper = "@torch.compiler.disable(recursive=False)\ndef scale(x):\n    return x / 2\n\n\n"
+    text = f"{HEAD}{helper}def f(x):\n{REQUESTED[marked]}    return y\n"
+    (made,) = changed(text, candidates(text, problem_at(text, marked), tmp_path))
+    removed = "    torch._dynamo.graph_break()\n" if "break" in marked else helper.partition("\n")[0] + "\n"
+    assert made == text.replace(removed, "")
+
+
+MODULE = "class A(nn.Module):\n    def forward(self, x, n):\n        return x * n\n\n\n"
+LOOP = f"{HEAD}{MODULE}def main(f, x):\n    for n in range(3):\n        y = f(x, n)\n"
+
+
+def recompiled(text: str, source: str, values: tuple[str, str], tmp_path: Path) -> list[str]:
+    function, call = text[: text.index("def forward")].count("\n") + 1, text[: text.index("y = f(")].count("\n") + 1
+    problem = recompile_of(text, "A.forward", source, function, call, values, tmp_path)
+    made = changed(text, candidates(text, problem, tmp_path))
+    return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
+    assert recompiled(LOOP, "L['x'].size()[1]", ("3", "4"), tmp_path) == [
+        "torch._dynamo.mark_dynamic(x, 1)",
+        "torch._dynamo.maybe_mark_dynamic(x, 1)",
+    ]
+
+
+def test_a_number_is_given_as_a_tensor(tmp_path: Path) -> None:
+    assert recompiled(LOOP, "L['n']", ("0", "1"), tmp_path) == ["y = f(x, torch.tensor(n))"]
+    assert recompiled(LOOP, "L['n']", ("0.5", "1.5"), tmp_path)[0] == "y = f(x, torch.tensor(n, dtype=torch.float64))"
+    assert recompiled(LOOP, "L['n']", ("'a'", "'b'"), tmp_path) == []
+
+
+def test_a_counter_becomes_a_buffer_that_is_not_written_in_place(tmp_path: Path) -> None:
+    text = LOOP.replace(
+        "    def forward", "    def __init__(self):\n        self.calls = 0\n\n    def forward"
+    ).replace("return x * n", "self.calls += 1\n        return x * self.calls")
+    assert recompiled(text, "L['self'].calls", ("0", "1"), tmp_path) == [
+        'self.register_buffer("calls", torch.tensor(0), persistent=False)\nself.calls = self.calls + 1'
+    ]

@@ -1,0 +1,108 @@
+"""Whole programs whose obvious fix is wrong: nothing wrong is proved, and the reason says what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynadiag.fixes.fix_search import FixResult, find_fixes
+from dynadiag.fixes.project import Project
+from dynadiag.fixes.trials import HOOKS, Trials
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+
+pytestmark = pytest.mark.slow
+
+HEAD = "import random\nimport torch\nfrom torch import nn\n\n\n"
+NET = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.calls = 0
+
+    def forward(self, x):
+"""
+MAIN = """
+
+def main():
+    torch.manual_seed(1)
+    model = Net()
+    compiled = torch.compile(model, backend="aot_eager")
+    for step in range(4):
+        y = compiled(torch.randn(SIZE, 8))
+        model.zero_grad()
+        y.square().mean().backward()
+        grad = sum(p.grad.abs().sum().item() for p in model.parameters() if p.grad is not None)
+        print(f"{step} {y.sum().item():.5f} {grad:.5f} {model.calls}")
+
+
+main()
+"""
+
+
+def program(body: str, head: str = "", size: str = "4") -> str:
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    return HEAD + head + NET + lines + MAIN.replace("SIZE", size)
+
+
+TRAPS = {
+    # program: pieces of the reasons that are given
+    "a side draws random numbers": (
+        program("h = self.a(x)\nif h.mean() > 0:\n    h = nn.functional.dropout(h)\nreturn self.b(h)"),
+        ["it prints", "the gradient of"],
+    ),
+    "the value refuses the batch": (
+        program("h = self.a(x)\nif h.isnan().any():\n    raise ValueError('NaN')\nreturn self.b(h)"),
+        ["`raise ValueError('NaN')` has an effect"],
+    ),
+    "the value ends a loop that counts": (
+        program(
+            "h = x\nfor _ in range(5):\n    h = torch.tanh(self.a(h))\n    self.calls += 1\n"
+            "    if h.abs().max().item() < 0.5 or random.random() < 0.1:\n        break\nreturn self.b(h)"
+        ),
+        ["elsewhere instead", "`break` has an effect"],
+    ),
+    "the loop is over the size": (
+        program(
+            "h = x[0] * 0\nfor row in x.unbind(0):\n    h = torch.tanh(self.a(row) + h)\nreturn self.b(h)",
+            "",
+            "2 + step",
+        ),
+        ["the recompile is still there"],
+    ),
+    "the counter takes a side": (
+        program("self.calls += 1\nif self.calls % 2:\n    return self.a(x)\nreturn self.b(self.a(x))"),
+        ["elsewhere instead"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    with Runner(Program(str(tmp_path_factory.mktemp("none") / "none.py")), HOOKS, seed=0) as made:
+        made.start_forks(1, checkpoint=False)
+        yield made
+
+
+def fixed(text: str, folder: Path, runner: Runner) -> FixResult:
+    (folder / "program.py").write_text(text)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        project = Project.of(Program(str(folder / "program.py")))
+        return find_fixes(Trials(project, runner, lambda *_: None), lambda _: None)
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_no_wrong_change_is_proved(name: str, tmp_path: Path, runner: Runner) -> None:
+    text, reasons = TRAPS[name]
+    result = fixed(text, tmp_path, runner)
+    assert result.fixes
+    assert [fix.candidate for fix in result.fixes if fix.candidate] == []
+    given = [rejected.why for fix in result.fixes for rejected in fix.rejected]
+    assert [piece for piece in reasons if not any(piece in why for why in given)] == [], given

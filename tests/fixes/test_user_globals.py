@@ -1,0 +1,46 @@
+"""What the globals of the user's modules hold is compared, and restored after each run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.fixes.user_globals import UserGlobals
+from dynadiag.trial.reference_run import ReplayableCall
+
+HELPER = """
+import torch
+SEEN, COUNT, TOTAL = [], 0, torch.zeros(())
+def note(value):
+    global COUNT
+    COUNT += 1
+    SEEN.append(value)
+    TOTAL.add_(1)
+"""
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
+    (tmp_path / "notes_of_a_user.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(tmp_path)
+    import notes_of_a_user  # type: ignore[import-not-found]
+
+    yield notes_of_a_user.note
+    del sys.modules["notes_of_a_user"]
+
+
+def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], tmp_path: Path) -> None:
+    call = ReplayableCall(lambda x: note(x), (torch.ones(1),), {})
+    held = UserGlobals(str(tmp_path), call)
+    before = held.scalars()
+    note(2.5)
+    assert held.scalars() == {**before, "notes_of_a_user.COUNT": 1, "notes_of_a_user.SEEN[0]": 2.5}
+    assert held.tensors()["notes_of_a_user.TOTAL"].item() == 1
+    held.restore()
+    assert held.scalars() == before == {"notes_of_a_user.COUNT": 0}
+    assert held.tensors()["notes_of_a_user.TOTAL"].item() == 0
