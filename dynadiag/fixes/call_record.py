@@ -146,7 +146,7 @@ def _is_deliberate(error: Exception, root: str) -> bool:
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:
     """The numbers and texts that the call can reach now."""
     found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
-    kept = {name: value for name, value in found.items() if isinstance(value, _SPECIAL)}
+    kept = {name: _plain(value) for name, value in found.items() if isinstance(value, _SPECIAL)}
     return {name: value for name, value in kept.items() if _MODULE_NAMES not in name}
 
 
@@ -155,6 +155,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         made = value.detach()
         return made.requires_grad_(value.requires_grad) if _may_require_grad(made) else made
+    if isinstance(value, _SPECIAL) and type(value) not in _SPECIAL:  # NumPy's numbers, enumerations
+        return f"<{type(value).__qualname__} {value!r}>"
     return value if isinstance(value, _SPECIAL) else f"<{type(value).__qualname__}>"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from dynadiag.fixes.edits import apply_edits, unified_diff
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, ProblemPlace
 from dynadiag.fixes.fix_search import Fix, FixResult
@@ -31,12 +33,23 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
     return FixDocument(
         torch=result.torch,
         target=project.program.text,
-        fixes=tuple(_entry(fix, project) for fix in result.fixes),
+        fixes=tuple(_without_repeats(_entry(fix, project) for fix in result.fixes)),
         patch=None,
         evidence=result.evidence,
         trials=trials,
         seconds=round(seconds, 3),
     )
+
+
+def _without_repeats(entries: Iterable[FixEntry]) -> Iterator[FixEntry]:
+    """The entries, and of those that one change removes at one place the first: several guards may fail there."""
+    known = set()
+    for entry in entries:
+        place = entry.problem
+        key = (place.kind, place.gb_id, place.file, place.line, entry.diff)
+        if not entry.diff or key not in known:
+            yield entry
+        known.add(key)
 
 
 def _entry(fix: Fix, project: Project) -> FixEntry:

@@ -9,14 +9,11 @@ import atexit
 import builtins
 import os
 import random
-import signal
 import sys
-import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
+from dynadiag.fixes.isolation import TooLong, captured_output, printed_text, silence, time_limit
 from dynadiag.fixes.observation import (
     SIDE_BUILTIN,
     CallDiffers,
@@ -151,7 +149,7 @@ class _LastCall(_Watch):
         """Report the shortest time of a warm call."""
         if self._last is None:
             return
-        with _silence(), suppress(Exception):  # the arguments may be freed or changed: then there is no figure
+        with silence(), suppress(Exception):  # the arguments may be freed or changed: then there is no figure
             self._inside = True
             self._last()
             best, end = float("inf"), time.perf_counter() + _WARM_SECONDS
@@ -244,7 +242,7 @@ class _Reference(_Watch):
         value is small, of NaN): such inputs are left out.
         """
         self._inputs = name
-        with suppress(_TooLong), _time_limit(None if name == OWN else _VARIANT_SECONDS):
+        with suppress(TooLong), time_limit(None if name == OWN else _VARIANT_SECONDS):
             made = _run_variant(call, index, name, call.function, self._asked)
             self._records.append(made)
             TRIAL.send(VariantRun(index, name, made.error))
@@ -338,7 +336,7 @@ def _run_variant(
         after = StateAfter.of(call, held)
         return result
 
-    with _captured_output() as printed, warnings.catch_warnings():
+    with captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")
         restore, held = _random_restorer(), UserGlobals(asked.root, call)
         changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
@@ -347,30 +345,7 @@ def _run_variant(
         finally:
             restore()
             held.restore()
-    return record_of(call, index, name, ran, after, _text(printed), asked.root)
-
-
-class _TooLong(BaseException):  # no handler of the program's catches it
-    """A call with other inputs did not end in time."""
-
-
-@contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise `_TooLong` in what runs longer. There is no limit outside of the main thread, which alone gets signals."""
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+    return record_of(call, index, name, ran, after, printed_text(printed), asked.root)
 
 
 def _random_restorer() -> Callable[[], None]:
@@ -384,47 +359,3 @@ def _random_restorer() -> Callable[[], None]:
             numpy.random.set_state(numpy_state)
 
     return restore
-
-
-@contextmanager
-def _captured_output() -> Iterator[list[bytes]]:
-    """Collect what is printed, by Python and by libraries, in place of printing it."""
-    found: list[bytes] = []
-    with tempfile.TemporaryFile() as file, _redirected(file.fileno()):
-        yield found
-        _flush()
-        file.seek(0)
-        found.append(file.read())
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    with Path(os.devnull).open("wb") as nowhere, _redirected(nowhere.fileno()):
-        yield
-
-
-@contextmanager
-def _redirected(descriptor: int) -> Iterator[None]:
-    _flush()
-    saved = os.dup(1), os.dup(2)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        _flush()
-        for kept, target in zip(saved, (1, 2), strict=True):
-            os.dup2(kept, target)
-            os.close(kept)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # the program may have replaced or closed it
-            stream.flush()
-
-
-def _text(printed: list[bytes]) -> str:
-    from dynadiag.fixes.printed_output import comparable
-
-    return comparable(b"".join(printed).decode("utf-8", "replace"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["comparable", "difference", "mask_unstable"]
+__all__ = ["comparable", "comparable_run", "difference", "mask_unstable"]
 
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
@@ -17,6 +17,7 @@ _TORCH_CPP_WARNING = re.compile(
 )
 _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
+_SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run of the unchanged program
 
@@ -29,6 +30,18 @@ def comparable(text: str, folders: Iterable[str] = ()) -> str:
         text = text.replace(folder, "")
     own = _TORCH_LOG.sub("", _TORCH_CPP_WARNING.sub("", _TORCH_WARNING.sub("", text)))
     return _FRAME.sub(r"\1", _WARNING.sub(r"\1\n", own))
+
+
+def comparable_run(text: str, folders: Iterable[str]) -> str:
+    """What a whole run printed, comparable, with each warning once. Python shows a warning again whenever somebody has
+    changed a filter meanwhile, which torch does while it compiles.
+    """
+    shown, kept = set[str](), []
+    for line in comparable(text, folders).splitlines(keepends=True):
+        if not _SHOWN_WARNING.match(line) or line not in shown:
+            kept.append(line)
+        shown.add(line)
+    return "".join(kept)
 
 
 def mask_unstable(one: str, other: str) -> str:

@@ -207,9 +207,9 @@ def _on(what: str) -> Callable[[Proof], str | None]:
 def _streams_are_the_same(proof: Proof) -> str | None:
     """Standard output and standard error, each by itself."""
     assert proof.compared is not None
-    if not proof.baseline.stable:
-        return None
     reference = proof.baseline.reference
+    if not proof.baseline.stable or reference.writes:
+        return None
     text = difference(reference.printed, proof.compared.printed)
     if text is None and (text := difference(reference.errors, proof.compared.errors)) is not None:
         text = f"on standard error {text}"

@@ -24,7 +24,7 @@ from dynadiag.fixes.observation import (
     VariantRun,
     WarmCallTime,
 )
-from dynadiag.fixes.printed_output import comparable
+from dynadiag.fixes.printed_output import comparable, comparable_run
 from dynadiag.fixes.problems import FixProblem, RunSummary, problems_of, summarize
 from dynadiag.fixes.project import Project
 from dynadiag.recording.fold import fold
@@ -68,7 +68,8 @@ class ReferenceRun:
     """The unchanged program, uncompiled, with its results recorded in the file ``records``.
 
     ``sides`` has each side of each of the ``conditions`` that was taken, with the inputs that took it. ``printed`` is
-    standard output, ``errors`` standard error.
+    standard output, ``errors`` standard error. ``writes`` says that the program writes files into its folder: these
+    have lines of other inputs too, so what it makes of them later differs from a candidate's.
     """
 
     outcome: Outcome
@@ -78,6 +79,7 @@ class ReferenceRun:
     variants: int
     printed: str
     errors: str
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Trials:
                 summarize(explanation, copy, graphs) if explanation else RunSummary.empty(),
                 problems_of(explanation, copy) if explanation else (),
                 explanation,
-                comparable(outcome.tail, _folders(folder, copy)),
+                comparable_run(outcome.tail, _folders(folder, copy)),
                 warm.seconds if warm else None,
                 files,
             )
@@ -145,6 +147,7 @@ class Trials:
                 seconds=seconds,
                 sides=tuple(condition.key for condition in wanted),
             )
+            before = snapshot(copy.root)
             outcome = self._run("unchanged, uncompiled, with other inputs", copy, Plan(task=asked.to_task()))
             folders = _folders(folder, copy)
             return ReferenceRun(
@@ -153,8 +156,9 @@ class Trials:
                 wanted,
                 {(each.key, each.side): each.inputs for each in reversed(list(_events(outcome, SideTaken)))},
                 sum(1 for _ in _events(outcome, VariantRun)),
-                comparable(outcome.tail, folders),
-                comparable(_read(errors), folders),
+                comparable_run(outcome.tail, folders),
+                comparable_run(_read(errors), folders),
+                bool(changed_files(before, snapshot(copy.root))),
             )
 
     def compared(self, label: str, candidate: Candidate, reference: ReferenceRun, rung: str | None) -> ComparedRun:
@@ -171,8 +175,8 @@ class Trials:
                 outcome,
                 tuple(_events(outcome, CallDiffers)),
                 next(_events(outcome, CallsCompared), None),
-                comparable(outcome.tail, folders),
-                comparable(_read(errors), folders),
+                comparable_run(outcome.tail, folders),
+                comparable_run(_read(errors), folders),
             )
 
     @contextmanager

@@ -161,12 +161,12 @@ ADVERSARIES = {
     "a copy keeps the gaps of a view": _change(
         "return copy.deepcopy(x)", "copy.deepcopy(x)", "clone()", "results gradients", "call(torch.randn(4, 6)[:, ::2])"
     ),
-    "a copy keeps an attribute": _change(
-        "y = copy.deepcopy(x)\nreturn y * getattr(y, 'scale', 1)",
-        "copy.deepcopy(x)",
+    "a copy stays a parameter": _change(
+        "y = copy.deepcopy(WEIGHT)\nreturn x * (2 if isinstance(y, torch.nn.Parameter) else 3)",
+        "copy.deepcopy(WEIGHT)",
         "clone()",
         "results gradients",
-        "x = torch.randn(3)\nx.scale = 2\ncall(x)",
+        head="WEIGHT = torch.nn.Parameter(torch.ones(3))\n\n",
     ),
     # numpy_calls
     "NumPy takes edges that fall": _change(
@@ -220,7 +220,7 @@ ADVERSARIES = {
     # number_arguments, number_attributes
     "the argument comes back": _argument("return x * n, n", "results"),
     "the argument is larger than an integer of torch": _argument("return x * float(n * 10**12 * 10**9)", "results"),
-    "the argument's type decides": _argument("return x * (2 if isinstance(n, int) else 3)", "results"),
+    "the argument's type decides": _argument("return x * (2 if isinstance(n, int) else 3)", "results gradients"),
     "the attribute is a key": _attribute("self.seen[self.calls] = 1\nreturn x * self.calls", "mutations"),
     "the attribute is returned": _attribute("return x, self.calls", "results"),
     "the attribute is printed": _attribute("print('calls', repr(self.calls))\nreturn x * self.calls", "printed"),
@@ -233,11 +233,8 @@ ADVERSARIES = {
     "a message on a condition shows what changes afterwards": _print(
         "if x.sum() > 0:\n    print('x', x)\nx.add_(1)\nreturn x * 2", "x.sum() > 0", "function of its own"
     ),
-    "a message on a condition shows a list that grows afterwards": _print(
-        "if x.sum() < 99:\n    print('seen', SEEN)\nSEEN.append(len(SEEN))\nreturn x * 2",
-        "x.sum() < 99",
-        "function of its own",
-        "SEEN = []\n\n",
+    "a message on a condition shows a view that changes afterwards": _print(
+        "if x.sum() < 99:\n    print('first', x[0])\nx.mul_(2)\nreturn x.clone()", "x.sum() < 99", "function of its own"
     ),
     "a message on a condition comes before that of another": _print(
         "if x.sum() < 99:\n    print('first')\nreturn note(x)", "x.sum() < 99", "function of its own", _NOTE
@@ -246,13 +243,18 @@ ADVERSARIES = {
     "an excluded function asks whether it is compiled": _excluded(
         "return x / (1 if torch.compiler.is_compiling() else 2)", "results gradients"
     ),
-    "an excluded function rounds between its steps": _excluded("return (x * 3.0).half().float() / 3.0", ""),
+    "an excluded function asks whether Dynamo traces it": _excluded(
+        "return x / (1 if torch.compiler.is_dynamo_compiling() else 2)", "results gradients"
+    ),
+    "an excluded function handles an error that tracing does not raise": _excluded(
+        "try:\n    return x * float(x.numpy().size)\nexcept RuntimeError:\n    return x * 2", "results gradients"
+    ),
     # uniform_bounds
     "the bounds draw numbers in their order": _change(
         "return x * torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
         "torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
         "by position",
-        "results gradients",
+        "results gradients random",
         head="import random\n\n",
     ),
     "a bound prints": _change(
@@ -266,7 +268,7 @@ ADVERSARIES = {
         "return x * NOISE.uniform_(**{'from': 0.5, 'to': 1.0})",
         "NOISE.uniform_(**{'from': 0.5, 'to': 1.0})",
         "by position",
-        "results gradients",
+        "ends",
         head="class Noise:\n    def uniform_(_, to, **m):\n        return to - m['from']\n\n\nNOISE = Noise()\n\n",
     ),
     # config_lines
@@ -281,6 +283,6 @@ ADVERSARIES = {
     "a loop needs the number of rows": _size(
         "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y", "ends"
     ),
-    "a table needs the number of rows": _size("return x * SCALES[x.shape[0]]", "ends", "SCALES = {3: 1.0, 4: 0.5}\n\n"),
+    "a loop runs once for each row": _size("for _ in range(x.shape[0]):\n    x = x.sin()\nreturn x", "ends"),
     "a side needs the number of rows": _size("return x * 2 if x.shape[0] == 3 else x.sin()", "ends"),
 }

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.fixes.candidate import Candidate
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CallDiffers, Observation, SideTaken
-from dynadiag.fixes.observer import _Candidate, _Reference, _silence
+from dynadiag.fixes.observer import _Candidate, _Reference
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import _instrumented
 from dynadiag.trial.context import TRIAL
 from tests.fixes.adversaries import ADVERSARIES, Adversary
@@ -28,7 +31,8 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     found: list[Any] = []
     monkeypatch.setattr(TRIAL, "send", found.append)
     logging_functions = set(torch._dynamo.config.reorderable_logging_functions)
-    yield found
+    with torch._dynamo.config.patch(capture_scalar_outputs=False):
+        yield found
     torch._dynamo.config.reorderable_logging_functions = logging_functions
     torch._dynamo.reset()
     sys.modules.pop("adversary", None)
@@ -45,16 +49,27 @@ def load(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def wrong_change(one: Adversary, folder: Path) -> Candidate:
-    """The change of the catalogue whose title is named."""
+def problem_of(one: Adversary, folder: Path) -> FixProblem:
+    """The break or the recompile of a program."""
     text = one.source
     if one.values is None:
-        problem = problem_at(text, one.marked, hints=one.hints)
-    else:
-        definition = "def forward" if "." in one.function else "def target"
-        line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
-        problem = recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
-    return next(each for each in candidates(text, problem, folder) if one.title in each.title)
+        return problem_at(text, one.marked, hints=one.hints)
+    definition = "def forward" if "." in one.function else "def target"
+    line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
+    return recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
+
+
+def name_of(one: Adversary, folder: Path) -> str:
+    """The rewrite that makes the wrong change."""
+    problem, sources = problem_of(one, folder), Sources(project_of(one.source, folder))
+    found = ((rewrite.name, each) for rewrite in CATALOGUE for each in rewrite.candidates(problem, sources))
+    return next(name for name, each in found if isinstance(each, Candidate) and one.title in each.title)
+
+
+def wrong_change(one: Adversary, folder: Path) -> Candidate:
+    """The change of the catalogue whose title is named."""
+    found = candidates(one.source, problem_of(one, folder), folder)
+    return next(each for each in found if one.title in each.title)
 
 
 def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
@@ -98,9 +113,14 @@ def original(module: ModuleType) -> Any:
 def test_a_wrong_change_is_found_out(
     name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with capfd.disabled(), _silence():
+    with capfd.disabled(), silence():
         found = objections(ADVERSARIES[name], tmp_path, reported)
     assert found == ADVERSARIES[name].found_by
+
+
+def test_each_rewrite_has_three_adversaries(tmp_path: Path) -> None:
+    names = [name_of(one, tmp_path) for one in ADVERSARIES.values()]
+    assert {rewrite.name for rewrite in CATALOGUE if names.count(rewrite.name) < 3} == set()
 
 
 def test_each_obligation_is_the_only_one_that_finds_out_some_wrong_change() -> None:

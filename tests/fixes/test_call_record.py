@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import itertools
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -266,3 +268,14 @@ def test_variants_change_what_they_name() -> None:
     assert made("argument 1 +1")[1] == 4
     assert made("requires grad")[0].requires_grad
     assert torch.equal(made("scaled 0.5")[0], X * 0.5)
+
+
+def test_numbers_of_numpy_are_kept_as_text(tmp_path: Path) -> None:
+    class Scalar(Counter):
+        def forward(self, x: torch.Tensor, n: int) -> Any:
+            return np.float64(2.5)
+
+    record = recorded(Scalar(), X)
+    torch.save(record.to_json(), tmp_path / "record")
+    assert torch.load(tmp_path / "record", weights_only=True)["outputs"] == ["<float64 np.float64(2.5)>"]
+    assert what(record, recorded(Scalar(), X)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from dynadiag.fixes.edits import Edit, EditConflict, ParsedSource, apply_edits, unified_diff
+from dynadiag.fixes.edits import Edit, EditConflict, ParsedSource, SourceMap, apply_edits, unified_diff
 from dynadiag.recording.records import Span
 
 TEXT = "import torch\n\n\ndef f(x):\n\ty = g( x )  # a comment\n\treturn y.item() + h(y.item())\n"
@@ -49,3 +49,18 @@ def test_patch_takes_the_diff(tmp_path: Path, text: str) -> None:
 def test_configuration_goes_behind_the_last_import() -> None:
     file = ParsedSource("a.py", '"""Doc."""\nimport a\nfrom b import (\n    c,\n)\nx = 1\n')
     assert file.after_imports() == 6
+
+
+def test_places_of_a_changed_file_lead_back() -> None:
+    edits = [Edit("a.py", 13, 13, "\nx = 1\n"), Edit("a.py", TEXT.index("g( x )"), TEXT.index("g( x )") + 6, "k(x)")]
+    places = SourceMap("a.py", TEXT, edits)
+    changed = apply_edits({"a.py": TEXT}, edits)["a.py"].splitlines()
+    assert changed[7] == "\treturn y.item() + h(y.item())"
+    assert places.span(Span("a.py", 8, 8, 8, 16)) == Span("a.py", 6, 8, 6, 16)
+    assert places.span(Span("a.py", 8)) == Span("a.py", 6)
+    assert places.span(Span("a.py", 3)) is None  # an edit wrote it
+
+
+def test_a_name_is_given_once() -> None:
+    file = ParsedSource("a.py", TEXT)
+    assert [file.free_name("y", "length"), file.free_name("y", "length")] == ["length", "length_"]

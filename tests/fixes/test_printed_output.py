@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.fixes.printed_output import comparable, difference, mask_unstable
+from dynadiag.fixes.printed_output import comparable, comparable_run, difference, mask_unstable
 
 
 def test_a_warning_of_a_moved_line_is_the_same() -> None:
@@ -44,3 +44,9 @@ def test_a_warning_of_torchs_c_code_is_not_the_programs_output() -> None:
         "  scale = float(h.max())\n"
     )
     assert comparable(f"{own}{torchs}b\n") == comparable(f"{own}b\n") == "UserWarning: mine\nb\n"
+
+
+def test_a_warning_that_is_shown_again_counts_once_in_a_run() -> None:
+    first = "/u/f.py:3: UserWarning: small\n  warnings.warn('small')\n"
+    assert comparable_run(f"{first}a\n{first}a\n", ["/u"]) == comparable_run(f"{first}a\na\n", ["/u"])
+    assert comparable(f"{first}{first}") != comparable(first)

@@ -57,7 +57,9 @@ def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
         "def _log_info(*args):\n"
         "log.info(*args, stacklevel=3)\n"
         "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
-        "_log_info('%d', 3)"
+        "_log_info('%d', 3)",
+        "@torch._dynamo.decorators.leaf_function\ndef _log_info(*args):\nlog.info(*args)\n"
+        "@_log_info.register_fake\ndef _(*_):\nreturn None\n_log_info('%d', 3)",
     ]
     assert one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path) == []
 
@@ -114,7 +116,7 @@ def test_a_number_that_is_logged_is_a_tensor_that_is_logged_after_the_graph(tmp_
     text = (
         f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%f %f', x.sum().item(), float(x.mean()))\n"
     )
-    first, both = one(text, "x.sum().item()", tmp_path)
+    first, both, _within = one(text, "x.sum().item()", tmp_path)
     assert first == "log.info('%f %f', x.sum().detach(), float(x.mean()))"
     assert both.endswith("_log_info('%f %f', x.sum().detach(), x.mean().detach())")
     assert "reorderable_logging_functions.add(_log_info)" in both
@@ -196,7 +198,7 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
     body = "        if h.max().item() > k:\n            warnings.warn(f'{h.max().item():.2f} is over {k} in {NAME}')\n"
     text = f"{HEAD}NAME = 'a'\n\n\n# the net\nclass A:\n    def f(self, h, k):\n{body}        return h\n"
     found = candidates(text, problem_at(text, "h.max().item() > k"), tmp_path)
-    (made,) = changed(text, [each for each in found if "function of its own" in each.title])
+    made, within = changed(text, [each for each in found if "function of its own" in each.title])
     helper = (
         "@torch.compiler.disable\ndef _warn_if(condition, value_1, value_2):\n    if condition:\n"
         "        warnings.warn(f'{value_1:.2f} is over {value_2} in {NAME}')\n\n\n"
@@ -204,6 +206,8 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
     )
     call = "        _warn_if(h.max() > k, h.max().detach(), k)\n"
     assert made == text.replace(body, call).replace("# the net", f"{helper}# the net")
+    assert "@torch._dynamo.decorators.leaf_function\ndef _warn_if(condition, value_1, value_2):\n" in within
+    assert "@_warn_if.register_fake\ndef _(*_):\n    return None\n" in within
 
 
 def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:

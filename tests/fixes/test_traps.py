@@ -106,3 +106,28 @@ def test_no_wrong_change_is_proved(name: str, tmp_path: Path, runner: Runner) ->
     assert [fix.candidate for fix in result.fixes if fix.candidate] == []
     given = [rejected.why for fix in result.fixes for rejected in fix.rejected]
     assert [piece for piece in reasons if not any(piece in why for why in given)] == [], given
+
+
+def test_a_break_that_another_one_hides_is_mended_with_it(tmp_path: Path, runner: Runner) -> None:
+    text = program(
+        "for i in range(2):\n    x = torch.tanh(self.a(x))\n    print('layer', i)\n    torch._dynamo.graph_break()\n"
+        "if x.sum() > 0:\n    x = x * 2\nreturn self.b(x)"
+    )
+    result = fixed(text, tmp_path, runner)
+    assert result.evidence is not None
+    assert (result.evidence.breaks[1], {fix.problem.gb_id for fix in result.fixes if fix.candidate}) == (
+        0,
+        {"GB0059", "GB0025", "GB0170"},
+    )
+
+
+def test_a_logger_of_a_function_that_is_inlined_logs_from_within_the_graph(tmp_path: Path, runner: Runner) -> None:
+    head = (
+        "import logging\nimport sys\n\nlogging.basicConfig(level=20, format='%(message)s', stream=sys.stdout)\n"
+        "log = logging.getLogger('n')\n\n\n"
+        "def half(h):\n    log.info('mean %.3f', h.mean().item())\n    return h / 2\n\n\n"
+    )
+    result = fixed(program("return self.b(half(self.a(x)))", head), tmp_path, runner)
+    assert result.evidence is not None
+    assert result.evidence.breaks[1] == 0
+    assert "leaf_function" in result.changed["program.py"]

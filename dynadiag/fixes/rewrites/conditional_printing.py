@@ -19,7 +19,20 @@ from dynadiag.fixes.rewrites.printing import prints
 
 __all__ = ["candidates"]
 
-_WHY = "the condition and the values are computed at their place, and the message is printed when the graph has run"
+_WHY = "the condition and the values are computed at their place, and the message is printed when they are there"
+# Of a function that is inlined, torch forgets what is to be called after the graph.
+_WAYS = (
+    (
+        "calls after the graph",
+        "@torch.compiler.disable",
+        "torch._dynamo.config.reorderable_logging_functions.add({name})",
+    ),
+    (
+        "runs in the graph",
+        "@torch._dynamo.decorators.leaf_function",
+        "@{name}.register_fake{end}def _(*_):{end}{unit}return None",
+    ),
+)
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
@@ -29,13 +42,15 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     call = _only_call(found) if isinstance(found, cst.If) else None
     if file is None or not isinstance(found, cst.If) or call is None or not prints(file, call):
         return
-    try:
-        edits = _edits(file, found, call)
-    except Unsuitable:
-        return
     condition = Condition(file.name, *file.range(found.test))
-    title = "print on the condition in a function of its own, which torch calls after the graph"
-    yield Candidate(title, "source", edits, _WHY, (condition,))
+    name = file.free_name(f"_{file.code(call.func).rpartition('.')[2]}_if")
+    for when, decorator, line in _WAYS:
+        try:
+            edits = _edits(file, found, call, name, (decorator, line))
+        except Unsuitable:
+            return
+        title = f"print on the condition in a function of its own, which torch {when}"
+        yield Candidate(title, "source", edits, _WHY, (condition,))
 
 
 def _only_call(found: cst.If) -> cst.Call | None:
@@ -46,22 +61,21 @@ def _only_call(found: cst.If) -> cst.Call | None:
     return statement.value if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) else None
 
 
-def _edits(file: ParsedSource, found: cst.If, call: cst.Call) -> tuple[Edit, ...]:
+def _edits(file: ParsedSource, found: cst.If, call: cst.Call, name: str, way: tuple[str, str]) -> tuple[Edit, ...]:
     function = file.enclosing(found, cst.FunctionDef)
     if not isinstance(function, cst.FunctionDef):
         raise Unsuitable("it is not in a function")
     local = _local_names(file, function)
     values = [value for value in _values(call) if any(n.value in local for n in file.nodes(cst.Name, value))]
     names = [f"value_{number}" for number in range(1, len(values) + 1)]
-    name = file.free_name(f"_{file.code(call.func).rpartition('.')[2]}_if")
     text, start = file.code(call), file.range(call)[0]
     for value, own in reversed(list(zip(values, names, strict=True))):
         place = file.range(value)
         text = text[: place[0] - start] + own + text[place[1] - start :]
     end, unit = file.newline, file.indent_unit
-    head = f"@torch.compiler.disable{end}def {name}({', '.join(['condition', *names])}):{end}"
+    head = f"{way[0]}{end}def {name}({', '.join(['condition', *names])}):{end}"
     body = f"{unit}if condition:{end}{unit * 2}{text}{end}{end}{end}"
-    line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}{end}{end}"
+    line = f"{way[1].format(name=name, end=end, unit=unit)}{end}{end}{end}"
     given = ", ".join([condition_text(file, found.test), *(kept_tensor(file, value) for value in values)])
     indent = file.indent(found)
     return (
