@@ -135,7 +135,7 @@ class Captioner(nn.Module):
         print(f"images {patches.shape[0]} tokens {tokens.shape[1]}")
         image = self.limit(image)
         logits = self.decoder(tokens[:, :-1], image)
-        log.info("logits %.4f", logits.detach().abs().mean().item())
+        log.info("logits %.2f", logits.detach().abs().mean().item())
         loss = self.loss(logits, tokens[:, 1:], smoothing)
         warm = min(1.0, 0.5 + 0.1 * self.config.warmup)
         return loss * warm / math.sqrt(self.running_norm.item()) + self.z_loss(logits)
@@ -269,7 +269,7 @@ def train(config: Config, steps: int, backend: str) -> list[float]:
         began = time.perf_counter()
         loss, norm = train_step(compiled, model, optimizer, batch, smoothing_of(config, step))
         seconds = time.perf_counter() - began
-        print(f"step {step} loss {loss:.5f} mean {meter.update(loss):.5f} norm {norm:.5f}")
+        print(f"step {step} loss {loss:.3f} mean {meter.update(loss):.2f} norm {norm:.2f}")
         times.append(seconds)
     print(f"{model.calls} calls, overlap {evaluate(model, config, 2):.3f}")
     return times
