@@ -92,6 +92,8 @@ def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
     module = load(unchanged, folder)
     module.run(lambda *args, **kwargs: reference(module.target, original(module), args, kwargs))
     reference.finish()
+    if one.compiled and not ends(load(text, folder)):
+        return {"ends"}
     watch, other = _Candidate(asked), load(text, folder)
     compiled = torch.compile(other.target, backend="eager") if one.compiled else original(other)
     try:
@@ -102,6 +104,16 @@ def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
     found = {each.what for each in reported if isinstance(each, CallDiffers) and not each.rounding}
     sides = {each.side for each in reported if isinstance(each, SideTaken)}
     return found | ({"sides"} if candidate.both_sides and len(sides) < 2 else set())
+
+
+def ends(module: ModuleType) -> bool:
+    """Whether the changed program ends without an exception when it is compiled."""
+    try:
+        module.run(torch.compile(module.target, backend="eager"))
+    except Exception:  # noqa: BLE001 - any of them
+        return False
+    torch._dynamo.reset()
+    return True
 
 
 def original(module: ModuleType) -> Any:
