@@ -279,6 +279,20 @@ ADVERSARIES = {
         "results gradients",
         hints=(_SCALARS,),
     ),
+    "the program prints the setting": _change(
+        "n = x.detach().sum().item()\nprint(torch._dynamo.config.capture_scalar_outputs)\nreturn x * n",
+        "x.detach().sum().item()",
+        "set `torch._dynamo.config.capture_scalar_outputs",
+        "printed",
+        hints=(_SCALARS,),
+    ),
+    "the program does not go with the setting": _change(
+        "n = x.detach().sum().item()\nassert not torch._dynamo.config.capture_scalar_outputs\nreturn x * n",
+        "x.detach().sum().item()",
+        "set `torch._dynamo.config.capture_scalar_outputs",
+        "ends",
+        hints=(_SCALARS,),
+    ),
     # dynamic_sizes
     "a loop needs the number of rows": _size(
         "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y", "ends"
