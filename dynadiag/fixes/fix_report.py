@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class FixEntry(msgspec.Struct, frozen=True):
-    """One cause, and the change for it. ``advice`` is what `explain` says about a cause without one. ``together`` is
+    """One cause, and the change for it. ``advice`` is what `explain` says about a cause without one. ``combined`` is
     true for a cause without a change of its own, which all proved changes together remove.
     """
 
@@ -74,7 +74,7 @@ class FixEntry(msgspec.Struct, frozen=True):
     evidence: Evidence | None
     rejected: tuple[Rejected, ...]
     advice: tuple[str, ...] = ()
-    together: bool = False
+    combined: bool = False
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ def _change(entries: list[FixEntry], style: Style, told: Evidence | None) -> str
         lines += [f"  {text}" for text in _evidence(entry.evidence)]
     lines += [f"  not: {one.title}: {one.why}" for one in entry.rejected]
     lines += [f"  advice, not tried: {text}" for text in entry.advice]
-    if entry.diff and not entry.together:
+    if entry.diff and not entry.combined:
         lines += ["", entry.diff.rstrip("\n")]
     return "\n".join(lines) + "\n"
 

@@ -68,7 +68,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         why=fix.candidate.why,
         evidence=fix.evidence,
         rejected=fix.rejected,
-        together=fix.together,
+        combined=fix.combined,
     )
 
 

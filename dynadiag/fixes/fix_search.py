@@ -45,14 +45,14 @@ class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
 class Fix:
     """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons.
 
-    ``together`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
+    ``combined`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
     """
 
     problem: FixProblem
     candidate: Candidate | None = None
     evidence: Evidence | None = None
     rejected: tuple[Rejected, ...] = ()
-    together: bool = False
+    combined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class _Search:
         """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
         proved, and they are kept then.
         """
-        candidate = _joined([candidate for cause in self._causes if (candidate := cause.proved)], picks)
+        candidate = _combined([candidate for cause in self._causes if (candidate := cause.proved)], picks)
         problems = tuple(cause.problem for cause, _ in picks)
         proof, why = self._tried_proof(problems, candidate)
         self.message(f"{candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
@@ -335,7 +335,7 @@ class _Search:
         return FixResult(fixes, edits, apply_edits(sources, edits), evidence_of(whole), torch)
 
 
-def _joined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
+def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
     """All these changes as one. Its title names what is new in it."""
     parts = [*kept, *(candidate for _, candidate in picks)]
     titles = list(dict.fromkeys(candidate.title for _, candidate in picks))
@@ -366,7 +366,7 @@ def _fix(cause: _Cause, whole: Proof | None) -> Fix:
     """The fix of a cause; where all changes together removed one without a change of its own, these."""
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
-        return Fix(cause.problem, whole.candidate, evidence_of(whole), together=True)
+        return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)
     return Fix(cause.problem, cause.proved, cause.evidence, tuple(cause.rejected))
 
 
