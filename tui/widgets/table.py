@@ -189,7 +189,8 @@ class Table(FilterableLines):
     def _fit(self) -> None:
         """Shorten the widest columns until the last one is visible."""
         widths = list(self._natural)
-        room = self.scrollable_content_region.width - _GAP * (len(widths) - 1)
+        bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
+        room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
         over = sum(widths[:-1]) + min(widths[-1], _MIN_LAST_WIDTH) - room
         while over > 0 and (place := self._widest(widths)) is not None:
             widths[place] -= 1
