@@ -211,18 +211,17 @@ class Browser(RecordingApp):
             await self._switch(name)
 
     async def _switch(self, name: str) -> View:
-        with self.batch_update():  # what is drawn in between would be drawn again
-            view = self._views.get(name)
-            if view is None:
-                view = self._views[name] = screen_named(name).create()
-                await self.query_one("#views").mount(view)
-            self.current.display = False
-            self._current_name = name
-            view.display = True
-            self.query_one(Tabs).current = name
-            self.set_status("", "")
-            if (focus := view.first_focus()) is not None:
-                focus.focus()
+        self.current.display = False
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = screen_named(name).create()
+            await self.query_one("#views").mount(view)
+        self._current_name = name
+        view.display = True
+        self.query_one(Tabs).current = name
+        self.set_status("", "")
+        if (focus := view.first_focus()) is not None:
+            focus.focus()
         await view.screen_shown()
         return view
 
