@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from dynadiag.commands import common
@@ -42,6 +43,8 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
         if is_packed(path.parent):
             return (path,)
         if not path.exists():
+            if target.endswith(os.sep):
+                raise UnreadableInput(f"{target}: no such folder; a process leaves a recording there once it compiles")
             if path.suffix == SUFFIX or path.suffix == ".log":
                 raise UnreadableInput(f"{path}: no such file")
             return None

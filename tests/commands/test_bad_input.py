@@ -291,3 +291,8 @@ def test_a_recording_is_not_run_as_a_program(command: str, tmp_path: Path, capsy
     recording(tmp_path / "in.dynadiag")
     output = ["-o", "repro.py"] if command == "minify" else []
     assert "cannot be run" in assert_clean(capsys, main([command, *output, "in.dynadiag"]), refused=True)
+
+
+def test_a_folder_that_is_not_there_is_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{tmp_path / 'job'}/"]) == 2
+    assert "no such folder; a process leaves a recording there once it compiles" in capsys.readouterr().err
