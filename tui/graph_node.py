@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
@@ -14,6 +15,8 @@ __all__ = ["NodeDetails", "node_lines", "node_on_line"]
 _MAX_USERS = 200  # users listed; an input may have 50,000
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
+_SIGNATURE = re.compile(r"\s*def forward\(")  # of Dynamo's graph with its arguments
+_IN_SIGNATURE = re.compile(r"([A-Za-z_]\w*): \"[^\"]*\"")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
 
@@ -41,10 +44,17 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
         return None
     if defined.get(name) != index:
         return None
-    names = dict.fromkeys(word for word in _NAME.findall(expression) if word in defined and word != name)
+    places = {**_arguments(lines), **defined}
+    names = dict.fromkeys(word for word in _NAME.findall(expression) if word in places and word != name)
     users = _users(lines, name, index)
-    inputs = tuple((word, defined[word]) for word in names)
+    inputs = tuple((word, places[word]) for word in names)
     return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
+
+
+def _arguments(lines: Sequence[str]) -> dict[str, int]:
+    """The arguments that stand on the line of the signature itself."""
+    signature = next((number for number, text in enumerate(lines) if _SIGNATURE.match(text)), None)
+    return {} if signature is None else dict.fromkeys(_IN_SIGNATURE.findall(lines[signature]), signature)
 
 
 def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:
@@ -61,9 +71,9 @@ def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]
     return found
 
 
-def node_lines(node: NodeDetails | None, document: str, compile_id: str | None) -> list[Line]:
-    """Return the details of the node under the cursor."""
-    if node is None:
+def node_lines(node: NodeDetails | None, document: Document | None, compile_id: str | None) -> list[Line]:
+    """Return the details of the node under the cursor, with the line numbers of its pane, which shows ``document``."""
+    if node is None or document is None:
         return [line(("no node of the graph is defined on this line or made of it", "dim"))]
     parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]
     made = [line(*parts, (f"  {printable_code(node.expression)}", ""))]
@@ -71,8 +81,9 @@ def node_lines(node: NodeDetails | None, document: str, compile_id: str | None) 
         if not pairs:
             made.append(line((f"no {role}", "dim")))
         for name, place in pairs:
-            target = Location("code", compile_id, document=document, line=place + 1)
-            made.append(line((f"{role:<6} ", "dim"), name, (f"  line {place + 1:,}", "dim"), to=target))
+            target = Location("code", compile_id, document=document.ref.key, line=place + 1)
+            shown = document.line_of(place) + 1
+            made.append(line((f"{role:<6} ", "dim"), name, (f"  line {shown:,}", "dim"), to=target))
     if node.hidden_users:
         made.append(line((f"and {node.hidden_users:,} more users", "dim")))
     return made

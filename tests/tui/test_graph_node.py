@@ -21,6 +21,7 @@ def test_inputs_and_users_by_name() -> None:
     assert node is not None
     assert node.value == "f32[4][1]cpu"
     assert node.expression == "torch.ops.aten.sin.default(arg0_1)"
+    assert [name for name, _ in node.inputs] == ["arg0_1"]
     assert [name for name, _ in node.users] == ["relu"]
 
 

@@ -409,13 +409,13 @@ class CodeView(PanedView, StageActions):
     def _describe(self) -> None:
         """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""
         board, name = self._model, self._graph_pane()
-        lines = node_lines(None, "", None)
+        lines = node_lines(None, None, None)
         if board is not None and name is not None and (line := self._graph_line(name)) is not None:
             document = self.pane(name).document
             printed, links = board.text(name) or (document, self.pane(name).links)
             if document is not None and printed is not None:
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
-                lines = node_lines(found, document.ref.key, board.compile_id)
+                lines = node_lines(found, document, board.compile_id)
         self.node_details.show(lines)
 
     def _graph_pane(self) -> str | None:
