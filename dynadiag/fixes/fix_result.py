@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from dynadiag.fixes.edits import apply_edits, unified_diff
@@ -13,6 +14,7 @@ from dynadiag.fixes.project import Project
 __all__ = ["document_of", "exit_code_of"]
 
 _NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
+_NAMED = re.compile(r"`[^`]*?(\w+)(?:\s*=\s*\w+)?`")  # the last name of a setting or a function
 _NO_REWRITE = "no rewrite fits this place"
 
 
@@ -57,7 +59,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         tried = ("rejected", "every change that was considered is wrong here")
         verdict, title = tried if fix.rejected else ("none", _none(fix))
         place, why = _place_of(fix.problem, project), fix.problem.title
-        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.problem.advice)
+        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, _untried(fix))
     sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
     return FixEntry(
         problem=_place_of(fix.problem, project),
@@ -70,6 +72,12 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         rejected=fix.rejected,
         combined=fix.combined,
     )
+
+
+def _untried(fix: Fix) -> tuple[str, ...]:
+    """The advice without what was tried and rejected, by the names of its settings and functions."""
+    tried = {name for each in fix.rejected for name in _NAMED.findall(each.title)}
+    return tuple(text for text in fix.problem.advice if tried.isdisjoint(re.findall(r"\w+", text)))
 
 
 def _none(fix: Fix) -> str:

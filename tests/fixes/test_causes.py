@@ -1,11 +1,18 @@
-"""What counts as gone, and what counts as compiled less."""
+"""What counts as gone, what counts as compiled less, and what is still advised."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dynadiag.fixes.candidate import Candidate, Refusal
-from dynadiag.fixes.fix_search import refused_in
+from dynadiag.fixes.fix_report import Rejected
+from dynadiag.fixes.fix_result import document_of
+from dynadiag.fixes.fix_search import Fix, FixResult, refused_in
 from dynadiag.fixes.problems import FixProblem, _tensor_operators
+from dynadiag.fixes.project import Project
 from dynadiag.recording.records import Span
+from dynadiag.trial.program import Program
+from tests.fixes.build import HEAD, problem_at
 
 GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[4][1]cpu", L_self_temperature: "f64[][]cpu"):
@@ -30,3 +37,22 @@ def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:
     assert "a graph break of Net.forward is left" in refused.why
     assert refused_in({"Net.forward"}, problem, size) is size
     assert refused_in({"Other.forward"}, problem, number) is number
+
+
+def test_what_was_tried_and_rejected_is_no_advice(tmp_path: Path) -> None:
+    advice = (
+        "call `torch._dynamo.mark_dynamic(x, 2)` before the first call",
+        "use `torch.compile(..., dynamic=True)`",
+        "Set `torch._dynamo.config.capture_scalar_outputs = True`",
+        "Pad to a few sizes",
+    )
+    rejected = (
+        Rejected("mark the size with `torch._dynamo.mark_dynamic`", "it raises"),
+        Rejected("compile with `dynamic=True`", "the recompile is still there"),
+        Rejected("set `torch._dynamo.config.capture_scalar_outputs = True`", "it is slower"),
+        Rejected("keep `x.mean()` a tensor", "another result"),
+    )
+    problem = problem_at(f"{HEAD}x = 1\n", "x = 1", advice=advice)
+    project = Project.of(Program(str(tmp_path / "f.py")))
+    document = document_of(FixResult((Fix(problem, rejected=rejected),), (), {}, None), project, 1, 1.0)
+    assert document.fixes[0].advice == ("Pad to a few sizes",)
