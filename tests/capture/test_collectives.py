@@ -37,7 +37,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recordi
         assert work is not None
         work.wait()
         try:
-            dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)
+            dist.broadcast(torch.ones(2), src=1)  # there is one rank: it fails here, not in gloo's thread
         except (RuntimeError, ValueError):
             said = traceback.format_exc()
         torch.compiler.set_stance("force_eager")
@@ -55,7 +55,7 @@ def test_each_collective_has_its_sizes_and_its_line(recorded: tuple[Recording, s
         ("all_gather", "(2, 3)", False),
         ("broadcast", "(2, 3)", False),
         ("all_reduce", "(2, 3)", True),
-        ("all_reduce", "(2,)", False),
+        ("broadcast", "(2,)", False),
         ("barrier", "", False),
     ]
     lines = Path(__file__).read_text().splitlines()
@@ -73,7 +73,7 @@ def test_the_process_group_is_recorded(recorded: tuple[Recording, str]) -> None:
 
 
 def test_no_frame_of_ours_is_in_a_traceback(recorded: tuple[Recording, str]) -> None:
-    assert "all_reduce" in recorded[1]
+    assert "broadcast" in recorded[1]
     assert "dynadiag/" not in recorded[1].replace(str(Path(__file__).parents[1]), "")
 
 
