@@ -29,21 +29,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recordi
     said = ""
     with dynadiag.record(path):
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-        x = torch.ones(2, 3)
-        dist.all_reduce(x)
-        dist.all_gather([torch.empty(2, 3)], x)
-        dist.broadcast(x, src=0)
-        work = dist.all_reduce(x, async_op=True)
-        assert work is not None
-        work.wait()
         try:
-            dist.broadcast(torch.ones(2), src=1)  # there is one rank: it fails here, not in gloo's thread
-        except (RuntimeError, ValueError):
-            said = traceback.format_exc()
-        torch.compiler.set_stance("force_eager")
-        dist.barrier()
-        torch.compiler.set_stance("default")
-        dist.destroy_process_group()
+            x = torch.ones(2, 3)
+            dist.all_reduce(x)
+            dist.all_gather([torch.empty(2, 3)], x)
+            dist.broadcast(x, src=0)
+            work = dist.all_reduce(x, async_op=True)
+            assert work is not None
+            work.wait()
+            try:
+                dist.broadcast(torch.ones(2), src=1)  # there is one rank: it fails here, not in gloo's thread
+            except (RuntimeError, ValueError):
+                said = traceback.format_exc()
+            torch.compiler.set_stance("force_eager")
+            dist.barrier()
+        finally:
+            torch.compiler.set_stance("default")
+            dist.destroy_process_group()
     with dynadiag.open(path) as recording:
         yield recording, said
 
