@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN
-from dynadiag.trial.fp64_oracle import shared_memory
+from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
@@ -321,14 +321,13 @@ def _metadata(expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         one, other = getattr(expected, name), getattr(actual, name)
         if one != other:
             return f"{name} {other} instead of {one}"
-    if expected.layout is torch.strided and expected.numel() > 1 and _strides(expected) != _strides(actual):
+    if (
+        expected.layout is torch.strided
+        and expected.numel() > 1
+        and effective_strides(expected) != effective_strides(actual)
+    ):
         return f"strides {actual.stride()} instead of {expected.stride()}"
     return None
-
-
-def _strides(tensor: torch.Tensor) -> list[int]:
-    """The strides of dimensions larger than 1: the others have no effect."""
-    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

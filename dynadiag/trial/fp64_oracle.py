@@ -18,7 +18,7 @@ from dynadiag.trial.float64 import run_in_float64, to_float64
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["ResultDifference", "compare_runs", "shared_memory"]
+__all__ = ["ResultDifference", "compare_runs", "effective_strides", "shared_memory"]
 
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
@@ -101,13 +101,13 @@ def _metadata_difference(expected: Any, actual: Any) -> str | None:
         if e != a:
             return f"{what} {a} instead of {e}"
     if expected.layout is torch.strided and actual.layout is torch.strided and expected.numel() > 1:
-        e_strides, a_strides = _strides(expected), _strides(actual)
+        e_strides, a_strides = effective_strides(expected), effective_strides(actual)
         if e_strides != a_strides:
             return f"strides {a_strides} instead of {e_strides}"
     return None
 
 
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+def effective_strides(tensor: torch.Tensor) -> tuple[int, ...]:
     """The strides of dimensions larger than 1: the others have no effect."""
     return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
 
