@@ -97,7 +97,7 @@ def _wrong_breaks(document: dict[str, Any], texts: list[str]) -> Iterator[str]:
         )
         if (one["file"], str(one["line"])) not in told:
             yield f"{one['gb_id']} at {Path(one['file']).name}:{one['line']}, which torch's text does not name"
-    # Of one call of the program's into torch the line in torch is met too, when that function is compiled by itself.
+    # torch's function that is compiled by itself too breaks at its own line: that follows from the program's line.
     sites = {_site(one) for one in breaks if one["cause"] is None or not _is_plumbing(one["file"])}
     if len(sites) != len(roots) or document["break_count"] != len(roots):
         yield f"{len(roots)} roots for {len(sites)} distinct sites"

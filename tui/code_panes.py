@@ -66,9 +66,7 @@ class CodePaneModel:
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
-    forward_graph: DocumentRef | None = (
-        None  # the forward graph, where it stands in the place of Dynamo's beside the backward
-    )
+    forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:

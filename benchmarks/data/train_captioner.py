@@ -148,7 +148,7 @@ class Captioner(nn.Module):
         return image
 
     def loss(self, logits: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
-        """Cross-entropy of what is no padding."""
+        """Cross-entropy of the tokens that are not padding."""
         each = nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
         spread = -logits.log_softmax(dim=-1).mean(dim=-1).flatten()
         each = (1 - smoothing) * each + smoothing * spread
@@ -250,7 +250,7 @@ def train_step(compiled, model, optimizer, batch, smoothing):
 
 
 def count_parameters(model: nn.Module) -> str:
-    """The number of parameters of each part, in a line."""
+    """The number of parameters of each part, as one line of text."""
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 

@@ -1,4 +1,4 @@
-"""Inputs in the place of others: a graph that reads another layer, parameter or argument, and is the same else.
+"""Exchanged inputs: a graph reads another layer, parameter or argument, and is the same otherwise.
 
 The canonical form has no names of inputs, because a new name is no difference. It is one if both programs have both
 names: a class that sets both attributes, or a function with both arguments.
@@ -24,7 +24,10 @@ _Scopes = Sequence[frozenset[str]]  # the attributes of each class, and the argu
 def exchanged_inputs(
     before: Recording, after: Recording, pairs: Sequence[CompilePair], graphs: tuple[GraphReader, GraphReader]
 ) -> Iterator[Difference]:
-    """The inputs that graphs of the second run have in the place of others, where the graphs are the same else."""
+    """A difference for each input that the second run's graph reads in the place of another one.
+
+    Only graphs that are otherwise the same are compared.
+    """
     scopes: tuple[_Scopes, _Scopes] | None = None
     for pair in pairs:
         if pair.before is None or pair.after is None:

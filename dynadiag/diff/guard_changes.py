@@ -37,8 +37,8 @@ _OF_TRACED_CODE = frozenset(
         "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
     }
 )  # fmt: skip
-# That a global function or module is still the one that was traced, or is the same under two names. How source is
-# divided into functions is no difference.
+# Guards that a global function or module is the one that was traced, or is the same under two names. They are left
+# out, because how source is divided into functions is no difference.
 _OF_CALLED_CODE = re.compile(
     r"___check_obj_id\(G\['(?:\w+'\](?:\.\w+)*|__builtins_dict__\w+'\]\['\w+'\]), \d+\), "
     r"type=<class '(?:code|module|function|builtin_function_or_method)'>"

@@ -19,7 +19,7 @@ _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context 
 
 
 def unsplittable_block(source: str | None, span: Span) -> str | None:
-    """The innermost such block around a place: "a loop", "a `with` block", ...; None where there is none.
+    """What the innermost such block around a place is ("a loop", "a `with` block", ...). ``None`` if there is none.
 
     Tried on torch 2.13 and 2.15: Dynamo goes on in an ``else``, in a ``finally``, and in a ``with`` of torch's own.
     """

@@ -30,7 +30,7 @@ class _Group:
     items: tuple[Recompile, ...]
     changes: tuple[tuple[GuardChange, ...], ...]
     advice: tuple[Advice, ...]
-    computed: frozenset[str] = frozenset()  # names of values from before a graph break
+    computed: frozenset[str]  # names of values from before a graph break
 
     @property
     def first(self) -> Recompile:

@@ -260,7 +260,7 @@ def _is_import(statement: cst.CSTNode) -> bool:
 
 
 def callee_name(call: cst.Call) -> str | None:
-    """The name of what a call calls, without the object before it; ``None`` if it has none."""
+    """The name of the function or method that is called: ``item`` of `x.item()`. ``None`` if it has no name."""
     if isinstance(call.func, cst.Attribute):
         return call.func.attr.value
     return call.func.value if isinstance(call.func, cst.Name) else None

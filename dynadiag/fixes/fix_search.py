@@ -267,7 +267,7 @@ class _Search:
                     yield moved
 
     def _see_new_conditions(self) -> None:
-        """Run the unchanged program again if there are conditions whose sides were not looked for."""
+        """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
         if set(self._conditions) - set(self._baseline.reference.conditions):
             reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
             self._baseline = replace(self._baseline, reference=reference)
@@ -355,7 +355,7 @@ def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
 
 
 def refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidate | Refusal) -> Candidate | Refusal:
-    """The candidate, or why it is not tried in a function in which a graph break is left."""
+    """The candidate, or a refusal if it needs a whole graph and its function still has a graph break."""
     if isinstance(candidate, Refusal) or not candidate.for_whole_graphs or problem.function not in broken:
         return candidate
     why = f"a graph break of {problem.function} is left, behind which Python works with the number"
@@ -363,7 +363,7 @@ def refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidat
 
 
 def _fix(cause: _Cause, whole: Proof | None) -> Fix:
-    """The fix of a cause; where all changes together removed one without a change of its own, these."""
+    """The fix of a cause: its own change, or all changes together if these alone removed it."""
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
         return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)

@@ -40,7 +40,7 @@ class Keys(Widget):
             self.shown = _PROMPT_KEYS if asked else tuple(_shown_keys(screen, self))
 
     def _texts(self) -> list[tuple[str, str]]:
-        """Return the texts of the keys. Where not all fit, those before the last ones, which help, are left out."""
+        """Return the texts of the keys. If they do not all fit, help and quit, which come last, are kept."""
         texts = [(f" {display} ", f"{what} ") for _, display, what in self.shown]
         over = sum(cell_len(text) for pair in texts for text in pair) - self.size.width
         for place in range(len(texts) - 1 - _ALWAYS, -1, -1):

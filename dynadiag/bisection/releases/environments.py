@@ -34,7 +34,7 @@ class InstallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What was installed, what it took on disk in ``bytes``, and the ``seconds`` of the install."""
+    """An environment as it was installed: the packages, the ``bytes`` on disk, and the ``seconds`` that it took."""
 
     requirement: str
     packages: tuple[str, ...]
