@@ -87,3 +87,14 @@ class BisectDocument(CommandDocument):
     first_good: str | None = None
     installs: int | None = None
     changes: tuple[ReleaseChangeDocument, ...] = ()
+
+    @property
+    def since(self) -> str | None:
+        """Since which release of torch it fails, and which one mended it; ``None`` if no search over releases says."""
+        failing = [release for release, status in (self.versions or {}).items() if status == "same"]
+        if self.verdict not in ("found", "fails_in_all") or not failing:
+            return None
+        came = f"since torch {self.first_bad} ({self.last_good} passes)" if self.first_bad else ""
+        still = "" if failing[-1] == failing[0] else f" and still with {failing[-1]}"
+        mended = f"; mended in {self.first_good} ({self.last_bad} fails)" if self.first_good else still
+        return f"fails {came or f'with torch {failing[0]} already'}{mended}"

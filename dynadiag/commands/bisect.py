@@ -82,7 +82,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if bisect_releases.asks_for_releases(args):
+    if bisect_releases.bisects_releases(args):
         return bisect_releases.run(args)
     if args.prune and not args.target:
         return bisect_releases.prune()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.bisection.bisector import HOOKS
-from dynadiag.bisection.releases.environments import EnvironmentStore, InstallError, cache_folder
+from dynadiag.bisection.releases.environments import EnvironmentStore, cache_folder
 from dynadiag.bisection.releases.release_report import ReleaseChange, ReleaseReport, compare_sides
 from dynadiag.bisection.releases.release_trials import METRICS, MetricBound, ReleaseTrials
 from dynadiag.bisection.releases.requirements import installed_versions, program_packages
@@ -31,7 +31,17 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["add_release_options", "add_release_range", "asks_for_releases", "prune", "run", "search_releases"]
+__all__ = [
+    "add_release_options",
+    "add_release_range",
+    "agree_beforehand",
+    "asks_for_releases",
+    "bisects_releases",
+    "prune",
+    "run",
+    "search_releases",
+    "search_with_repro",
+]
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +56,7 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
 
 def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options that name releases, and those of their installation. Returns their group."""
+    parser.set_defaults(metric=None, most=None, prune=False)
     group = parser.add_argument_group("releases of torch")
     group.add_argument("--torch", metavar="A..B", help="find between which two of these releases it came or went")
     group.add_argument(
@@ -66,12 +77,18 @@ def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGrou
 
 def asks_for_releases(args: argparse.Namespace) -> bool:
     """Whether the options ask for a search over releases. Raises `DynadiagError` if options of it stand alone."""
-    wanted = bool(args.torch or args.python)
     alone = {"--yes": args.yes, "--with": args.with_, "--index": args.index, "--metric": args.metric}
     alone["--prune with a target"] = args.prune and args.target
+    wanted = bool(args.torch or args.python)
     for option, value in ({} if wanted else alone).items():
         if value:
             raise DynadiagError(f"{option} belongs to a search over releases: give --torch A..B or --python PYTHON")
+    return wanted
+
+
+def bisects_releases(args: argparse.Namespace) -> bool:
+    """Whether `bisect` is to search over releases only. Raises `DynadiagError` if other options do not go with that."""
+    wanted = asks_for_releases(args)
     if wanted and (args.resume or args.candidate or args.rungs or args.budget):
         raise DynadiagError("--torch and --python go without --resume, --candidate, --rungs and --budget")
     if (args.metric is None) != (args.most is None):
@@ -116,6 +133,23 @@ def search_releases(
         plan = plan_search(wanted, args, store, Path(folder), progress.message)
         agree_to_install(plan, store, args)
         return _search(program, plan, store, output, Path(folder), args, progress)
+
+
+def search_with_repro(repro: Path, args: argparse.Namespace, output: Path, progress: ProgressPrinter) -> ReleaseReport:
+    """Search with a proved repro: it is quick, needs little but torch, and compares its results itself.
+
+    Raises as `search_releases`.
+    """
+    options = argparse.Namespace(**vars(args) | {"accuracy": False})
+    return search_releases(Program(str(repro)), options, output, progress)
+
+
+def agree_beforehand(program: Program, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Have the installs of a later search agreed to before long work. Raises `DynadiagError` as `search_releases`."""
+    wanted = parse_range(args.torch) if args.torch else None
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+        store = _store(program, args)
+        agree_to_install(plan_search(wanted, args, store, Path(folder), say), store, args)
 
 
 def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
@@ -191,13 +225,14 @@ def _installer(
     numbers = iter(range(1, most + 1))
 
     def install(requirement: str) -> Interpreter:
-        progress.message(f"installing {requirement} ({next(numbers)} of at most {most})")
-        kept = store.install(requirement)
+        label = f"installing {requirement} ({next(numbers)} of at most {most})"
+        progress.message(label)
+        kept = store.install(
+            requirement,
+            lambda size, seconds: progress.status(f"{label}: {size / GIGABYTE:.1f} GB after {duration(seconds)}"),
+        )
         progress.message(f"installed {requirement}: {kept.bytes / GIGABYTE:.1f} GB in {duration(kept.seconds)}")
-        try:
-            return probe(kept.python, folder)
-        except DynadiagError as error:
-            raise InstallError(str(error)) from error
+        return probe(kept.python, folder)
 
     return install
 

@@ -6,6 +6,8 @@ of its own. The rest is written as one short file that imports only torch, and l
 proof runs that file in a fresh process with fresh caches, where it must fail like your program, and uncompiled, where
 it must pass.
 
+--torch A..B tries the proved repro with these releases of torch, and writes in its header since when it fails.
+
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not
 every time, 6 the proof failed, or nothing could be reduced, 2 usage error.
@@ -15,14 +17,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.commands import common
+from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.bisect import add_resume, add_search_options, bisect_options, new_trial_log, trial_search
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
+from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.render.json_document import encode
@@ -40,18 +45,21 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
     parser.add_argument("--source", action="store_true", help="reduce the program's source also where a graph fails")
+    bisect_releases.add_release_range(parser)
     add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    log = new_trial_log("minify", program, args, recording)
     with ProgressPrinter(sys.stderr) as progress:
+        releases = _prepare_releases(program, args, recording, progress) if asks_for_releases else None
+        log = new_trial_log("minify", program, args, recording)
         try:
-            result = reduce_to_repro(program, args, log, progress, output, source=args.source)
+            result = reduce_to_repro(program, args, log, progress, output, source=args.source, releases=releases)
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
@@ -69,20 +77,58 @@ def reduce_to_repro(
     output: Path,
     *,
     source: bool = False,
+    releases: Callable[[MinifyResult], MinifyResult] | None = None,
 ) -> MinifyResult:
     """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
 
+    ``releases`` adds to a proved and written repro since which release of torch it fails.
     Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` where
     there is something to keep); the recording then has the trials so far.
     """
     with trial_search(program, args, log, progress, HOOKS) as search:
         result = minify(search, MinifyRequest(bisect_options(args), output, source))
+    if releases is None or not result.proved:
+        return _complete(result, program, log, output)
+    try:
+        return _complete(releases(written(result, output)), program, log, output)
+    except KeyboardInterrupt:
+        raise Interrupted(_complete(result, program, log, output)) from None
+
+
+def _complete(result: MinifyResult, program: Program, log: TrialLog, output: Path) -> MinifyResult:
+    """Write the repro, and complete the recording with the result."""
     named = replace(result, repro=str(output.absolute())) if result.text else result
     log.add_verdict(
         encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
     )
     log.finish(result.exit_code, force=True)
     return written(result, output)
+
+
+def _prepare_releases(
+    program: Program, args: argparse.Namespace, recording: Path, progress: ProgressPrinter
+) -> Callable[[MinifyResult], MinifyResult]:
+    """Have the installs agreed to before the long work. Returns what then searches over releases with the repro.
+
+    Raises `DynadiagError` where nobody agrees.
+    """
+    output = recording.with_stem(f"{recording.stem}-releases")
+    common.check_writable(output, force=args.force)
+    bisect_releases.agree_beforehand(program, args, progress.message)
+    agreed = argparse.Namespace(**vars(args) | {"yes": True})
+    return partial(_search_releases, args=agreed, output=output, progress=progress)
+
+
+def _search_releases(
+    result: MinifyResult, args: argparse.Namespace, output: Path, progress: ProgressPrinter
+) -> MinifyResult:
+    """The result with the search over releases of torch. If that fails, a note says why: the repro is proved."""
+    progress.message("searching the releases of torch with the repro")
+    try:
+        report = bisect_releases.search_with_repro(Path(str(result.repro)), args, output, progress)
+    except DynadiagError as error:
+        return replace(result, notes=(*result.notes, f"the releases of torch were not searched: {error}"))
+    return result.with_versions(report.document())
 
 
 def _output(args: argparse.Namespace, program: Program) -> Path:

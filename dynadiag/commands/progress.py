@@ -11,6 +11,8 @@ from dynadiag.render.clean import clean_line
 
 __all__ = ["ProgressPrinter"]
 
+_MAX_STATUS = 110  # characters of the line that changes
+
 
 class ProgressPrinter:
     """Prints progress. As a context manager it clears the changing line before the report is printed."""
@@ -33,10 +35,16 @@ class ProgressPrinter:
         text = for_log(clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)"))
         if self._live:
             elapsed = time.monotonic() - self._start
-            self._stream.write(f"\r\x1b[K{elapsed:.0f} s  {text[:100]}")
+            self.status(f"{elapsed:.0f} s  {text}")
         else:
             self._stream.write(text + "\n")
-        self._stream.flush()
+            self._stream.flush()
+
+    def status(self, text: str) -> None:
+        """Show how far the present step is. Only a terminal gets it."""
+        if self._live:
+            self._stream.write(f"\r\x1b[K{clean_line(text)[:_MAX_STATUS]}")
+            self._stream.flush()
 
     def message(self, text: str) -> None:
         """Print a message on a line of its own."""

@@ -109,11 +109,13 @@ def _installable(
 
 
 def agree_to_install(plan: SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
-    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees."""
+    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees, or where no release has room."""
     if not plan.max_installs:
         return
-    text = _cost(plan, store)
-    sys.stderr.write(text + "\n")
+    store.check_room(
+        min((one.requirement for one in plan.candidates if one.interpreter is None), key=store.bytes_of_one)
+    )
+    sys.stderr.write(_cost(plan, store) + "\n")
     if args.yes:
         return
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
@@ -127,13 +129,15 @@ def agree_to_install(plan: SearchPlan, store: EnvironmentStore, args: argparse.N
 def _cost(plan: SearchPlan, store: EnvironmentStore) -> str:
     """What the installs take, in words."""
     new = [one for one in plan.candidates if one.interpreter is None]
-    size = max(store.bytes_of_one(one.requirement) for one in new) / GIGABYTE
-    seconds = store.seconds_of_one()
-    each = f"{size:.1f} GB and, as before, {duration(seconds)}" if seconds else f"{size:.1f} GB, some of it downloaded"
+    largest = max(new, key=lambda one: store.bytes_of_one(one.requirement)).requirement
+    size, download = (count / GIGABYTE for count in (store.bytes_of_one(largest), store.bytes_to_download(largest)))
+    before = store.seconds_of_one()
+    time = f"{duration(before)}, as before" if before else f"{duration(download * 100)} at 10 MB/s"
     more = f" ({plan.max_installs} if it came and was mended)" if plan.max_installs > plan.installs else ""
     names = ", ".join(str(one.version) for one in new)
+    free = store.free_bytes() / GIGABYTE
     return (
         f"to install: at most {plan.installs} releases{more} of torch {names}\n"
-        f"each takes about {each}; at most {plan.max_installs * size:.0f} GB in {store.folder}, "
-        f"where {store.free_bytes() / GIGABYTE:.0f} GB are free"
+        f"each takes about {size:.1f} GB on disk, {download:.1f} GB to download and {time}; "
+        f"at most {plan.max_installs * size:.0f} GB in {store.folder}, where {free:.0f} GB are free"
     )

@@ -42,13 +42,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="write into an existing folder")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     add_search_options(parser)
-    parser.set_defaults(resume=None, metric=None, most=None, prune=False)
+    parser.set_defaults(resume=None)
     bisect_releases.add_release_range(parser)
     add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    bisect_releases.asks_for_releases(args)
     program = parse_program(args)
     common.check_json_path(args.json)
     folder, made = _folder(args, program)

@@ -169,15 +169,19 @@ class TriageRun:
 
     def _search_releases(self) -> str | None:
         """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
-        program, options = self.program, self._options()
-        if self.minified is not None and self.minified.proved:
-            program, options.accuracy = Program(str(self.kept / _REPRO)), False
+        repro, output = self.kept / _REPRO, self.kept / _VERSIONS
+        proved = self.minified is not None and self.minified.proved
         try:
-            self.releases = bisect_releases.search_releases(
-                program, options, self.kept / _VERSIONS, self.progress
-            ).document()
+            report = (
+                bisect_releases.search_with_repro(repro, self._options(), output, self.progress)
+                if proved
+                else bisect_releases.search_releases(self.program, self._options(), output, self.progress)
+            )
         finally:
             self._add_recording(_VERSIONS)
+        self.releases = report.document()
+        if self.minified is not None and proved:
+            self.minified = written(replace(self.minified.with_versions(self.releases), versions=None), repro)
         return None
 
     def _add_recording(self, name: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.bisection.document import FailureDocument
+from dynadiag.bisection.document import BisectDocument, FailureDocument
 from dynadiag.bisection.verdict import Verdict, first_few
-from dynadiag.minify.repro_header import strip_directories
+from dynadiag.minify.repro_header import add_header_line, strip_directories
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import CommandDocument
 from dynadiag.render.markdown import escape_commands, fenced, inline_code
@@ -76,7 +76,8 @@ class MinifyResult:
 
     ``failure`` is the program's failure, ``reduced`` the repro's. ``proof`` says in words which runs prove the repro.
     ``missing`` names objects of the program that could not be written. ``bisect_verdict`` is the bisection of the
-    repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh process.
+    repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh process. ``versions`` is
+    the search over releases of torch with the repro.
     """
 
     verdict: str
@@ -106,6 +107,17 @@ class MinifyResult:
     repro: str | None = None
     notes: tuple[str, ...] = ()
     side_finds: tuple[str, ...] = ()
+    versions: BisectDocument | None = None
+
+    @property
+    def since(self) -> str | None:
+        """Since which release of torch the repro fails; ``None`` if that is not known."""
+        return self.versions.since if self.versions is not None else None
+
+    def with_versions(self, versions: BisectDocument) -> MinifyResult:
+        """The result with the search over releases of torch, and since when it fails in the header of the repro."""
+        text = add_header_line(self.text, versions.since) if versions.since else self.text
+        return replace(self, text=text, versions=versions, notes=(*self.notes, *versions.notes))
 
     @property
     def exit_code(self) -> int:
@@ -157,6 +169,7 @@ class MinifyDocument(CommandDocument):
     missing: tuple[str, ...]
     notes: tuple[str, ...]
     side_finds: tuple[str, ...]
+    versions: BisectDocument | None  # `minify --torch` only
 
 
 def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
@@ -188,6 +201,7 @@ def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
         missing=result.missing,
         notes=result.notes,
         side_finds=result.side_finds,
+        versions=result.versions,
     )
 
 
@@ -207,6 +221,7 @@ def result_text(result: MinifyResult, style: Style) -> str:
     marked += [("proof", text) for text in result.proof]
     if result.bisect_verdict is not None:
         marked.append(("bisected", "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])))
+    marked += [("releases", result.since)] if result.since else []
     marked += [("help", _VERDICT_HELP[result.verdict])] if result.verdict in _VERDICT_HELP else []
     marked += [("note", text) for text in result.notes]
     marked += [("also met", text) for text in first_few(result.side_finds)]
@@ -262,6 +277,7 @@ def issue_text(result: MinifyResult) -> str:
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
     printed = "\n".join(clean(strip_directories(result.printed)).splitlines()[-_MAX_OUTPUT_LINES:])
+    since = f"; the repro {result.since}" if result.since else ""
     proof = "\n".join(f"- {inline_code(strip_directories(line))}" for line in result.proof)
     return (
         f"# torch.compile: {inline_code(f'{failure.type}: {strip_directories(message)[:120]}')}\n\n"
@@ -270,7 +286,7 @@ def issue_text(result: MinifyResult) -> str:
         f"{fenced(result.text, 'python')}\n\n"
         f"## What it prints\n\n{fenced(escape_commands(printed))}\n\n"
         f"## What was run\n\n{proof}\n\n"
-        f"## Versions\n\n- torch {result.torch}\n- Python {platform.python_version()}, {platform.system()} "
+        f"## Versions\n\n- torch {result.torch}{since}\n- Python {platform.python_version()}, {platform.system()} "
         f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
     )
 

@@ -48,6 +48,7 @@ def redacted_minify(made: MinifyDocument) -> MinifyDocument:
         missing=(),
         notes=(),
         side_finds=(),
+        versions=None,
     )
 
 

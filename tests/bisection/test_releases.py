@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from packaging.version import Version
 
 from dynadiag.__main__ import main
 from dynadiag.bisection.document import BisectDocument
-from dynadiag.bisection.releases import package_index
-from dynadiag.bisection.releases.environments import EnvironmentStore, InstallError
+from dynadiag.bisection.releases import environments, package_index
+from dynadiag.bisection.releases.environments import EnvironmentStore
 from dynadiag.bisection.releases.release_report import ReleaseReport
 from dynadiag.bisection.releases.release_search import boundaries, most_trials, next_release
 from dynadiag.bisection.releases.release_trials import ReleaseTrial, _without_missing_package
@@ -66,7 +66,7 @@ def search(
 
     def install(requirement: str) -> Interpreter:
         if requirement in broken:
-            raise InstallError("no matching distribution")
+            raise DynadiagError("no matching distribution")
         return Interpreter(Path("python"), requirement)
 
     own = TorchRelease(Version(RELEASES[OWN]), interpreter=Interpreter(Path("python"), RELEASES[OWN]))
@@ -226,26 +226,33 @@ def fake_install(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> list[list[st
     """Environments are made by commands that only leave an interpreter."""
     commands: list[list[str]] = []
 
-    def install(command: list[str], stdout: Any = None, **_: Any) -> subprocess.CompletedProcess[str]:
+    def execute(command: list[str], log: Path, temporary: Path, on_wait: Callable[[], None]) -> int:
         commands.append(command)
         if "venv" in command:
             python = Path(command[-1], "bin", "python")
             python.parent.mkdir(parents=True)
             python.symlink_to(sys.executable)
-        else:
-            stdout.write(b"collecting\nERROR: No matching distribution found for torch==9\nhint\n")
-        return subprocess.CompletedProcess(command, code if "install" in command else 0)
+            return 0
+        Path(temporary, "torch.whl").write_bytes(b"x" * 50_000)
+        on_wait()
+        log.write_text("collecting\nERROR: No matching distribution found for torch==9\nhint\n")
+        return code
 
-    monkeypatch.setattr(subprocess, "run", install)
+    monkeypatch.setattr(environments, "_execute", execute)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     return commands
 
 
 def test_an_environment_is_kept_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = fake_install(monkeypatch)
-    made = store(tmp_path).install("torch==2.14.1")
+    progress: list[int] = []
+    made = store(tmp_path).install("torch==2.14.1", lambda size, _: progress.append(size))
+    assert progress > [50_000]
+    assert made.bytes < 50_000  # what was downloaded is gone
     assert commands[1][-2:] == ["torch==2.14.1", "numpy==2.4.6"]
     assert store(tmp_path).find("torch==2.14.1") == made
+    assert store(tmp_path).install("torch==2.14.1") == made  # another search was quicker
+    assert len(commands) == 2
     assert store(tmp_path).find("torch==2.14.0") is None
     assert EnvironmentStore(tmp_path / "torch", ("einops",)).find("torch==2.14.1") is None
     assert store(tmp_path).prune()[0] == 1
@@ -254,15 +261,21 @@ def test_an_environment_is_kept_and_pruned(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_failed_install_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_install(monkeypatch, 1)
-    with pytest.raises(InstallError, match="No matching distribution found for torch==9"):
+    with pytest.raises(DynadiagError, match="No matching distribution found for torch==9"):
         store(tmp_path).install("torch==9")
     assert not [path for path in (tmp_path / "torch").iterdir() if path.suffix != ".lock"]
+
+
+def test_an_installer_is_watched_and_its_downloads_go_where_they_are_told(tmp_path: Path) -> None:
+    code = "import tempfile, sys; print(tempfile.gettempdir()); sys.exit(7)"
+    assert environments._execute([sys.executable, "-c", code], tmp_path / "log", tmp_path, lambda: None) == 7
+    assert (tmp_path / "log").read_text().strip() == str(tmp_path)
 
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = fake_install(monkeypatch)
     monkeypatch.setattr(EnvironmentStore, "free_bytes", lambda _: 1)
-    with pytest.raises(InstallError, match="no room"):
+    with pytest.raises(DynadiagError, match=r"no room .* 8.5 GB while it is installed, 0.0 GB are free"):
         store(tmp_path).install("torch==2.14.1")
     assert not commands
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,17 +19,15 @@ from pathlib import Path
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["EnvironmentStore", "InstallError", "KeptEnvironment", "cache_folder"]
+__all__ = ["EnvironmentStore", "KeptEnvironment", "cache_folder"]
 
 _FACTS = "dynadiag.json"
-# Bytes of an environment with torch. A default Linux build brings CUDA's libraries: 5.8 GB with 2.14.0 and with 2.15.0.
-_DEFAULT_BUILD = 6_000_000_000
-_CPU_BUILD = 1_500_000_000
+# Bytes of an environment with torch, and of its packages as they are downloaded. A default Linux build brings CUDA's
+# libraries: 5.8 GB with 2.14.0, 5.7 GB with 2.15.0, of which 2.5 GB come over the network.
+_DEFAULT_BUILD, _DEFAULT_DOWNLOAD = 6_000_000_000, 2_500_000_000
+_CPU_BUILD, _CPU_DOWNLOAD = 1_500_000_000, 300_000_000
+_PROGRESS_INTERVAL = 5.0  # seconds between two reports of an install: each counts the files that are there
 _MAX_REASON = 300  # characters
-
-
-class InstallError(Exception):
-    """A release could not be installed. The search goes on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,13 @@ class EnvironmentStore:
 
     def bytes_of_one(self, requirement: str) -> int:
         """What an environment takes on disk: the largest that is kept, else what is usual."""
-        usual = _CPU_BUILD if "+cpu" in requirement or sys.platform != "linux" else _DEFAULT_BUILD
-        alike = [one.bytes for one in self.all() if ("+cpu" in one.requirement) == ("+cpu" in requirement)]
+        usual = _CPU_BUILD if _is_small(requirement) else _DEFAULT_BUILD
+        alike = [one.bytes for one in self.all() if _is_small(one.requirement) == _is_small(requirement)]
         return max(alike, default=usual)
+
+    def bytes_to_download(self, requirement: str) -> int:
+        """What comes over the network for an environment, as is usual. It is on the disk too until all is installed."""
+        return _CPU_DOWNLOAD if _is_small(requirement) else _DEFAULT_DOWNLOAD
 
     def seconds_of_one(self) -> float | None:
         """What an install took here so far, at most; ``None`` where there was none."""
@@ -98,19 +100,23 @@ class EnvironmentStore:
         folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
         return shutil.disk_usage(folder).free
 
-    def install(self, requirement: str) -> KeptEnvironment:
-        """Make the environment of a release (``torch==2.14.1``). Raises `InstallError` if that fails.
+    def install(
+        self, requirement: str, on_progress: Callable[[int, float], None] = lambda _bytes, _seconds: None
+    ) -> KeptEnvironment:
+        """Make the environment of a release (``torch==2.14.1``).
 
-        Raises `DynadiagError` if the folder cannot be made, or if another search is installing this release.
+        ``on_progress`` gets the bytes that are there, and the seconds so far. Raises `DynadiagError` if that fails, if
+        there is no room or no folder, or if another search is installing this release.
         """
-        if self.free_bytes() < self.bytes_of_one(requirement):
-            raise InstallError(f"no room in {self.folder}: it takes {self.bytes_of_one(requirement) / 1e9:.1f} GB")
         folder = self._folder_of(requirement)
         with self._locked(folder):
+            if (made := self.find(requirement)) is not None:  # by another search, meanwhile
+                return made
             shutil.rmtree(folder, ignore_errors=True)
+            self.check_room(requirement)
             began = time.monotonic()
             try:
-                self._run_installer(folder, requirement)
+                self._run_installer(folder, requirement, on_progress)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -119,9 +125,18 @@ class EnvironmentStore:
             (folder / _FACTS).write_text(dump(facts))
         return KeptEnvironment(**asdict(facts), folder=folder)
 
+    def check_room(self, requirement: str) -> None:
+        """Raise `DynadiagError` if the disk has no room for an environment and what is downloaded for it."""
+        needed = self.bytes_of_one(requirement) + self.bytes_to_download(requirement)
+        if (free := self.free_bytes()) < needed:
+            raise DynadiagError(
+                f"no room in {self.folder}: it takes {needed / 1e9:.1f} GB while it is installed, "
+                f"{free / 1e9:.1f} GB are free; XDG_CACHE_HOME names another disk"
+            )
+
     def prune(self) -> tuple[int, int]:
         """Remove all environments, also unfinished ones. Returns their number and their size in bytes."""
-        folders = [path for path in self.folder.glob("*/") if not path.is_symlink()]
+        folders = [path for path in sorted(self.folder.glob("*/")) if not path.is_symlink()]
         size = sum(map(_size, folders))
         for folder in folders:
             with self._locked(folder):
@@ -151,21 +166,28 @@ class EnvironmentStore:
                 ) from error
             yield
 
-    def _run_installer(self, folder: Path, requirement: str) -> None:
-        log = folder.with_name(f"{folder.name}.log")
-        constraints = folder.with_name(f"{folder.name}.txt")
-        constraints.write_text("".join(f"{line}\n" for line in self.constraints))
+    def _run_installer(self, folder: Path, requirement: str, on_progress: Callable[[int, float], None]) -> None:
+        """Run the commands. What they download goes beside the environment: there the room was checked."""
+        log, constraints, downloads = (folder.with_name(f"{folder.name}.{end}") for end in ("log", "txt", "downloads"))
         try:
+            downloads.mkdir(exist_ok=True)
+            constraints.write_text("".join(f"{line}\n" for line in self.constraints))
+            began = time.monotonic()
             for command in self._commands(folder, requirement, constraints):
-                with log.open("ab") as output:
-                    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
-                if done.returncode:
-                    raise InstallError(_reason(log.read_text(errors="replace"), done.returncode))
+                code = _execute(
+                    command,
+                    log,
+                    downloads,
+                    lambda: on_progress(_size(folder) + _size(downloads), time.monotonic() - began),
+                )
+                if code:
+                    raise DynadiagError(_reason(log.read_text(errors="replace"), code))
         except OSError as error:
-            raise InstallError(f"{error.filename}: {error.strerror}") from error
+            raise DynadiagError(f"{error.filename}: {error.strerror}") from error
         finally:
             constraints.unlink(missing_ok=True)
             log.unlink(missing_ok=True)
+            shutil.rmtree(downloads, ignore_errors=True)
 
     def _commands(self, folder: Path, requirement: str, constraints: Path) -> list[list[str]]:
         """The commands that make an environment: uv's where it is, else Python's own."""
@@ -179,6 +201,28 @@ class EnvironmentStore:
             ]
         pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--no-cache-dir", *wanted]
         return [[sys.executable, "-m", "venv", str(folder)], pip]
+
+
+def _is_small(requirement: str) -> bool:
+    """Whether the build of a release comes without CUDA's libraries."""
+    return "+cpu" in requirement or sys.platform != "linux"
+
+
+def _execute(command: Sequence[str], log: Path, temporary: Path, on_wait: Callable[[], None]) -> int:
+    """Run a command with its output in ``log``. Returns its exit code; ``on_wait`` is called now and then."""
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with (
+        log.open("ab") as output,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as process,
+    ):
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_PROGRESS_INTERVAL)
+                on_wait()
+        except BaseException:
+            process.kill()
+            raise
 
 
 def _read(folder: Path) -> KeptEnvironment | None:

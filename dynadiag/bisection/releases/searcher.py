@@ -8,7 +8,6 @@ from typing import Protocol
 
 from packaging.version import Version
 
-from dynadiag.bisection.releases.environments import InstallError
 from dynadiag.bisection.releases.release_search import Boundaries, boundaries, next_release
 from dynadiag.bisection.releases.release_trials import ReleaseTrial
 from dynadiag.errors import DynadiagError
@@ -73,7 +72,7 @@ class ReleaseResult:
 class ReleaseSearcher:
     """Searches ``candidates``, oldest first; ``own`` is the index of the program's own release.
 
-    ``install`` makes the environment of a requirement and raises `InstallError`; ``max_installs`` is how many were
+    ``install`` makes the environment of a requirement and raises `DynadiagError`; ``max_installs`` is how many were
     agreed to. ``repeat`` is how often a release is run until it fails. ``on_trial`` gets each release and its status.
     """
 
@@ -120,8 +119,8 @@ class ReleaseSearcher:
                 trial = self._run(index, interpreter)
                 if trial.status != "pass":
                     break
-        except (InstallError, DynadiagError) as error:
-            if index == self.own and isinstance(error, DynadiagError):
+        except DynadiagError as error:
+            if index == self.own:
                 raise
             self._reasons[index] = str(error)
             self.on_trial(candidate, f"invalid: {error}", 0.0)
