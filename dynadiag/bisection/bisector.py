@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
+from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError, TakesLongError
 from dynadiag.bisection.descent import DescentResult, descend, find_culprits
 from dynadiag.bisection.failing_rung import (
     Bisection,
@@ -45,7 +45,7 @@ _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within 
 _DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come and go
 _FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
 _MAX_HANG_TRIALS = 25  # below the rung; each that hangs takes the whole time limit
-_GROWING_TIME = "no few decisions make it hang: it may only take longer the more of them are on"
+_GROWING_TIME = "no few decisions make it {}: it may only take longer the more of them are on"
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
@@ -70,6 +70,7 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
         other_failures=search.other_failures,
         printed=_last_lines(first),
         torch=first.facts.torch,
+        accuracy=bisection.base.accuracy,
         trials=search.log.count,
         seconds=time.monotonic() - began,
     )
@@ -127,17 +128,16 @@ def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
     bisection.search.reference = result.outcome.signature
     bisection.search.fill_idle_core(rerun_as_written(bisection))
     base = replace(rung_plan(bisection.base, result.first), record=())
-    if not result.outcome.is_hang:
-        return descend(bisection.search, base, result.first, result.outcome)
-    bisection.search.budget.leave(_MAX_HANG_TRIALS)
+    is_hang = result.outcome.is_hang
+    bisection.search.budget.leave(_MAX_HANG_TRIALS, by_time=not is_hang)
     try:
         return descend(bisection.search, base, result.first, result.outcome)
-    except AnswersContradictError as contradiction:
-        return DescentResult(notes=(f"{_GROWING_TIME}: {contradiction}",))
     except SearchStoppedError as stop:
-        if bisection.search.budget.is_out_of_time:
+        by_time = isinstance(stop, TakesLongError | AnswersContradictError) and bisection.search.fails_by_time
+        if bisection.search.budget.is_out_of_time or not (is_hang or by_time):
             raise
-        return DescentResult(notes=(f"{_GROWING_TIME}: {stop}",))
+        failing = "hang" if is_hang else "fail"
+        return DescentResult(notes=(f"{_GROWING_TIME.format(failing)}: {stop}",), fails_by_time=True)
 
 
 def _flaky_or_found(bisection: Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
@@ -180,7 +180,7 @@ def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
     Runs the program as written again: single trials explain nothing about a failure that comes and goes.
     """
     search, repeat = bisection.search, bisection.options.repeat
-    if search.reference is not None and search.reference.kind == "hang":
+    if finding.fails_by_time or (search.reference is not None and search.reference.kind == "hang"):
         return None
     doubtful = search.inconsistent or not finding.confirmed
     count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _FINAL_REPEATS)
@@ -240,4 +240,4 @@ def bisect_call(
             verdict = bisect(TrialSearch(runner, log, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
         finally:
             log.discard()
-    return replace(verdict, target=name, accuracy=accuracy, notes=(*verdict.notes, _ONE_THREAD))
+    return replace(verdict, target=name, notes=(*verdict.notes, _ONE_THREAD))

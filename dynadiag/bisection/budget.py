@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["MAX_TRIALS", "AnswersContradictError", "SearchBudget", "SearchStoppedError"]
+__all__ = ["MAX_TRIALS", "AnswersContradictError", "SearchBudget", "SearchStoppedError", "TakesLongError"]
 
 MAX_TRIALS = 200  # new trials of one search: several times what a search that converges takes
 
@@ -14,16 +14,24 @@ class SearchStoppedError(Exception):
     """The search ends before it has its answer. The text says why."""
 
 
+class TakesLongError(SearchStoppedError):
+    """The trials that are allowed for a failure that seems to be one of time have named no culprit."""
+
+
 class AnswersContradictError(SearchStoppedError):
     """The same trial ended in two ways, so trials cannot say what is at fault."""
 
 
 @dataclass(slots=True)
 class SearchBudget:
-    """``seconds`` for the whole search (``None``: no limit), and new ``trials``. Those of a resumed search are free."""
+    """``seconds`` for the whole search (``None``: no limit), and new ``trials``. Those of a resumed search are free.
+
+    ``trials_by_time`` are for a failure of a program that measures its time.
+    """
 
     seconds: float | None = None
     trials: int = MAX_TRIALS
+    trials_by_time: int = MAX_TRIALS
     _began: float = field(default_factory=time.monotonic)
     _used: int = 0
 
@@ -37,17 +45,22 @@ class SearchBudget:
         left = self.seconds_left()
         return left is not None and left <= 0
 
-    def take(self, count: int) -> None:
+    def take(self, count: int, *, fails_by_time: bool = False) -> None:
         """Count new trials that are about to run. Raises `SearchStoppedError` if nothing is left for them."""
         if self.is_out_of_time:
             raise self.out_of_time()
         if self._used >= self.trials:
             raise SearchStoppedError(f"it does not converge: {self._used} trials have named no culprit")
+        if fails_by_time and self._used >= self.trials_by_time:
+            raise TakesLongError("each trial that failed took longer than each that passed")
         self._used += count
 
-    def leave(self, trials: int) -> None:
-        """Leave at most this number of new trials."""
-        self.trials = min(self.trials, self._used + trials)
+    def leave(self, trials: int, *, by_time: bool) -> None:
+        """Leave at most this number of new trials, for a hang or for a failure that may be one of time."""
+        if by_time:
+            self.trials_by_time = self._used + trials
+        else:
+            self.trials = min(self.trials, self._used + trials)
 
     def out_of_time(self) -> SearchStoppedError:
         """The error for a search whose seconds are spent."""

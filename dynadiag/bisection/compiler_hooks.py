@@ -218,6 +218,7 @@ def _compile_dynamo_graph(inner: Callable[..., Any], output_graph: Any, gm: Any,
     """One graph that Dynamo captured: compiled at the rung of the trial, or at the rung below."""
     rung = TRIAL.plan.rung
     hook_user_passes(output_graph.compiler_fn)
+    fake_kernel_check.correct_operators(gm)
     if rung not in LOWER_RUNG or not (TRIAL.observes("dynamo_graph") or TRIAL.observes("direction")):
         return inner(output_graph, gm, *args, **kwargs)
     here = _position("dynamo")

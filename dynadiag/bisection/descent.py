@@ -47,13 +47,14 @@ __all__ = ["DescentResult", "descend", "find_culprits"]
 @dataclass(frozen=True, slots=True)
 class DescentResult:
     """What the descent found. ``confirmed`` is empty if no culprit was verified. ``plans`` reproduce the
-    verification.
+    verification. ``fails_by_time`` says that the search ended since the failure seems to be that it takes long.
     """
 
     culprits: tuple[Culprit, ...] = ()
     confirmed: tuple[str, ...] = ()
     plans: tuple[Plan, ...] = ()
     notes: tuple[str, ...] = ()
+    fails_by_time: bool = False
 
 
 def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> DescentResult:

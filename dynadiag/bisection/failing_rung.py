@@ -110,6 +110,9 @@ def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRun
 def search_rungs(bisection: Bisection) -> FailingRung:
     """As `find_failing_rung`, for a bisection that continues from there. Adds to its notes."""
     first = bisection.first = _first_run(bisection)
+    if _ends_before_it_compiles(first):
+        bisection.base = replace(bisection.base, accuracy=False)  # there is nothing to compare
+        first = bisection.first = _first_run(bisection)
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
         if rungs is not None:
@@ -127,7 +130,8 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     )
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
-        return FailingRung(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
+        verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
+        return FailingRung(first, result, replace(verdict, compiled=_has_compiled(first)))
     if result.first is None or result.outcome is None:
         return _fails_at_no_rung(bisection, first, result)
     return FailingRung(first, result)
@@ -173,6 +177,17 @@ def _first_run(bisection: Bisection) -> Outcome:
         if not outcome.passed:
             break
     return outcome
+
+
+def _ends_before_it_compiles(first: Outcome) -> bool:
+    """Whether no call was compared, because the program failed before it compiled anything."""
+    return first.passed and bool(first.exit_code) and not first.facts.backends
+
+
+def _has_compiled(first: Outcome) -> bool:
+    """Whether the first run compiled anything, as far as it came to report that."""
+    reports = first.facts.torch is not None or (first.signature is not None and first.signature.kind == "exception")
+    return bool(first.facts.backends) or not reports
 
 
 def _warning(first: Outcome) -> str:

@@ -1,8 +1,10 @@
-"""Checks fake kernels of custom operators: whether the operator returns what its fake kernel promises.
+"""Checks what custom operators promise: whether one returns what its fake kernel says, and changes only the arguments
+that its schema says.
 
-The compiler trusts a fake kernel: it generates code for the shape and dtype that it promises. If that is wrong,
-operators that read the result fail, though no other decision of the compiler is at fault. If that decision is switched
-off, the operator itself runs on zeros, and its result replaces the promise.
+The compiler trusts both. It generates code for the shape and dtype of the fake kernel, so operators that read the
+result fail where that is wrong. It reads an argument earlier or later, or leaves a call out, where nothing is declared
+to change. No other decision of the compiler is at fault then. If that decision is switched off, the operator itself
+runs on sample tensors. Its result replaces the promise, and a schema that declares the changes replaces its own.
 """
 
 from __future__ import annotations
@@ -13,18 +15,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from dynadiag.torch_private import bisect as torch_private
-from dynadiag.torch_private.fake_kernels import run_on_zeros, size_hints, traced_user_line, wrap_fake_dispatch
+from dynadiag.torch_private.fake_kernels import (
+    declare_changes,
+    run_on_samples,
+    size_hints,
+    traced_user_line,
+    wrap_fake_dispatch,
+)
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, OperatorUsed
 from dynadiag.trial.outcome import Decision
 
-__all__ = ["OPERATOR_KIND", "install", "is_custom_operator"]
+__all__ = ["OPERATOR_KIND", "correct_operators", "install", "is_custom_operator"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
-_reported: set[str] = set()  # the operators and wrong fake kernels that this process has reported
+_reported: set[str] = set()  # the operators and wrong promises that this process has reported
+_changed: dict[Any, tuple[str, ...]] = {}  # an operator -> the arguments that it changes and does not declare
 
 
 def install() -> None:
@@ -57,27 +67,38 @@ def _is_first_report(text: str) -> bool:
     return new
 
 
+def correct_operators(module: GraphModule) -> None:
+    """Have a graph of Dynamo's call operators that change undeclared arguments as what they are."""
+    if _changed:
+        declare_changes(module, _changed)
+
+
 def _corrected_result(mode: Any, operator: Any, args: Any, kwargs: Any, promised: Any) -> Any:
     try:
-        real = pytree.tree_leaves(run_on_zeros(operator, args, kwargs))
-    except Exception:  # noqa: BLE001 - the user's operator may raise anything on zeros
+        result, changed = run_on_samples(operator, args, kwargs)
+    except Exception:  # noqa: BLE001 - the user's operator may raise anything on samples
         return promised
+    if changed:
+        _changed[operator] = changed
+        _report(operator, f"{operator} changes its argument {' and '.join(changed)}, which its schema does not declare")
+    real = pytree.tree_leaves(result)
     fake, form = pytree.tree_flatten(promised)
     texts = [] if len(real) != len(fake) else [t for t in map(_difference, real, fake) if t]
     if not texts:
         return promised
-    _report(str(operator), texts[0])
+    _report(operator, f"{operator} returns {texts[0]}: the fake kernel is wrong")
     return pytree.tree_unflatten([_corrected_fake(mode, r, p) for r, p in zip(real, fake, strict=True)], form)
 
 
-def _report(name: str, text: str) -> None:
-    if not _is_first_report(f"{name} lies"):
+def _report(operator: Any, wrong: str) -> None:
+    name = str(operator)
+    if not _is_first_report(wrong):
         return
     line = traced_user_line()
     lines = [line] if line else torch_private.traced_user_lines()
     here = torch_private.compile_id(), torch_private.graph_kind()
     TRIAL.send(Decision(OPERATOR_KIND, name, name, *here, target=name, lines=tuple(lines)))
-    TRIAL.send(Note(f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it"))
+    TRIAL.send(Note(f"{wrong}, and the compiler trusts it"))
 
 
 def _difference(real: Any, promised: Any) -> str | None:

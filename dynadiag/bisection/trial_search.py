@@ -21,6 +21,7 @@ _FRESH = "fresh "  # prefix of a candidate in a fresh interpreter, which is anot
 _HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
 _MIN_HANG_FACTOR = 2.0  # at least this times the slowest that passed since: trials lower down compile more
+_MIN_TIMED = 4  # trials that fail, and that pass, before their seconds say anything
 _TRIALS_PER_CHECK = 30  # new trials before known answers are checked again; most searches take fewer
 
 
@@ -60,6 +61,7 @@ class TrialSearch:
     _idle_core_plan: LabeledPlan | None = None
     _idle_core_outcomes: dict[str, Outcome] = field(default_factory=dict)
     _slowest_pass: float = 0.0
+    _seconds: dict[str, list[float]] = field(default_factory=dict)  # of the trials with each status
     _whole_limit: float | None = None  # seconds, before a hang shortened it
 
     def status(self, outcome: Outcome, across_rungs: bool = False) -> str:
@@ -159,9 +161,16 @@ class TrialSearch:
     def _has_outcome(self, key: str) -> bool:
         return key in self._outcomes or self.log.has_recorded(key)
 
+    @property
+    def fails_by_time(self) -> bool:
+        """Whether each trial that failed took longer than each that passed: it may fail because it takes long."""
+        failed, passed = (self._seconds.get(status, []) for status in ("same", "pass"))
+        return min(len(failed), len(passed)) >= _MIN_TIMED and min(failed) > max(passed)
+
     def clear_cache(self) -> None:
         """Forget all outcomes: forks have shown another failure than fresh interpreters, which take longer to start."""
         self._outcomes.clear()
+        self._seconds.clear()
         self._slowest_pass = 0.0
         if self._whole_limit is not None:
             self._set_limit(self._whole_limit)
@@ -177,7 +186,7 @@ class TrialSearch:
 
     def _within_budget(self, run: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
         """The outcomes of new trials. Raises `SearchStoppedError` if the budget ends before them, or in them."""
-        self.budget.take(count)
+        self.budget.take(count, fails_by_time=self.fails_by_time)
         left, limits = self.budget.seconds_left(), self.runner.limits
         if left is None or left >= limits.seconds:
             return run()
@@ -200,6 +209,7 @@ class TrialSearch:
 
     def _note_outcome(self, outcome: Outcome, status: str, label: str) -> None:
         self._trials_since_check += 1
+        self._seconds.setdefault(status, []).append(outcome.seconds)
         found = outcome.signature
         if found is not None and (status == "different" or self._has_another_cause(found)):
             self.note_other_failure(found, label)

@@ -46,8 +46,8 @@ class Verdict:
     ``confirmed`` are the two trials that verify it, in words. ``other_failures`` are different failures that trials
     showed. ``printed`` is the end of the first run's output, for a failure without a message. ``target`` is what was
     tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
-    process, which no command can name. ``accuracy`` says whether calls were compared. ``reproduce`` are candidates for
-    ``bisect --candidate``.
+    process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
+    was compiled before a failure that shows uncompiled. ``reproduce`` are candidates for ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -64,6 +64,7 @@ class Verdict:
     target: str = ""
     command: str = ""
     accuracy: bool = False
+    compiled: bool = True
     trials: int = 0
     seconds: float = 0.0
 
@@ -133,6 +134,7 @@ _HEADLINES = {
     "flaky": "it fails, but not every time",
     "stopped": "the search stopped before it found the culprit",
 }
+_NEVER_COMPILED = "it fails before anything is compiled"
 _MAX_OTHER_FAILURES = 5
 
 
@@ -151,7 +153,8 @@ def _head(verdict: Verdict, style: Style) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
         where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
-        return [style.paint(_HEADLINES[verdict.verdict], role) + where]
+        headline = _HEADLINES[verdict.verdict] if verdict.compiled else _NEVER_COMPILED
+        return [style.paint(headline, role) + where]
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
     )

@@ -105,7 +105,7 @@ def find_culprits_of(program: Program, args: argparse.Namespace, log: TrialLog, 
     """
     try:
         with trial_search(program, args, log, progress) as search:
-            verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program, args))
+            verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program))
     except KeyboardInterrupt:
         progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
         raise
@@ -172,10 +172,10 @@ def bisect_options(args: argparse.Namespace) -> BisectOptions:
     return BisectOptions(args.accuracy, args.rungs, args.repeat, common.tolerance(args))
 
 
-def _report_fields(program: Program, args: argparse.Namespace) -> dict[str, Any]:
+def _report_fields(program: Program) -> dict[str, Any]:
     """Return how the report names the program: for a reader, and for a shell."""
     words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
-    return {"target": program.text, "command": shlex.join(words), "accuracy": args.accuracy}
+    return {"target": program.text, "command": shlex.join(words)}
 
 
 def _report(verdict: Verdict, args: argparse.Namespace) -> None:

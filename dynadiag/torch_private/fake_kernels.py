@@ -1,8 +1,11 @@
-"""What torch expects an operator to return: its fake kernel. Read in torch 2.11.0, 2.13.0, 2.15.0."""
+"""What torch expects of an operator: its fake kernel, and the arguments that its schema says it changes. Read in torch
+2.11.0, 2.13.0, 2.15.0.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
-__all__ = ["run_on_zeros", "size_hints", "traced_user_line", "wrap_fake_dispatch"]
+__all__ = ["declare_changes", "run_on_samples", "size_hints", "traced_user_line", "wrap_fake_dispatch"]
 
 _TORCH = torch.__file__.removesuffix("__init__.py")
 
@@ -36,14 +39,52 @@ def size_hints(sizes: Sequence[int | torch.SymInt]) -> list[int | None]:
     return [size if isinstance(size, int) else size.node.hint for size in sizes]
 
 
-def run_on_zeros(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what ``operator`` itself returns for tensors of zeros in place of these fake ones.
+def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """Return what ``operator`` itself returns for sample tensors in place of these fake ones, and the names of the
+    arguments that it changes though its schema does not say so.
 
-    Raises what the operator raises, and `ValueError` if the size of an input depends on data.
+    The samples are of several numbers; of zeros if the operator raises on those. Raises what the operator raises on
+    zeros, and `ValueError` if the size of an input depends on data.
     """
     with no_dispatch():
-        args, kwargs = pytree.tree_map(_zeros_like_fake, (args, kwargs))
-        return operator(*args, **kwargs)
+        try:
+            return _run_on(_spread_like_fake, operator, args, kwargs)
+        except Exception:  # noqa: BLE001 - the user's operator may raise anything on numbers that it does not expect
+            return _run_on(_zeros_like_fake, operator, args, kwargs)
+
+
+def _run_on(
+    sample: Callable[[Any], Any], operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
+    args, kwargs = pytree.tree_map(sample, (args, kwargs))
+    declared = operator._schema.arguments
+    given = {**dict(zip((each.name for each in declared), args, strict=False)), **kwargs}
+    may_change = {each.name for each in declared if each.alias_info is not None and each.alias_info.is_write}
+    before = {name: _contents(value) for name, value in given.items() if name not in may_change}
+    result = operator(*args, **kwargs)
+    changed = [name for name, old in before.items() if not _is_unchanged(old, given[name])]
+    return result, tuple(changed)
+
+
+_Contents = list[tuple[int, torch.Tensor]]
+
+
+def _contents(value: Any) -> _Contents:
+    tensors = (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    return [(tensor._version, tensor.clone()) for tensor in tensors]
+
+
+def _is_unchanged(old: _Contents, value: Any) -> bool:
+    now = _contents(value)
+    return all(a[0] == b[0] and torch.equal(a[1], b[1]) for a, b in zip(old, now, strict=True))
+
+
+def _spread_like_fake(leaf: Any) -> Any:
+    """Numbers of both signs in a floating tensor; an integer tensor is of zeros, since it may be an index."""
+    sample = _zeros_like_fake(leaf)
+    if isinstance(sample, torch.Tensor) and sample.is_floating_point():
+        sample.copy_(torch.linspace(-1.5, 1.25, sample.numel(), device=sample.device).reshape(sample.shape))
+    return sample
 
 
 def _zeros_like_fake(leaf: Any) -> Any:
@@ -68,3 +109,35 @@ def traced_user_line() -> tuple[str, int] | None:
         return None
     outside = [frame for frame in TracingContext.extract_stack() if not frame.filename.startswith(_TORCH)]
     return (outside[-1].filename, outside[-1].lineno or 0) if outside else None
+
+
+# An operator's name -> the operator that declares what it changes, and the library that keeps that alive.
+_declared: dict[str, tuple[torch.library.Library, Any]] = {}
+_NAMESPACE = "dynadiag_declared"
+
+
+def declare_changes(module: torch.fx.GraphModule, changed: dict[Any, tuple[str, ...]]) -> None:
+    """Have a graph of Dynamo's call each of these operators by a schema that declares the arguments it changes.
+
+    ``changed`` has the names of those arguments by operator.
+    """
+    for graph in (each.graph for each in module.modules() if isinstance(each, torch.fx.GraphModule)):
+        for node in graph.nodes:
+            operator = getattr(node.target, "default", node.target) if node.op == "call_function" else None
+            if isinstance(operator, torch._ops.OpOverload) and operator in changed:
+                node.target = _declaring(operator, changed[operator])
+
+
+def _declaring(operator: Any, changed: tuple[str, ...]) -> Any:
+    """The operator with another schema. It has no gradient of its own."""
+    name = f"{operator}".replace(".", "_")
+    if name not in _declared:
+        schema = f"{operator._schema}".partition("(")[2]
+        for number, argument in enumerate(changed):
+            schema = re.sub(rf"\bTensor((?:\?|\[\d*\])*) {argument}\b", rf"Tensor(a{number}!)\1 {argument}", schema)
+        library = torch.library.Library(_NAMESPACE, "FRAGMENT")
+        library.define(f"{name}({schema}")
+        library.impl(name, operator, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{_NAMESPACE}::{name}", operator, lib=library)
+        _declared[name] = (library, getattr(torch.ops.dynadiag_declared, name).default)
+    return _declared[name][1]

@@ -182,6 +182,26 @@ def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
     assert any("nothing was compiled" in note for note in verdict.notes)
 
 
+@pytest.mark.parametrize(
+    ("source", "kind", "accuracy"),
+    [
+        ("def f(x: return x\n", "SyntaxError", True),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError", False),
+        ("import torch\nraise SystemExit('no data folder')\n", "1", True),
+    ],
+    ids=["syntax", "import", "exit"],
+)
+def test_a_program_that_ends_before_a_compile_is_told_as_that(
+    bisected: Bisected, source: str, kind: str, accuracy: bool
+) -> None:
+    verdict = bisected(source, accuracy=accuracy)
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert verdict.failure is not None
+    assert verdict.failure.type == kind
+    assert str(verdict).startswith("it fails before anything is compiled\n")
+    assert '"accuracy"' not in str(verdict)
+
+
 def test_a_program_that_disables_the_compiler_gets_a_note(bisected: Bisected) -> None:
     off = "import os\nos.environ['TORCHDYNAMO_DISABLE'] = '1'\n"
     verdict = bisected(off + "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")

@@ -226,3 +226,26 @@ def test_a_hang_that_no_few_decisions_explain_has_its_rung_alone(
     assert any("it may only take longer" in note for note in verdict.notes)
     assert verdict.trials <= 40
     assert runner.fresh <= 1
+
+
+@pytest.mark.parametrize("contradicts", [True, False])
+def test_a_program_that_times_itself_stops_where_the_time_is_at_fault(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, contradicts: bool
+) -> None:
+    """Every trial that fails takes longer than every one that passes, and no few decisions fail."""
+
+    def endless(search: TrialSearch, base: Plan, *_: object) -> None:
+        for n in range(100):
+            search.run(replace(base, task=str(n)), f"part {n}")
+            if contradicts and n == 20:
+                raise AnswersContradictError("part 0: same, then pass")
+
+    def answer(plan: Plan, _n: int) -> Outcome:
+        slow = plan.rung in (None, "inductor") and int(plan.task or "0") % 2 == 0
+        return replace(FAILED, seconds=30.0) if slow else PASSED
+
+    monkeypatch.setattr(bisector, "descend", endless)
+    verdict = bisect(TrialSearch(Answers(answer, has_forks=True), rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung, verdict.culprits) == ("found", "inductor", ())
+    assert any("no few decisions make it fail: it may only take longer" in note for note in verdict.notes)
+    assert verdict.trials <= 40

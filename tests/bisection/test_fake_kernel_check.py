@@ -124,3 +124,53 @@ def test_an_operator_with_a_wrong_fake_kernel_is_named(bisected: Bisected) -> No
     assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.halve.default", 18)]
     assert any("planted.halve.default returns torch.float64" in note for note in verdict.notes), verdict.notes
     assert len(verdict.confirmed) == 2
+
+
+def test_arguments_that_an_operator_changes_are_found(told: list[str]) -> None:
+    """By the version of a tensor, and by its numbers where the operator writes them past torch."""
+
+    def write(xs: list[torch.Tensor], y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        xs[1].numpy()[...] += 1
+        z.mul_(3)
+        return y * 2
+
+    _library.define("writes(Tensor[] xs, Tensor y, *, Tensor z) -> Tensor")
+    _library.impl("writes", write, "CPU")
+    torch.library.register_fake("dynadiag_fakes::writes", lambda xs, y, z: torch.empty_like(y), lib=_library)
+    with FakeTensorMode() as mode:
+        x, y = mode.from_tensor(torch.ones(3)), mode.from_tensor(torch.ones(2, 3))
+        torch.ops.dynadiag_fakes.writes([x, x], y, z=x)
+    assert told == [
+        "dynadiag_fakes.writes.default changes its argument xs and z, which its schema does not declare, and the "
+        "compiler trusts it"
+    ]
+
+
+CHANGING = """
+import torch
+
+@torch.library.custom_op("planted::push", mutates_args=())
+def push(buffer: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    buffer.numpy()[...] += x.numpy()
+    return x.sum()
+
+@push.register_fake
+def _(buffer, x):
+    return x.new_empty(())
+
+def f(buffer, x):
+    before = buffer * 2
+    total = push(buffer, x.cos())
+    return buffer * 2 - before + total
+
+x = torch.ones(4)
+torch.testing.assert_close(torch.compile(f, fullgraph=True)(torch.zeros(4), x), f(torch.zeros(4), x))
+"""
+
+
+def test_an_operator_that_changes_what_it_does_not_declare_is_named(bisected: Bisected) -> None:
+    verdict = bisected(CHANGING)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor"), verdict.notes
+    assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.push.default", 15)]
+    assert any("planted.push.default changes its argument buffer" in note for note in verdict.notes), verdict.notes
+    assert len(verdict.confirmed) == 2
