@@ -8,6 +8,7 @@ recompile the guards that failed, with both values and a line.
     python benchmarks/models.py                    # all of them, as a table
     python benchmarks/models.py bert whisper       # some
     python benchmarks/models.py --write docs/models.md
+    python benchmarks/models.py --twice            # recorded twice, one after the other: is `dynadiag diff` empty?
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import io
 import json
 import linecache
 import re
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -226,6 +228,42 @@ def put(path: Path, section: str) -> None:
     path.write_text(f"{before.rstrip()}\n\n{section}{rest}".lstrip("\n"))
 
 
+_PROGRAM = """
+import sys
+
+sys.path.insert(0, {folder!r})
+from twelve import MODELS
+
+import torch
+
+torch.manual_seed(0)
+for call in MODELS[{name!r}]():
+    call()
+"""
+
+
+def differs(name: str) -> bool:
+    """Record a model twice, in processes of their own, and print whether `dynadiag diff` finds them the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, document = Path(folder, "model.py"), Path(folder, "diff.json")
+        recordings = [Path(folder, f"{number}.dynadiag") for number in (1, 2)]
+        program.write_text(_PROGRAM.format(folder=str(Path(__file__).parent), name=name))
+        for recording in recordings:
+            _dynadiag("record", "-o", recording, program)
+        _dynadiag("diff", "--json", document, *recordings)
+        found = json.loads(document.read_text())
+    told = [f"{one['stage']}: {one['text']}" for one in found["differences"]]
+    print(f"{name}: {'same' if found['same'] else f'{len(told)} differences'}", *told, sep="\n    ", flush=True)
+    return not found["same"]
+
+
+def _dynadiag(*words: str | Path) -> None:
+    command = [sys.executable, "-m", "dynadiag", *words]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"dynadiag {words[0]} ended with {done.returncode}: {done.stderr[-500:]}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="MODEL", help=", ".join(MODELS))
@@ -233,10 +271,13 @@ def main() -> int:
         "--write", type=Path, metavar="FILE", help="put the results into this page of the documentation"
     )
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="keep each explanation as JSON there")
+    parser.add_argument("--twice", action="store_true", help="record each twice, and compare the recordings")
     args = parser.parse_args()
     chosen = [name for name in MODELS if not args.names or any(word in name for word in args.names)]
     if not chosen:
         parser.error(f"no model has a name like {', '.join(args.names)}: {', '.join(MODELS)}")
+    if args.twice:
+        return int(sum(map(differs, chosen)) > 0)
     outcomes = [_reported(name, args.json) for name in chosen]
     print(table(outcomes), end="")
     if args.write:

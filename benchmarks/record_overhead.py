@@ -2,6 +2,7 @@
 
     python benchmarks/record_overhead.py [--runs N] [--program NAME] [--device cuda]
     python benchmarks/record_overhead.py --instructions [--program NAME]
+    python benchmarks/record_overhead.py --caches [--program NAME]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
 after `import torch` to the end of its first calls. Ratios are of the least of N runs: noise only adds.
@@ -10,6 +11,8 @@ On a machine that others use too the least of many runs still moves by more than
 those that the process executes in its first calls, with valgrind: that stays the same whatever else runs. (Kernels are
 compiled for x86-64-v3 there: valgrind knows no AVX-512.) "kernels" is the least that Inductor compiles, forward and
 backward, so what it costs to collect kernels and where they come from weighs most there.
+
+`--caches` counts them under the recorder with and without the probes that record what torch's caches were asked.
 """
 
 from __future__ import annotations
@@ -76,6 +79,16 @@ for _ in range(200):
 print(first, spent() - start)
 """
 KINDS = ("bare", "TORCH_TRACE", "recorder")
+WITHOUT_CACHES = "recorder without caches"
+CACHE_KINDS = ("bare", WITHOUT_CACHES, "recorder")
+# Comes first in the program. The recorder looks its probes up at each event.
+REMOVE_PROBES = """
+import torch
+from dynadiag.capture import recorder
+for kind, probe in list(recorder._PROBES.items()):
+    if probe in (recorder._probe_aot_lookup, recorder._probe_metrics):
+        del recorder._PROBES[kind]
+"""
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
@@ -85,7 +98,7 @@ def execute(kind: str, program: Path, device: str, until: str, under: Sequence[s
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         if kind == "TORCH_TRACE":
             environment["TORCH_TRACE"] = f"{folder}/trace"
-        elif kind == "recorder":
+        elif kind != "bare":
             environment["DYNADIAG_RECORD"] = f"{folder}/record"
         if under:
             environment["CXX"] = str(compiler(Path(folder)))
@@ -124,34 +137,35 @@ def main() -> None:
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--instructions", action="store_true", help="count them, on the CPU: minutes a program")
+    parser.add_argument("--caches", action="store_true", help="count them with and without the probes of caches")
     args = parser.parse_args()
-    if args.instructions and shutil.which("valgrind") is None:
-        parser.error("--instructions needs valgrind, which is not installed")
+    if (args.instructions or args.caches) and shutil.which("valgrind") is None:
+        parser.error("--instructions and --caches need valgrind, which is not installed")
     for name in args.program or PROGRAMS:
-        if args.instructions:
-            count(name)
+        if args.instructions or args.caches:
+            count(name, CACHE_KINDS if args.caches else KINDS)
         else:
             measure(name, args.runs, args.device)
 
 
-def written(name: str, folder: str) -> Path:
-    """The program as a file."""
-    program = Path(folder, f"{name}.py")
+def written(name: str, folder: str, before: str = "") -> Path:
+    """The program as a file, with code that comes first."""
+    program = Path(folder, f"{name}{'_changed' * bool(before)}.py")
     lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
-    program.write_text(HARNESS.format(program="\n".join(lines)))
+    program.write_text(before + HARNESS.format(program="\n".join(lines)))
     return program
 
 
-def count(name: str) -> None:
+def count(name: str, kinds: Sequence[str]) -> None:
     """Side by side, since it makes no difference to the counts."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        program = written(name, folder)
-        tasks = [(kind, until) for kind in KINDS for until in ("first calls", "warm calls")]
-        counts = list(pool.map(lambda task: instructions(task[0], program, task[1]), tasks))
+        programs = dict.fromkeys(kinds, written(name, folder)) | {WITHOUT_CACHES: written(name, folder, REMOVE_PROBES)}
+        tasks = [(kind, until) for kind in kinds for until in ("first calls", "warm calls")]
+        counts = list(pool.map(lambda task: instructions(task[0], programs[task[0]], task[1]), tasks))
     first = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     print(f"{name}: instructions of the first calls, in millions")
-    for kind, executed in zip(KINDS, first, strict=True):
-        print(f"{kind:<12} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.1%}")
+    for kind, executed in zip(kinds, first, strict=True):
+        print(f"{kind:<24} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.2%}")
 
 
 def measure(name: str, runs: int, device: str) -> None:

@@ -17,7 +17,7 @@ from dynadiag.bisection.releases.release_search import most_trials
 from dynadiag.bisection.releases.searcher import TorchRelease
 from dynadiag.bisection.releases.version_range import VersionRange, public
 from dynadiag.errors import DynadiagError
-from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.formatting import count, duration
 from dynadiag.trial.interpreter import Interpreter, probe
 
 __all__ = ["GIGABYTE", "SearchPlan", "agree_to_install", "plan_search"]
@@ -130,14 +130,14 @@ def _cost(plan: SearchPlan, store: EnvironmentStore) -> str:
     """What the installs take, in words."""
     new = [one for one in plan.candidates if one.interpreter is None]
     largest = max(new, key=lambda one: store.bytes_of_one(one.requirement)).requirement
-    size, download = (count / GIGABYTE for count in (store.bytes_of_one(largest), store.bytes_to_download(largest)))
+    size, download = (each / GIGABYTE for each in (store.bytes_of_one(largest), store.bytes_to_download(largest)))
     before = store.seconds_of_one()
     time = f"{duration(before)}, as before" if before else f"{duration(download * 100)} at 10 MB/s"
     more = f" ({plan.max_installs} if it came and was mended)" if plan.max_installs > plan.installs else ""
     names = ", ".join(str(one.version) for one in new)
     free = store.free_bytes() / GIGABYTE
     return (
-        f"to install: at most {plan.installs} releases{more} of torch {names}\n"
+        f"to install: at most {count(plan.installs, 'release')}{more} of torch {names}\n"
         f"each takes about {size:.1f} GB on disk, {download:.1f} GB to download and {time}; "
         f"at most {plan.max_installs * size:.0f} GB in {store.folder}, where {free:.0f} GB are free"
     )

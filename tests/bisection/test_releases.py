@@ -210,6 +210,9 @@ def test_releases_are_those_that_pip_names(monkeypatch: pytest.MonkeyPatch) -> N
     answer.stdout, answer.stderr = "", "ERROR: No matching distribution found for torch\n"
     with pytest.raises(DynadiagError, match=r"No matching distribution.*--python"):
         package_index.list_releases((), prereleases=False)
+    answer.stderr = f"WARNING: Retrying after NewConnectionError('refused')\n{answer.stderr}"
+    with pytest.raises(DynadiagError, match=r"the package index could not be reached; .*--python"):
+        package_index.list_releases((), prereleases=False)
 
 
 def test_a_program_needs_what_it_imports_directly_or_not(tmp_path: Path) -> None:
@@ -266,6 +269,31 @@ def test_a_failed_install_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert not [path for path in (tmp_path / "torch").iterdir() if path.suffix != ".lock"]
 
 
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (
+            "ERROR: Cannot install torch==2.14.1 because of conflicts\nERROR: ResolutionImpossible: for help visit x\n",
+            "ERROR: Cannot install torch==2.14.1 because of conflicts",
+        ),
+        (
+            "WARNING: Retrying after connection broken by 'NewConnectionError(refused)'\nERROR: No matching "
+            "distribution found for torch==2.14.1\n",
+            "the package index could not be reached: ERROR: No matching distribution found for torch==2.14.1",
+        ),
+        ("", "the installer ended with 7"),
+    ],
+)
+def test_why_an_install_failed(log: str, reason: str) -> None:
+    assert environments._reason(log, 7) == reason
+
+
+def test_no_answer_names_the_one_release_that_was_tried() -> None:
+    result, _ = search(["2.13.0"], [name for name in RELEASES if name != "2.13.0"])
+    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    assert text.startswith("no answer: it fails with torch 2.13.0, and no other release could be tried\n")
+
+
 def test_an_installer_is_watched_and_its_downloads_go_where_they_are_told(tmp_path: Path) -> None:
     code = "import tempfile, sys; print(tempfile.gettempdir()); sys.exit(7)"
     assert environments._execute([sys.executable, "-c", code], tmp_path / "log", tmp_path, lambda: None) == 7
@@ -278,6 +306,17 @@ def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DynadiagError, match=r"no room .* 8.5 GB while it is installed, 0.0 GB are free"):
         store(tmp_path).install("torch==2.14.1")
     assert not commands
+
+
+def test_a_full_disk_is_told_before_anything_runs(
+    program: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_plan, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
+    monkeypatch.setattr(EnvironmentStore, "free_bytes", lambda _: 1_000_000_000)
+    assert main(["bisect", "--torch", "2.11..2.12", "--yes", str(program)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "no room in" in said
+    assert "1.0 GB are free" in said
 
 
 def test_what_is_no_interpreter_with_torch(tmp_path: Path) -> None:

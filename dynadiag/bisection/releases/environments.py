@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dynadiag.bisection.releases.package_index import is_unreachable
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.typed_json import dump, load
 
@@ -245,7 +246,9 @@ def _size(folder: Path) -> int:
 
 
 def _reason(log: str, code: int) -> str:
+    """Why an installer failed: the last error that it names, and whether the network is behind it."""
     lines: Sequence[str] = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = errors[-1] if errors else lines[-1] if lines else ""
-    return f"{said or f'the installer ended with {code}'}"[:_MAX_REASON]
+    errors = [line for line in lines if line.lower().startswith("error") and "for help visit" not in line]
+    said = errors[-1] if errors else lines[-1] if lines else f"the installer ended with {code}"
+    network = "the package index could not be reached: " if is_unreachable(log) else ""
+    return f"{network}{said}"[:_MAX_REASON]

@@ -15,9 +15,13 @@ from packaging.version import InvalidVersion, Version
 from dynadiag.bisection.releases.version_range import public
 from dynadiag.errors import DynadiagError
 
-__all__ = ["list_releases", "newest_builds"]
+__all__ = ["is_unreachable", "list_releases", "newest_builds"]
 
 _AVAILABLE = re.compile(r"^Available versions: (.+)$", re.M)
+# As pip and uv say it
+_NO_NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|Failed to fetch|error sending request|dns error"
+)
 _TIMEOUT = 180.0  # seconds; pip gives up on its own after some retries
 
 
@@ -40,10 +44,14 @@ def list_releases(indexes: Sequence[str], *, prereleases: bool) -> tuple[Version
     if found is None:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = said[-1].removeprefix("ERROR: ") if said else f"pip ended with {done.returncode}"
-        raise DynadiagError(
-            f"the package index names no release of torch ({reason}); name interpreters that are there with --python"
-        )
+        what = "could not be reached" if is_unreachable(done.stderr) else f"names no release of torch ({reason})"
+        raise DynadiagError(f"the package index {what}; name interpreters that are there with --python")
     return tuple(_versions(found[1].split(",")))
+
+
+def is_unreachable(log: str) -> bool:
+    """Whether an installer says that it could not reach the package index."""
+    return _NO_NETWORK.search(log) is not None
 
 
 def newest_builds(versions: Iterable[Version], own: str) -> dict[Version, str]:

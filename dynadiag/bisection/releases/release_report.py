@@ -11,6 +11,7 @@ from dynadiag.bisection.document import BisectDocument, FailureDocument, Release
 from dynadiag.bisection.releases.searcher import ReleaseResult
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import Comparison
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.clean import clean_line
 from dynadiag.render.diff import comparison_text
@@ -25,7 +26,7 @@ _HEADLINES = {
     "passes": "it fails with none of the releases that were tried",
     "fails_in_all": "it fails from the first release to the last",
     "flaky": "it fails, but not every time",
-    "stopped": "too few releases could be tried",
+    "stopped": "no answer: too few releases could be tried",
 }
 _STATUSES = {"same": "fails", "different": "fails in another way"}
 _COMMITS = "https://github.com/pytorch/pytorch/compare/v{}...v{}"
@@ -129,7 +130,7 @@ class ReleaseReport:
             lines += ["", *_change_lines(change, style)]
         notes = [line for note in self._notes() for line in wrap_indented("  = note: ", note, style.columns)]
         lines += ["", *notes] if notes else []
-        end = f"{self.trials} trials in {self.seconds:.0f} s, {self.result.installs} releases installed"
+        end = f"{count(self.trials, 'trial')} in {self.seconds:.0f} s, {count(self.result.installs, 'install')}"
         lines += ["", *([self.kept] if self.kept else []), style.paint(end, "dim")]
         return "\n".join(lines) + "\n"
 
@@ -143,6 +144,10 @@ class ReleaseReport:
 
     def _headline(self, style: Style) -> str:
         verdict = self.result.verdict
+        answers = [index for index, status in enumerate(self.result.statuses) if status in ("same", "pass")]
+        if verdict == "stopped" and len(answers) == 1:
+            text = f"no answer: it fails with torch {self._name(answers[0])}, and no other release could be tried"
+            return style.paint(text, "error")
         if verdict != "found":
             return style.paint(_HEADLINES[verdict], "good" if verdict == "passes" else "error")
         sides, parts = self._sides(), []
