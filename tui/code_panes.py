@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dynadiag.kernels.document_links import CompileLinker
 from dynadiag.kernels.generated_module import GeneratedModule
-from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.read_modules import generated_modules
+from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
+from dynadiag.recording.records import Graph
 from tui.documents import (
     Document,
     DocumentRef,
@@ -41,10 +41,6 @@ __all__ = [
 ]
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
-_MAX_LINKED_NODES = 30_000  # nodes of graphs that are linked although no pane shows them
-_MAX_NODES = 100_000  # with more nodes in its graphs, kernels are only linked by comments and names
-_PAGE_ROWS = 5_000  # rows of nodes read at once
-_MAX_SPANS = 200_000  # nodes whose source lines are kept
 _FIRST_LINES = 60  # lines that a pane may show at once
 _MAX_DIFF_LINES = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths
 
@@ -56,14 +52,14 @@ class CodePaneModel:
     compile_id: str
     documents_of: dict[str, list[DocumentRef]]
     selected: dict[str, int]
+    linker: RecordedLinks
+    graphs: dict[int, Graph] = field(default_factory=dict)  # by event
     documents: dict[str, Document] = field(default_factory=dict)  # by key, as they are shown
     links: dict[str, LineLinks] = field(default_factory=dict)  # by key, of the lines that are shown
     printed: dict[str, tuple[Document, LineLinks]] = field(default_factory=dict)  # graphs as torch printed them, by key
     colors: dict[LineKey, int] = field(default_factory=dict)
-    linker: CompileLinker = field(default_factory=CompileLinker)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
-    from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
     forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
@@ -144,12 +140,13 @@ def read_panes(session: Session, compile_id: str, wanted: str | None = None) -> 
     else:
         refs = compile_documents(item, graphs, kernels)
     refs["stage"] = []  # filled when the user compiles a kernel
-    board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), line=item.line if item else None)
+    linker = RecordedLinks(session, graphs, from_cache=item is not None and "hit" in (item.cache or ""))
+    by_event = {graph.event: graph for graph in graphs}
+    board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
     board.in_recording = item is not None
-    board.from_cache = item is not None and "hit" in (item.cache or "")
-    _link_all_graphs(session, board, {graph.event: graph.nodes for graph in graphs})
-    if board.documents_of["kernel"] and sum(graph.nodes for graph in graphs) <= _MAX_NODES:
+    _link_all_graphs(session, board)
+    if board.documents_of["kernel"] and sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES:
         board.modules = {f"event:{module.event}": module for module in generated_modules(session.recording, compile_id)}
         board.select("kernel", 0)
     if wanted and board.find(wanted) is None:
@@ -203,7 +200,7 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     if ref.kind == "kernel":
         links = pane_links(board.linker.module("\n".join(document.lines), board.modules.get(ref.key)))
     elif ref.kind == "graph":
-        links = _graph_links(session, board, ref, document)
+        links = pane_links(board.linker.graph(board.graphs[ref.event], "\n".join(document.lines)))
     else:
         links = LineLinks()
     if ref.kind == "graph":
@@ -211,17 +208,6 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
     _assign_colors(board, sorted(links.lines))
-
-
-def _graph_links(session: Session, board: CodePaneModel, ref: DocumentRef, document: Document) -> LineLinks:
-    text, dynamo = "\n".join(document.lines), board.documents_of["dynamo"]
-    if ref in dynamo:
-        return pane_links(board.linker.dynamo_graph(text, _node_lines(session, ref)))
-    if not (board.from_cache and dynamo):
-        return pane_links(board.linker.later_graph(text))
-    forward = next((one for one in board.documents_of["later"] if one.stage == "forward"), None)
-    before = session.payload(forward.event) if forward is not None else None
-    return pane_links(board.linker.cached_graph(ref.stage, text, session.payload(dynamo[0].event), before))
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
@@ -240,31 +226,16 @@ def _assign_colors(board: CodePaneModel, places: Iterable[LineKey]) -> None:
         board.colors.setdefault(place, len(board.colors))
 
 
-def _link_all_graphs(session: Session, board: CodePaneModel, sizes: Mapping[int, int]) -> None:
+def _link_all_graphs(session: Session, board: CodePaneModel) -> None:
     """Link the graphs of a compile so that generated code can be linked by node names and operator names."""
-    room = _MAX_LINKED_NODES
+    room = MAX_LINKED_NODES
     for ref in [*board.documents_of["dynamo"], *board.documents_of["later"]]:
         if ref.kind != "graph":
             continue
-        size = sizes.get(ref.event, 0)
+        size = board.graphs[ref.event].nodes
         if size <= room or ref in board.documents_of["dynamo"]:
             room -= size
             _link_document(session, board, ref)
-
-
-def _node_lines(session: Session, ref: DocumentRef) -> dict[str, SourceLine]:
-    """Return the source line of each node that was recorded as data. Nodes are read in pages to save memory."""
-    found: dict[str, SourceLine] = {}
-    start = 0
-    while ref.graph_index is not None and len(found) < _MAX_SPANS:
-        page = session.count_rows(session.recording.nodes(ref.graph_index, start, _PAGE_ROWS))
-        for node in page:
-            if node.span.file and node.span.line:
-                found[node.name] = SourceLine(node.span.file, node.span.line)
-        if len(page) < _PAGE_ROWS:
-            break
-        start += _PAGE_ROWS
-    return found
 
 
 def read_document(session: Session, ref: DocumentRef) -> Document:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 
 from dynadiag.recording.records import Compile, Graph, Kernel
+from dynadiag.render.graph_titles import GraphTitle, graph_titles
 from dynadiag.render.readable_graph import readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks, invert_links
@@ -32,15 +33,6 @@ _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
 _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
 
-# A stage as a person calls it; another one is "NAME graph".
-_STAGE_NAMES = {
-    "dynamo": "Dynamo's graph",
-    "before_pre_grad": "before pre-grad passes",
-    "pre_grad": "after pre-grad passes",
-    "joint": "joint graph",
-    "before_post_grad": "{direction}, before passes",
-    "post_grad": "{direction}, after passes",
-}
 _PREFERRED_STAGES = (
     "post_grad",
     "forward",
@@ -129,31 +121,16 @@ def compile_documents(
 ) -> dict[str, list[DocumentRef]]:
     """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
     source = [DocumentRef(f"source:{item.file}", "source", item.file)] if item.file else []
-    made = [_graph_ref(graph, direction) for graph, direction in zip(graphs, _graph_directions(graphs), strict=True)]
+    made = [_graph_ref(graph, title) for graph, title in zip(graphs, graph_titles(graphs), strict=True)]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
     later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
     return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
 
 
-def _graph_directions(graphs: Sequence[Graph]) -> Iterator[str]:
-    """The direction of each graph of a compile.
-
-    Inductor takes the forward graph through its stages, and then, or at the first call of it, the backward graph: a
-    stage that the forward graph had comes again.
-    """
-    own, seen, has_backward = "", set[str](), False
-    for graph in graphs:
-        if graph.stage in ("forward", "inference"):
-            own, seen, has_backward = graph.stage, set(), False
-        has_backward = has_backward or graph.stage == "backward"
-        yield "backward" if graph.stage == "backward" or (graph.stage in seen and has_backward) else own
-        seen.add(graph.stage)
-
-
-def _graph_ref(graph: Graph, direction: str) -> DocumentRef:
-    name = _STAGE_NAMES.get(graph.stage, "{stage} graph").format(direction=direction or "graph", stage=graph.stage)
+def _graph_ref(graph: Graph, title: GraphTitle) -> DocumentRef:
+    key = f"event:{graph.event}"
     return DocumentRef(
-        f"event:{graph.event}", "graph", name, graph.compile_id, graph.index, stage=graph.stage, direction=direction
+        key, "graph", title.text, graph.compile_id, graph.index, stage=graph.stage, direction=title.direction
     )
 
 

@@ -167,6 +167,10 @@ class Session:
         self.rows_read += 1
         return self.recording.payload(event)
 
+    def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> Sequence[Node]:
+        """Return nodes of a graph that were recorded as data."""
+        return self.count_rows(self.recording.nodes(graph, start, limit))
+
 
 def _mark_running(explanation: Explanation) -> Explanation:
     """Mark unfinished compiles as running. They did not fail: the recording only ends there so far."""

@@ -1,8 +1,9 @@
 """Write recordings as one HTML page, to be opened offline or sent.
 
-RECORDING is a recording (*.dynadiag), a TORCH_TRACE log, or a folder of either; several stand one below the other. The
-page has the findings with their source, recompiles, compiles with their time, graphs and generated code. It is one file
-that loads nothing from elsewhere. `FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
+RECORDING is a recording (*.dynadiag), a TORCH_TRACE log, or a folder of either. The page has the findings with their
+source, recompiles, compiles with their time, graphs and generated code. If you name several recordings, the first is
+compared with each of the others, as `dynadiag diff` does. It is one file that loads nothing from elsewhere.
+`FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
 
 --redact leaves out everything that the program's author wrote: source, names, messages, values, paths.
 
@@ -34,15 +35,15 @@ def run(args: argparse.Namespace) -> int:
         common.check_writable(args.output, force=args.force)
     paths = [path for name in args.recordings for path in _recordings(name)]
     output = args.output or common.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
-    write_report(paths, output, redact=args.redact)
+    write_report(paths, output, redact=args.redact, compare=len(args.recordings) > 1)
     common.print_path(output)
     return 0
 
 
-def write_report(paths: list[Path], output: Path, *, redact: bool = False) -> None:
-    """Write the page of these recordings, whole or not at all."""
+def write_report(paths: list[Path], output: Path, *, redact: bool = False, compare: bool = False) -> None:
+    """Write the page of these recordings, whole or not at all. ``compare``: with what `diff` says of them."""
     with atomic_write(output, True) as scratch, scratch.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        write_page(paths, file, Redaction(redact))
+        write_page(paths, file, Redaction(redact), compare=compare)
 
 
 def _recordings(name: str) -> tuple[Path, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["COMPILED_STAGES", "ENVIRONMENT", "Comparison", "Difference", "NodeDifference"]
+__all__ = ["COMPILED_STAGES", "ENVIRONMENT", "SIGNS", "Comparison", "Difference", "NodeDifference"]
 
 ENVIRONMENT = "environment"  # also configuration and source: what a run was given
 COMPILED_STAGES = ("break", "recompile", "guard", "dynamo", "aot", "post_grad", "kernel", "cache")
+SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}  # of the kinds of a `NodeDifference`
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, Comparison, Difference, NodeDifference
+from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, SIGNS, Comparison, Difference, NodeDifference
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Span
@@ -21,7 +21,6 @@ from dynadiag.render.wrap import truncate_end, width, wrap, wrap_indented
 
 __all__ = ["ComparisonDocument", "comparison_json", "comparison_text"]
 
-_SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 _ROLES = {"+": "good", "-": "error", "~": "break", ">": "dim", "@": "gutter"}
 _MAX_NODES = 20  # rows of a graph, and lines of a source diff, without --all
 _MAX_CAUSES = 6
@@ -118,7 +117,7 @@ def _side_by_side(item: Difference, before: Recording, after: Recording, style: 
 
 
 def _row(node: NodeDifference, room: int, style: Style) -> str:
-    sign = _SIGNS[node.kind]
+    sign = SIGNS[node.kind]
     cells = _cell(node.before or "", room), truncate_end(clean_line(node.after or ""), room)
     return style.paint(f"  {sign} {cells[0]} | {cells[1]}".rstrip(), _ROLES[sign])
 

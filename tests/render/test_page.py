@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -17,11 +16,14 @@ from xml.etree import ElementTree
 import pytest
 
 from dynadiag.__main__ import main
+from dynadiag.diff.comparison import compare_recordings
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.render.clean import clean
 from dynadiag.render.report import report
 from tests.commands.build import recording
 from tests.tui import build
+from tests.webdriver import CHROMIUM, DRIVER, OPTIONS, Browser
 
 MARKUP = "<img src=x onerror=alert(1)></script></pre><b>\"'`{{ 7*7 }}\x1b[31m\u202e::error::"
 SECRETS = ("hunter2", "secret-host", "/home/alice", "alice", "SECRET_KEY", "sk-12345", "classified")
@@ -107,8 +109,11 @@ def test_large_texts_stand_in_blocks(tmp_path: Path) -> None:
     assert found["source-0"].startswith("import torch\n")
     assert any(name.startswith("graph-") for name in found)
     assert any("extern_kernels.mm" in content for content in found.values())
-    for name in re.findall(r'data-block="([^"]+)"', text):
-        assert name in found
+    parsed = _Page(text)
+    for kind in ("data-block", "data-stages", "data-document"):
+        named = {value for name, value in parsed.attributes if name == kind}
+        assert named
+        assert named <= found.keys()
 
 
 def test_the_page_asks_for_nothing_and_its_policy_allows_nothing_else(tmp_path: Path) -> None:
@@ -209,6 +214,36 @@ def a_search(path: Path, text: str) -> Path:
     return path
 
 
+def test_a_page_of_two_recordings_has_what_diff_says(tmp_path: Path) -> None:
+    recording(tmp_path / "a.dynadiag", "f")
+    recording(tmp_path / "b.dynadiag", MARKUP)
+    plain = _Page(page(tmp_path))
+    assert main(["report", "-o", "out.html", "--force", "a.dynadiag", "b.dynadiag"]) == 0
+    text = (tmp_path / "out.html").read_text()
+    parsed = _Page(text)
+    with open_recording(tmp_path / "a.dynadiag") as before, open_recording(tmp_path / "b.dynadiag") as after:
+        found = compare_recordings(before, after)
+    assert found.differences
+    words = " ".join(parsed.text.split())
+    assert "1: a against 2: b" in words
+    for item in found.differences:
+        assert " ".join(clean(item.text).split()) in words
+    assert "r2-diff" in parsed.ids
+    assert set(parsed.tags) <= {*plain.tags, "macro"}
+    assert "\x1b" not in text
+    assert main(["report", "-o", "out.html", "--force", "a.dynadiag", "a.dynadiag"]) == 0
+    assert "The same was compiled in both runs." in (tmp_path / "out.html").read_text()
+
+
+def test_a_redacted_comparison_holds_no_secret(tmp_path: Path) -> None:
+    secret_recording(tmp_path / "alice-hunter2.dynadiag")
+    recording(tmp_path / "b.dynadiag")
+    assert main(["report", "-o", "out.html", "--redact", "b.dynadiag", "alice-hunter2.dynadiag"]) == 0
+    text = (tmp_path / "out.html").read_text()
+    assert "r2-diff" in _Page(text).ids
+    assert [secret for secret in SECRETS if secret in text] == []
+
+
 def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:
     a_search(tmp_path / "in.dynadiag", "cummin")
     assert main(["report", "-o", "out.html", "in.dynadiag"]) == 0
@@ -246,19 +281,16 @@ def test_a_notebook_gets_a_summary_without_script(tmp_path: Path) -> None:
     assert len(text) < 10_000
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
     """Load a page in Chromium: its document afterwards, and what it logged."""
-    if CHROMIUM is None:
+    if not CHROMIUM:
         pytest.skip("no Chromium here: the page was not opened in a browser")
 
     def load(url: str) -> tuple[str, str]:
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        options = [*OPTIONS, f"--user-data-dir={tmp_path / 'profile'}"]
         options += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom"]
-        done = subprocess.run([str(CHROMIUM), *options, url], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([CHROMIUM, *options, url], capture_output=True, text=True, timeout=120, check=False)
         return done.stdout, "\n".join(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
 
     return load
@@ -316,3 +348,44 @@ def test_a_browser_draws_a_graph(tmp_path: Path, browse: Callable[[str], tuple[s
     assert console == ""
     assert document.count('<g class="box') == 2
     assert "<img" not in document
+
+
+def test_the_stages_of_a_compile_are_linked_through_their_source_lines(tmp_path: Path) -> None:
+    found = blocks(drawn_page(tmp_path))
+    stages = json.loads(found["stages-0"])
+    titles = [stages["documents"][number]["title"] for number in stages["panes"]]
+    assert titles == ["source", "Dynamo's graph", "graph, after passes"]
+    sine = stages["keys"].index("prog.py:6")
+    for block, node in (("graph-0", "y:"), ("graph-1", "sin:")):
+        rows = [line for line, *keys in stages["links"][block]["lines"] if sine in keys]
+        assert any(found[block].split("\n")[row - 1].lstrip().startswith(node) for row in rows)
+        readable = {line.split("\t")[0] for line in found[f"{block}-readable"].split("\n")}
+        assert readable & {str(row) for row in rows}
+    assert "\x1b" not in json.dumps(stages, ensure_ascii=False)
+    assert "\\u001b" not in json.dumps(stages)
+
+
+@pytest.mark.slow
+def test_the_panes_light_up_together_and_are_walked_with_the_keyboard(tmp_path: Path) -> None:
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("no Chromium and driver here: the page was not walked in a browser")
+    drawn_page(tmp_path)
+    lit = "return [...document.querySelectorAll('.pane')].map((pane) => pane.querySelectorAll('.lit').length)"
+    with Browser() as browser:
+        browser.load(f"file://{tmp_path}/drawn.html#graph-1")
+        browser.wait("document.querySelectorAll('.pane .row').length > 5 && document.activeElement.closest('.pane')")
+        assert browser.run("return document.activeElement.closest('.pane').querySelector('select').value") == "2"
+        for _ in range(10):
+            browser.press("\ue015")  # down, in the graph that the link names
+            if sum(browser.run(lit)) >= 3:
+                break
+        assert all(browser.run(lit)), "the line of each pane"
+        assert "prog.py:6" in browser.run("return document.querySelector('.told').textContent")
+        browser.run("document.querySelector('.pane:nth-child(2) .form').focus()")
+        browser.press(*"drawn")  # the form that begins so
+        browser.wait("document.querySelector('.pane:nth-child(2) g.box.lit')")
+        browser.press("\ue004", "\ue004", "\ue004", "\ue004", "\ue004", "\ue004")  # over the buttons to a box
+        assert browser.run("return document.activeElement.localName") == "g"
+        browser.press("\ue007")  # enter
+        assert browser.run("return document.querySelectorAll('.here').length") == 1
+        assert browser.log() == []

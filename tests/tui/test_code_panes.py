@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,23 @@ import pytest
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import PrintedGraph
 from dynadiag.kernels.module_parser import ParsedModule
-from dynadiag.recording.records import Compile, Graph, Seconds
+from dynadiag.kernels.recorded_links import RecordedLinks
+from dynadiag.recording.records import Compile, Graph, Node, Seconds
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.code_panes import CodePaneModel
 from tui.documents import DocumentRef, compile_documents, stage_before, stage_changes
 from tui.views.code import CodeView
+
+
+class NoTexts:
+    """Texts of a compile that nobody reads."""
+
+    def payload(self, event: int) -> str:
+        raise AssertionError(event)
+
+    def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> Sequence[Node]:
+        raise AssertionError(graph, start, limit)
 
 
 def _board() -> CodePaneModel:
@@ -28,7 +40,8 @@ def _board() -> CodePaneModel:
     modules = {
         f"event:{event}": GeneratedModule(event, "0/0", ParsedModule(), nothing, event - 1, nothing) for event in (3, 5)
     }
-    return CodePaneModel("0/0", refs, dict.fromkeys(refs, 0), modules=modules)
+    linker = RecordedLinks(NoTexts(), (), from_cache=False)
+    return CodePaneModel("0/0", refs, dict.fromkeys(refs, 0), linker, modules=modules)
 
 
 def test_the_backward_code_stands_beside_the_backward_graph() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.render.dataflow.boxes import FoldedGraph, GraphBox
 from dynadiag.render.dataflow.layout import Rectangle, lay_out
 from dynadiag.render.wrap import width
@@ -34,11 +35,17 @@ def box_size(box: GraphBox) -> tuple[int, int]:
     return max(width(box.title), width(box.detail), _MIN_WIDTH - _PADDING) + _PADDING, 4 if box.detail else 3
 
 
-def graph_svg(graph: FoldedGraph, *, style: str = STYLE, shown_file: Callable[[str], str] = str) -> str:
+def graph_svg(
+    graph: FoldedGraph,
+    *,
+    style: str = STYLE,
+    shown_file: Callable[[str], str] = str,
+    lines_of: Callable[[GraphBox], Collection[SourceLine]] = lambda box: box.sources,
+) -> str:
     """The picture of a graph. A page that has a style of its own passes an empty one.
 
     Each box is a group of class ``box`` with its source lines in ``data-lines``, as ``FILE:LINE`` one a line;
-    ``shown_file`` says how a file is called there.
+    ``lines_of`` says which those are, and ``shown_file`` how a file is called there.
     """
     layout = lay_out({key: box_size(box) for key, box in graph.boxes.items()}, graph.edges)
     wide, high = (side * cell + 2 * _MARGIN for side, cell in zip((layout.width, layout.height), _CELL, strict=True))
@@ -48,7 +55,11 @@ def graph_svg(graph: FoldedGraph, *, style: str = STYLE, shown_file: Callable[[s
         f"<style>{style}</style>" if style else "",
         f'<rect class="ground" x="{-_MARGIN}" y="{-_MARGIN}" width="{wide}" height="{high}"/>' if style else "",
         *(_line(points) for points in layout.lines.values()),
-        *(part for key, box in graph.boxes.items() for part in _box(box, layout.boxes[key], shown_file)),
+        *(
+            part
+            for key, box in graph.boxes.items()
+            for part in _box(box, layout.boxes[key], [f"{shown_file(line.file)}:{line.line}" for line in lines_of(box)])
+        ),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -66,10 +77,10 @@ def _line(points: Sequence[tuple[int, int]]) -> str:
     )
 
 
-def _box(box: GraphBox, place: Rectangle, shown_file: Callable[[str], str]) -> Iterator[str]:
+def _box(box: GraphBox, place: Rectangle, sources: Sequence[str]) -> Iterator[str]:
     across, down = _CELL
     x, y, wide, high = place.x * across, place.y * down, place.width * across, place.height * down
-    lines = "\n".join(sorted(f"{shown_file(source.file)}:{source.line}" for source in box.sources))
+    lines = "\n".join(sorted(sources))
     yield f'<g class="box {box.kind}" data-lines={quoteattr(lines)}>'
     yield f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="4"/>'
     middle, row = x + wide // 2, y + (high - 14 * bool(box.detail)) // 2 + 4

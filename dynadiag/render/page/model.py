@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.timing import PARTS, shares
-from dynadiag.recording.records import Compile, Kernel, Recompile, Span
+from dynadiag.recording.records import Compile, Graph, Kernel, Recompile, Span
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import PageSearch, TrialView
+from dynadiag.render.page.stages import MAX_DRAWN, DocumentView, compile_documents
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.report import Report
 from dynadiag.render.snippet import source_lines
 
 __all__ = [
-    "MAX_DRAWN",
     "CodeLine",
     "CompileView",
     "FactView",
@@ -24,6 +25,8 @@ __all__ = [
     "PageSection",
     "RecompileView",
     "SourceView",
+    "documents_of",
+    "stages_block",
     "view_of",
     "with_search",
 ]
@@ -35,7 +38,6 @@ _WORDS = {
     "recompile-limit": "gave up",
     "uncompiled": "uncompiled",
 }
-MAX_DRAWN = 100  # graphs of a recording that are drawn; drawing one takes up to half a second
 _CONTEXT = 2  # lines above and below a place
 _MAX_SNIPPET = 12  # lines of a span
 
@@ -106,9 +108,10 @@ class CompileView:
     guards: int
     parts: tuple[tuple[str, float, float], ...]
     start: float
-    graphs: tuple[tuple[str, int, str, str], ...]  # stage, operators, block of its text, block of its drawing
+    graphs: int
     kernels: tuple[tuple[str, str], ...]  # name, language
-    modules: tuple[str, ...]  # blocks of generated code
+    documents: tuple[DocumentView, ...]
+    stages: str  # the block that has the documents side by side; empty where the page has no texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +125,13 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """One recording. ``name`` begins the anchors of the second and further ones.
+    """One recording. ``name`` begins the anchors of the second and further ones, ``label`` tells it from the others.
 
     ``search`` is the command of a search, whose trials have been recorded; empty for a program.
     """
 
     name: str
+    label: str
     target: str
     headline: str
     severity: str
@@ -144,7 +148,7 @@ class PageSection:
     search: str = ""
 
 
-def view_of(made: Report, name: str, redaction: Redaction) -> PageSection:
+def view_of(made: Report, name: str, redaction: Redaction, label: str = "") -> PageSection:
     """The view of the recording of a program."""
     run = made.run
     findings = _findings(made, name, redaction)
@@ -155,6 +159,7 @@ def view_of(made: Report, name: str, redaction: Redaction) -> PageSection:
     spent = made.timing.shares if made.timing else ()
     return PageSection(
         name=name,
+        label=label,
         target=redaction.file(relative_path(run.target, run.cwd)),
         headline=_headline(made, redaction),
         severity=made.headline.severity,
@@ -273,7 +278,7 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
         RecompileView(
             item.compile_id,
             function,
-            redaction.text(each.source or each.guard),
+            redaction.text(source_text(each.source) if each.source else each.guard),
             redaction.text(each.was or ""),
             redaction.text(each.now or ""),
             each.against,
@@ -284,38 +289,53 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
 
 def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
     total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
-    graphs: dict[str, list[tuple[str, int, str, str]]] = {}
-    for number, each in enumerate(made.graphs):
-        block = "" if redaction.active else f"{name}graph-{each.index}"
-        drawing = f"{block}-drawing" if block and number < MAX_DRAWN else ""
-        graphs.setdefault(each.compile_id, []).append((each.stage, each.ops, block, drawing))
-    kernels: dict[str, list[Kernel]] = {}
-    for kernel in made.kernels:
-        kernels.setdefault(kernel.compile_id, []).append(kernel)
     found, before = [], 0.0
+    documents = documents_of(made, name)
     for item in made.compiles:
-        found.append(_compile(item, graphs, kernels, (before, total), name, made, redaction))
+        found.append(_compile(item, documents.get(item.index, ()), (before, total), name, made, redaction))
         before += item.seconds.total or 0.0
     return tuple(found)
 
 
+def documents_of(made: Report, name: str) -> dict[int, tuple[DocumentView, ...]]:
+    """The documents of each compile, by its index. If torch was reset in between, the last one of an id has them."""
+    graphs: dict[str, list[Graph]] = {}
+    for graph in made.graphs:
+        graphs.setdefault(graph.compile_id, []).append(graph)
+    kernels: dict[str, list[Kernel]] = {}
+    for kernel in made.kernels:
+        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    drawn = frozenset(graph.index for graph in made.graphs[:MAX_DRAWN])
+    sources = {file: f"{name}source-{index}" for index, file in enumerate(made.sources)}
+    last = {item.compile_id: item for item in made.compiles}
+    return {
+        item.index: compile_documents(
+            item, graphs.get(id_, ()), kernels.get(id_, ()), drawn, name, sources.get(item.file or "", "")
+        )
+        for id_, item in last.items()
+    }
+
+
+def stages_block(item: Compile, name: str) -> str:
+    """The name of the block that has the documents of a compile side by side."""
+    return f"{name}stages-{item.index}"
+
+
 def _compile(
     item: Compile,
-    graphs: Mapping[str, list[tuple[str, int, str, str]]],
-    kernels: Mapping[str, list[Kernel]],
+    documents: tuple[DocumentView, ...],
     time: tuple[float, float],
     name: str,
     made: Report,
     redaction: Redaction,
 ) -> CompileView:
-    own = kernels.get(item.compile_id, [])
+    own = [kernel for kernel in made.kernels if kernel.compile_id == item.compile_id]
     before, total = time
     parts, start = [], 0.0
     for share in sorted(shares(item.seconds, cached=item.cache == "hit"), key=lambda each: PARTS.index(each.part)):
         width = 100 * share.seconds / total
         parts.append((share.part, round(start, 2), round(width, 2)))
         start += width
-    modules = dict.fromkeys(each.event for each in own if each.event is not None)
     file = redaction.file(relative_path(item.file, made.run.cwd))
     return CompileView(
         compile_id=item.compile_id,
@@ -326,11 +346,12 @@ def _compile(
         guards=item.guards,
         parts=tuple(parts),
         start=round(100 * before / total, 2),
-        graphs=tuple(graphs.get(item.compile_id, ())),
+        graphs=sum(each.kind == "graph" for each in documents),
         kernels=tuple(
             (f"kernel {number}" if redaction.active else each.name, each.language) for number, each in enumerate(own)
         ),
-        modules=() if redaction.active else tuple(f"{name}module-{event}" for event in modules),
+        documents=tuple(each for each in documents if each.kind != "source"),
+        stages="" if redaction.active or not documents else stages_block(item, name),
     )
 
 

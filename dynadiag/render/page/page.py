@@ -6,7 +6,7 @@ import base64
 import gzip
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,18 +14,14 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
-from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Graph
 from dynadiag.render.clean import clean
-from dynadiag.render.dataflow.boxes import DrawableGraph
-from dynadiag.render.dataflow.modules import recorded_modules
-from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
-from dynadiag.render.page.model import MAX_DRAWN, PageSection, view_of, with_search
+from dynadiag.render.page.differences import ComparisonView, comparison_view
+from dynadiag.render.page.model import PageSection, documents_of, stages_block, view_of, with_search
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
-from dynadiag.render.paths import relative_path
+from dynadiag.render.page.stages import compile_texts
 from dynadiag.render.report import Report, report
 
 __all__ = ["summary_html", "write_page"]
@@ -34,15 +30,19 @@ _MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
 _MAX_SHOWN = 5  # findings of a summary
 
 
-def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction) -> None:
-    """Write the page of these recordings. Texts are read one after the other, so that memory stays small."""
-    sections = [_section(path, _name(index), redaction) for index, path in enumerate(paths)]
-    style, script = _asset("page.css"), _asset("page.js")
+def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction, *, compare: bool = False) -> None:
+    """Write the page of these recordings. Texts are read one after the other, so that memory stays small.
+
+    ``compare``: the first is compared with each of the others.
+    """
+    sections = [_section(path, index, redaction) for index, path in enumerate(paths)]
+    style, script = _asset("page.css"), _asset("panes.js") + _asset("page.js")
     stream = (
         _environment()
         .get_template("page.html.j2")
         .generate(
             sections=sections,
+            comparisons=_comparisons(paths, sections, redaction) if compare else (),
             version=__version__,
             redacted=redaction.active,
             style=Markup(style),
@@ -67,11 +67,24 @@ def _name(index: int) -> str:
     return "" if index == 0 else f"r{index + 1}-"
 
 
-def _section(path: Path, name: str, redaction: Redaction) -> PageSection:
+def _section(path: Path, index: int, redaction: Redaction) -> PageSection:
+    label = f"{index + 1}" if redaction.active else f"{index + 1}: {path.stem}"
     with open_recording(path) as recording:
-        view, trials = view_of(report(recording), name, redaction), recording.trials()
+        view, trials = view_of(report(recording), _name(index), redaction, label), recording.trials()
         search = search_of(recording, redaction)
         return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
+
+
+def _comparisons(
+    paths: Sequence[Path], sections: Sequence[PageSection], redaction: Redaction
+) -> tuple[ComparisonView, ...]:
+    """The first program's recording against each other one. A search compiles nothing itself."""
+    programs = [(path, view) for path, view in zip(paths, sections, strict=True) if not view.search]
+    found = []
+    for path, view in programs[1:]:
+        with open_recording(programs[0][0]) as before, open_recording(path) as after:
+            found.append(comparison_view(before, after, (programs[0][1], view), redaction))
+    return tuple(found)
 
 
 def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -87,22 +100,10 @@ def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
     made = report(recording)
     for index, text in enumerate(made.sources.values()):
         yield f"{name}source-{index}", text
-    for number, graph in enumerate(made.graphs):
-        text = recording.payload(graph.event)
-        yield f"{name}graph-{graph.index}", text
-        if number < MAX_DRAWN:
-            yield from _drawings(recording, graph, text, f"{name}graph-{graph.index}-drawing")
-    for event in dict.fromkeys(kernel.event for kernel in made.kernels if kernel.event is not None):
-        yield f"{name}module-{event}", recording.payload(event)
-
-
-def _drawings(recording: Recording, graph: Graph, text: str, name: str) -> Iterator[tuple[str, str]]:
-    """A graph as SVG: its modules and source lines folded, and every node. One with too many boxes is left out."""
-    flow = DrawableGraph(parse_graph(text), recorded_modules(recording, graph))
-    shown_file = partial(relative_path, cwd=recording.run.cwd)
-    for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
-        if 0 < len(drawn.boxes) <= MAX_BOXES:
-            yield name + ending, graph_svg(drawn, style="", shown_file=shown_file)
+    documents = documents_of(made, name)
+    for item in made.compiles:
+        if own := documents.get(item.index):
+            yield from compile_texts(recording, made, item, own, stages_block(item, name))
 
 
 def _asset(name: str) -> str:

@@ -1,0 +1,154 @@
+"""The texts of a compile side by side: source, Dynamo's graph, AOTAutograd's, the one after all passes, the code.
+
+The page shows them in panes, and lights up what was made of the same source line. The links are those that the browser
+shows, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from dynadiag.explanation.formatting import count
+from dynadiag.kernels.document_links import DocumentLinks
+from dynadiag.kernels.graph_parser import SourceLine, parse_graph
+from dynadiag.kernels.read_modules import generated_modules
+from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile, Graph, Kernel
+from dynadiag.render.clean import clean
+from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
+from dynadiag.render.dataflow.modules import recorded_modules
+from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
+from dynadiag.render.graph_titles import graph_titles
+from dynadiag.render.paths import relative_path
+from dynadiag.render.readable_graph import readable_lines
+from dynadiag.render.report import Report
+
+__all__ = ["MAX_DRAWN", "DocumentView", "compile_documents", "compile_texts"]
+
+MAX_DRAWN = 100  # graphs of a recording that are drawn; drawing one takes up to half a second
+_AOT = ("joint", "inference", "forward")  # what AOTAutograd made; the joint graph is the one before it is split
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """A text of a compile. ``block`` is the name of its text in the page, ``event`` the one that it was recorded in."""
+
+    block: str
+    kind: str  # "source" | "graph" | "module"
+    title: str
+    detail: str
+    stage: str = ""
+    event: int = -1
+    is_drawn: bool = False
+
+
+def compile_documents(
+    item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel], drawn: frozenset[int], name: str, source: str
+) -> tuple[DocumentView, ...]:
+    """What there is to show of a compile: its source, every graph, the generated code.
+
+    ``drawn`` has the indices of the graphs that are drawn, ``name`` begins the names of blocks, ``source`` is the block
+    of the compile's own file or empty.
+    """
+    found = [DocumentView(source, "source", "source", item.function)] if source else []
+    for graph, title in zip(graphs, graph_titles(graphs), strict=True):
+        block, detail = f"{name}graph-{graph.index}", count(graph.ops, "operator")
+        found.append(DocumentView(block, "graph", title.text, detail, graph.stage, graph.event, graph.index in drawn))
+    events = dict.fromkeys(kernel.event for kernel in kernels if kernel.event is not None)
+    for event in events:
+        size = sum(kernel.event == event for kernel in kernels)
+        found.append(
+            DocumentView(f"{name}module-{event}", "module", "generated code", count(size, "kernel"), "", event)
+        )
+    return tuple(found)
+
+
+def compile_texts(
+    recording: Recording, made: Report, item: Compile, documents: Sequence[DocumentView], block: str
+) -> Iterator[tuple[str, str]]:
+    """The name and text of each block of a compile: its texts, the pictures of graphs, and what links their lines."""
+    graphs = {graph.event: graph for graph in made.graphs if graph.compile_id == item.compile_id}
+    shown = partial(relative_path, cwd=recording.run.cwd)
+    reader = RecordedLinks(recording, tuple(graphs.values()), from_cache="hit" in (item.cache or ""))
+    size = sum(graph.nodes for graph in graphs.values())
+    modules = generated_modules(recording, item.compile_id) if size <= MAX_MODULE_NODES else ()
+    by_event = {module.event: module for module in modules}
+    links: dict[str, DocumentLinks] = {}
+    room = MAX_LINKED_NODES
+    for each in sorted(documents, key=lambda one: (one.kind == "module", one.stage != "dynamo")):
+        if each.kind == "source":
+            continue
+        text = recording.payload(each.event)
+        yield each.block, text
+        if each.kind == "module":
+            links[each.block] = reader.module(text, by_event.get(each.event))
+            continue
+        graph = graphs[each.event]
+        room -= graph.nodes
+        links[each.block] = reader.graph(graph, text) if room >= 0 or graph.stage == "dynamo" else DocumentLinks()
+        yield f"{each.block}-readable", _readable(text)
+        if each.is_drawn:
+            yield from _drawings(recording, graph, text, links[each.block], each.block)
+    yield block, _panes_document(documents, links, shown)
+
+
+def _readable(text: str) -> str:
+    """A graph as a person writes it: on each line the printed line that it stands for, the shape, and the text.
+
+    A text in which no node is recognized stays as it is.
+    """
+    printed = text.split("\n")
+    found = [(line.row + 1, line.margin.replace("\t", " "), line.text) for line in readable_lines(printed)]
+    if not any(margin for _, margin, _ in found):
+        found = [(row, "", line) for row, line in enumerate(printed, 1)]
+    return "\n".join(f"{row}\t{margin}\t{line}" for row, margin, line in found)
+
+
+def _drawings(
+    recording: Recording, graph: Graph, text: str, links: DocumentLinks, block: str
+) -> Iterator[tuple[str, str]]:
+    """A graph as SVG: its modules and source lines folded, and every node. One with too many boxes is left out."""
+    flow = DrawableGraph(parse_graph(text), recorded_modules(recording, graph))
+    shown = partial(relative_path, cwd=recording.run.cwd)
+    for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
+        if 0 < len(drawn.boxes) <= MAX_BOXES:
+            lines_of = partial(_lines_of_box, links=links)
+            yield f"{block}-drawing{ending}", graph_svg(drawn, style="", shown_file=shown, lines_of=lines_of)
+
+
+def _lines_of_box(box: GraphBox, links: DocumentLinks) -> frozenset[SourceLine]:
+    """The source lines of a box by the links of its nodes, which know what called a library."""
+    rows = (links.nodes.get(name) for name in box.nodes)
+    return frozenset(line for row in rows if row is not None for line in links.lines.get(row, ())) or box.sources
+
+
+def _panes_document(documents: Sequence[DocumentView], links: Mapping[str, DocumentLinks], shown: partial[str]) -> str:
+    """What the panes show, as JSON: the documents, which of them first, and the source lines of each line."""
+    keys: dict[SourceLine, int] = {}
+    found = {}
+    for block, each in links.items():
+        rows = [[row, *_numbers(lines, keys)] for row, lines in each.lines.items()]
+        found[block] = {"lines": rows, "inferred": sorted(each.inferred), "context": sorted(each.context)}
+    told = [
+        {"block": each.block, "kind": each.kind, "title": clean(each.title), "drawn": each.is_drawn}
+        for each in documents
+    ]
+    names = [f"{clean(shown(key.file))}:{key.line}" for key in keys]
+    return json.dumps({"documents": told, "panes": _first_shown(documents), "keys": names, "links": found})
+
+
+def _numbers(lines: Iterable[SourceLine], keys: dict[SourceLine, int]) -> list[int]:
+    return [keys.setdefault(line, len(keys)) for line in sorted(lines, key=lambda line: (line.file, line.line))]
+
+
+def _first_shown(documents: Sequence[DocumentView]) -> list[int]:
+    """The places of the documents that the panes begin with: source, and the graphs of the three stages."""
+    stages = [each.stage for each in documents]
+    aot = next((stage for stage in _AOT if stage in stages), "")
+    wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
+    first = [number for number, each in enumerate(documents) if each.kind == "source"]
+    return [*first[:1], *(stages.index(stage) for stage in wanted)]
