@@ -6,20 +6,23 @@ changed again fails eight guards on the size and as many on the strides. To a re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.explanation.process_state import explains_dispatch
-from dynadiag.recording.records import GuardFailure
+from dynadiag.recording.records import GuardFailure, Recompile
 
 __all__ = [
     "GuardChange",
+    "by_frequency",
     "changes",
     "explaining_kinds",
     "fingerprint",
+    "main_changes",
     "nearest_entry_failures",
     "without_consequences",
 ]
@@ -42,6 +45,28 @@ class GuardChange:
     against: tuple[str, ...]
     file: str | None
     line: int | None
+
+
+def main_changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
+    """What changed at a recompile, the most telling first, without what follows from that or tells other entries
+    apart.
+    """
+    return changes(without_consequences(nearest_entry_failures(reasons)))
+
+
+def by_frequency(recompiles: Sequence[Recompile]) -> Iterator[Recompile]:
+    """The recompiles; where torch gave up, what most of the function's recompiles failed by stands first.
+
+    That used up the limit. What the last call failed by beside it may have changed once.
+    """
+    failed = Counter(
+        (item.file, item.line, item.function, source)
+        for item in recompiles
+        for source in {reason.source for reason in item.reasons}
+    )
+    for item in recompiles:
+        often = sorted(item.reasons, key=lambda each: -failed[item.file, item.line, item.function, each.source])
+        yield replace(item, reasons=tuple(often)) if item.limit_reached else item
 
 
 def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
@@ -82,7 +107,7 @@ def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
 
     True and False are too common for that: of those the last part of the name counts (``training``).
     """
-    each = changes(without_consequences(nearest_entry_failures(reasons)))
+    each = main_changes(reasons)
     if any(not change.was or change.now is None or change.parsed.is_condition for change in each):
         return frozenset()
     return frozenset((change.parsed.kind, _flag(change), *change.was, change.now or "") for change in each)

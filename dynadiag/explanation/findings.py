@@ -86,6 +86,11 @@ class Finding:
     records: tuple[int, ...] = ()
 
     @property
+    def is_free(self) -> bool:
+        """Whether it is an aside: it costs nothing, and there is nothing to do. What follows from another is not."""
+        return self.severity == "note" and self.caused_by is None
+
+    @property
     def label(self) -> str | None:
         """What a report puts in brackets after the rule: torch's id, or the compile."""
         return self.id or (self.compile_ids[0] if self.compile_ids else None)

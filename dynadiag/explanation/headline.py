@@ -56,8 +56,11 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
 
 
 def _breaks(findings: Sequence[Finding]) -> str:
-    """How many places break a graph, and how many of them are torch's own; empty where none does."""
-    found = [item for item in findings if item.rule == "break" and item.severity != "note"]
+    """How many places break a graph, and how many of them are torch's own; empty where none does.
+
+    A break that follows from another one is in the way as well.
+    """
+    found = [item for item in findings if item.rule == "break" and not item.is_free]
     torchs = sum(len(item.places) for item in found if is_torch_file(item.span.file))
     own = sum(len(item.places) for item in found) - torchs
     if not own:

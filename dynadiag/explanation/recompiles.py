@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.explanation.advice import advise
-from dynadiag.explanation.changes import GuardChange, changes, fingerprint, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import GuardChange, by_frequency, fingerprint, main_changes
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, root_name, sizes_in, what_changed
@@ -77,30 +76,15 @@ def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
 def _groups(run: RunRecords) -> list[_Group]:
     """The recompiles in order; those of one function for one and the same change together."""
     found: dict[tuple[object, ...], _Group] = {}
-    for item in _by_frequency(run.recompiles):
+    for item in by_frequency(run.recompiles):
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item, computed)
+        own, advice = main_changes(item.reasons), advise(item, computed)
         what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
         key = alike if len(own) == 1 else (item.index, len(found))
         group = found.get(key, _Group((), (), advice, computed))
         found[key] = replace(group, items=(*group.items, item), changes=(*group.changes, own))
     return list(found.values())
-
-
-def _by_frequency(recompiles: Sequence[Recompile]) -> Iterator[Recompile]:
-    """The recompiles; where torch gave up, what most of the function's recompiles failed by stands first.
-
-    That used up the limit. What the last call failed by beside it may have changed once.
-    """
-    failed = Counter(
-        (item.file, item.line, item.function, source)
-        for item in recompiles
-        for source in {reason.source for reason in item.reasons}
-    )
-    for item in recompiles:
-        often = sorted(item.reasons, key=lambda each: -failed[item.file, item.line, item.function, each.source])
-        yield replace(item, reasons=tuple(often)) if item.limit_reached else item
 
 
 def _outer(known: Sequence[_Cause], stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> int | None:

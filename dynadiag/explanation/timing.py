@@ -6,11 +6,11 @@ reaches; a later call is slow because some frame is compiled again, or for the f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.guards import parse_guard
+from dynadiag.explanation.changes import by_frequency, main_changes
+from dynadiag.explanation.guard_text import what_changed
 from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
 __all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
@@ -29,11 +29,11 @@ class PhaseShare:
 
 @dataclass(frozen=True, slots=True)
 class CompileTime:
-    """One compile that took time; ``recompiles`` where its frame had been compiled before, ``because`` of what."""
+    """One compile that took time; ``again`` where its frame had been compiled before, ``because`` of what."""
 
     compile: Compile
     again: bool
-    because: str | None  # the source or guard that kept most of the cached entries from use
+    because: str | None  # what changed
     seconds: float
     shares: tuple[PhaseShare, ...]
 
@@ -52,7 +52,7 @@ class Timing:
 
 def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) -> Timing | None:
     """The times of a run; ``None`` where no compile has any."""
-    reasons = {(item.compile_id, item.function): item.reasons for item in recompiles}
+    reasons = {(item.compile_id, item.function): item.reasons for item in by_frequency(recompiles)}
     spent = [
         CompileTime(
             item,
@@ -74,15 +74,9 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
 
 
 def _main(reasons: Sequence[GuardFailure]) -> str | None:
-    """What kept most of the cached entries from being used; the other reasons only tell those apart."""
-    against = dict.fromkeys((_changed(reason), reason.against) for reason in reasons)
-    ranked = Counter(source for source, _ in against).most_common(1)
-    return ranked[0][0] if ranked else None
-
-
-def _changed(reason: GuardFailure) -> str:
-    what = reason.source or reason.guard
-    return f"{what} freed" if parse_guard(reason).kind == "freed" else what
+    """What changed, in the words of the finding on that recompile."""
+    own = main_changes(reasons)
+    return what_changed(own[0]).removesuffix(" changed") if own else None
 
 
 def _is_again(compile_id: str) -> bool:

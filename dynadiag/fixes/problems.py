@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.diff import canonical_graph
 from dynadiag.explanation.advice import advise
-from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.identity import computed_names, identity
 from dynadiag.fixes.edits import Edit, SourceMap
@@ -146,7 +146,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
     span, found = Span(item.file, item.line), []
-    own = changes(without_consequences(nearest_entry_failures(item.reasons)))
+    own = main_changes(item.reasons)
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     for change in own:
         what = f"{change.source or change.guard} of {item.function} changes"

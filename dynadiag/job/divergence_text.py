@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dynadiag.diff import CanonicalNode
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described, input_names, source_text
 from dynadiag.explanation.guards import complete
@@ -107,7 +107,7 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
     step = found.step
     assert isinstance(step, CompileStep)
     assert step.recompile is not None
-    own = changes(without_consequences(nearest_entry_failures([complete(each) for each in step.recompile.reasons])))
+    own = main_changes([complete(each) for each in step.recompile.reasons])
     why = described(own[0]) if own else "no reason was recorded"
     again = [each for each in (doing[0].trace.compiles if doing[0].trace else ()) if each.recompile is not None]
     same = [each for each in again if each.label == step.label]

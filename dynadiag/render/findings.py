@@ -187,7 +187,7 @@ def _asides(rule: str, explanation: Explanation, style: Style, all_: bool) -> li
     """The notes of a rule, a line each: they follow from other findings, or cost nothing."""
     found = [item for item in explanation.findings if item.severity == "note" and item.rule == rule]
     if rule == "break":  # those that follow from another stand in its paragraph
-        found = [item for item in found if item.caused_by is None]
+        found = [item for item in found if item.is_free]
     if not found or (all_ and rule != "uncompiled"):
         return []
     shown = found if all_ else found[:_MAX_SHOWN]

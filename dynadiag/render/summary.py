@@ -5,7 +5,6 @@ from __future__ import annotations
 from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.timing import CompileTime, PhaseShare, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line
@@ -54,8 +53,10 @@ def _head(run: Run, style: Style) -> list[str]:
 def _counts(explanation: Explanation, style: Style) -> list[str]:
     reports = len(explanation.breaks)
     breaks = count(explanation.break_count, "graph break")
-    if reports > explanation.break_count:
-        breaks += f" (met {count(reports, 'time')})"
+    free = sum(len(item.places) for item in explanation.findings if item.rule == "break" and item.is_free)
+    aside = [f"met {count(reports, 'time')}"] if reports > explanation.break_count else []
+    aside += [f"{free} at no cost"] if free else []
+    breaks += f" ({', '.join(aside)})" if aside else ""
     text = (
         f"{count(explanation.graph_count, 'graph')}, {breaks}, {count(explanation.recompile_count, 'recompile')}, "
         f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}"
@@ -113,9 +114,7 @@ def _spent(item: CompileTime, style: Style) -> str:
     most = max(item.shares, key=lambda share: share.seconds, default=None)
     part = f" ({_PARTS[most.part]})" if most and most.seconds > item.seconds / 2 else ""
     lead = f"      {duration(item.seconds):>8}  {truncate_middle(clean_line(compile_.compile_id), _PART):<6} "
-    kind = (
-        f"recompile: {truncate_middle(clean_line(source_text(item.because)), _PART)}" if item.because else "recompile"
-    )
+    kind = f"recompile: {truncate_middle(clean_line(item.because), _PART)}" if item.because else "recompile"
     function = clean_line(compile_.function)
     tail = f"  {kind if item.again else 'first compile'}"
     room = style.columns - width(lead) - width(tail)

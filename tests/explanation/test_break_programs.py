@@ -85,8 +85,11 @@ def test_a_call_into_pythons_library_that_breaks_on_is_one_finding(tmp_path: Pat
 
 def test_a_value_that_cannot_be_rebuilt_follows_from_the_break_that_it_was_needed_after(tmp_path: Path) -> None:
     _, source = PROGRAMS["method"]
-    (cause, other) = [item for item in run(tmp_path, source).findings if item.rule == "break"]
+    found = run(tmp_path, source)
+    (cause, other) = [item for item in found.findings if item.rule == "break"]
     assert (cause.id, other.id, other.severity) == ("GB0059", "GB0092", "note")
+    assert found.break_count == 2
+    assert "2 graph breaks" in found.headline.sentence
     assert other.caused_by == 0
     assert [fact.text for fact in cause.evidence if fact.label == "then"] == [other.cause]
 

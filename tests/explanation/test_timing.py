@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import shares, timing
 from dynadiag.recording.records import Seconds
-from tests.explanation.build import a_compile, a_failure, a_recompile
+from tests.explanation.build import FakeRecording, a_compile, a_failure, a_recompile
 
 _part = st.one_of(st.none(), st.floats(0, 1e6))
 
@@ -55,11 +57,17 @@ def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() 
     ]
 
 
-def test_a_recompile_is_put_down_to_the_guard_that_failed() -> None:
-    failed = a_recompile(reasons=(a_failure("m == 1"), a_failure("n == 3"), a_failure("n == 3", against="0/1")))
-    found = timing([a_compile(0, "0/0"), a_compile(1, "0/1")], [failed])
+def test_a_recompile_is_put_down_to_what_its_finding_names() -> None:
+    """Of two entries that failed, the one that came nearest to being used: both tables say the same."""
+    size, dtype = a_failure("s", source="L['x'].size()[0]", was="3", now="4"), a_failure("d", source="L['x'].dtype")
+    both = a_recompile(
+        reasons=(replace(dtype, against="0/0"), replace(size, against="0/0"), replace(size, against="-"))
+    )
+    found = timing([a_compile(0, "0/0"), a_compile(1, "0/1")], [both])
+    (finding,) = explain(FakeRecording(recompile_records=(both,))).findings
     assert found is not None
-    assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "n == 3"}
+    assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "x.size()[0]"}
+    assert finding.title.endswith(": x.size()[0] changed")
 
 
 def test_after_a_reset_a_first_compile_is_one_again() -> None:
@@ -72,7 +80,7 @@ def test_an_object_that_is_gone_is_named_so() -> None:
     gone = a_failure("g", source="L['self']", was="alive", now="deallocated")
     found = timing([a_compile(0, "0/1")], [a_recompile(reasons=(gone,))])
     assert found is not None
-    assert found.spent[0].because == "L['self'] freed"
+    assert found.spent[0].because == "self was freed"
 
 
 def test_without_times_there_is_no_timing() -> None:
