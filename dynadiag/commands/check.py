@@ -8,6 +8,8 @@ Budgets stand in dynadiag.toml or under [tool.dynadiag] of pyproject.toml, for a
 baseline is a file that lists the findings that are known; --update writes it. Without a baseline every graph break and
 recompile is new, unless a budget allows some.
 
+--fixes FILE adds the changes that `dynadiag fix --json FILE` proved to the problems of the SARIF. Nothing is searched.
+
 With --on ray the programs run as tasks of Ray, side by side, on this machine or on the cluster that RAY_ADDRESS names.
 
 Exit code: 0 nothing is new or over budget; 1 something is; 2 usage error.
@@ -24,6 +26,7 @@ from pathlib import Path
 from dynadiag.check.baseline import Baseline, read_baseline, updated_baseline
 from dynadiag.check.configuration import BUDGETS, Configuration, find_configuration, parse_budgets, relative_seconds
 from dynadiag.check.measurement import Measurement, measure, peak_memory
+from dynadiag.check.proved_fixes import ProvedFixes, read_fixes
 from dynadiag.check.result import CheckResult, check
 from dynadiag.commands import common
 from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
@@ -54,6 +57,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="the findings that are known")
     parser.add_argument("--update", action="store_true", help="write the baseline, so that what is there is known")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="also write the problems as SARIF 2.1.0")
+    parser.add_argument(
+        "--fixes",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a document of `dynadiag fix --json`, whose proved changes the SARIF offers",
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the recordings as one HTML page")
     parser.add_argument(
         "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
@@ -83,6 +94,9 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.sarif, args.html, Path(args.json) if args.json not in (None, "-") else None):
         if path is not None:
             common.check_writable(path, force=True)
+    if args.fixes and args.sarif is None:
+        raise DynadiagError("check: --fixes needs --sarif FILE, which is where the changes stand")
+    fixes = read_fixes(args.fixes)
     given = parse_budgets(_given_budgets(args), "check")
     path = args.baseline or root / configuration.baseline
     known = _read_baseline(path, args)
@@ -92,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         known = updated_baseline(known or Baseline(), runs, root, _relative(configuration, runs))
         common.write_file(path, known.to_json(), force=True)
     result = check(runs, known, lambda run: configuration.budgets(run.names, given), root)
-    _report(result, args)
+    _report(result, fixes, args)
     return 0 if result.ok else 1
 
 
@@ -174,9 +188,9 @@ def _relative_name(name: str, root: Path) -> str:
     return f"{file if inside.startswith('..') else inside}{colon}{function}"
 
 
-def _report(result: CheckResult, args: argparse.Namespace) -> None:
+def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -> None:
     if args.sarif is not None:
-        common.write_file(args.sarif, sarif_json(result), force=True)
+        common.write_file(args.sarif, sarif_json(result, fixes), force=True)
     if args.html is not None:
         write_report([Path(each.recording) for each in result.runs if each.recording], args.html)
     common.write_json(args.json, check_json(result))

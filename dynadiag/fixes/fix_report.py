@@ -78,12 +78,13 @@ class FixEntry(msgspec.Struct, frozen=True):
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of `dynadiag fix`."""
+    """The document of `dynadiag fix`. The diffs name files as they stand in ``folder``."""
 
     schema: int = SCHEMA
     dynadiag: str = __version__
     torch: str | None
     target: str
+    folder: str
     fixes: tuple[FixEntry, ...]
     patch: str | None
     evidence: Evidence | None  # of all proved fixes together

@@ -35,6 +35,7 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
     return FixDocument(
         torch=result.torch,
         target=project.program.text,
+        folder=str(project.root.absolute()),
         fixes=tuple(_without_repeats(_entry(fix, project) for fix in result.fixes)),
         patch=None,
         evidence=result.evidence,

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from dynadiag import __version__
 from dynadiag.check.measurement import Problem
+from dynadiag.check.proved_fixes import NO_FIXES, ProvedFix, ProvedFixes
 from dynadiag.check.result import CheckResult
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
@@ -47,11 +48,11 @@ RULES: Mapping[str, str] = {
 }
 
 
-def sarif_json(result: CheckResult) -> bytes:
-    """The problems of a check, and what is known as unchanged."""
+def sarif_json(result: CheckResult, fixes: ProvedFixes = NO_FIXES) -> bytes:
+    """The problems of a check with the proved changes for them, and what is known as unchanged."""
     found = [*((each, "new") for each in result.problems), *((each, "unchanged") for each in result.known)]
     kept = found[:MAX_RESULTS]
-    while _is_too_large(log := _log(result, kept, len(found) - len(kept))) and kept:
+    while _is_too_large(log := _log(result, fixes, kept, len(found) - len(kept))) and kept:
         kept = kept[: len(kept) * 3 // 4]
     return log
 
@@ -60,15 +61,19 @@ def _is_too_large(log: bytes) -> bool:
     return len(log) > MAX_BYTES and len(gzip.compress(log, 6, mtime=0)) > MAX_BYTES
 
 
-def _log(result: CheckResult, found: Sequence[tuple[Problem, str]], left_out: int) -> bytes:
+def _log(result: CheckResult, fixes: ProvedFixes, found: Sequence[tuple[Problem, str]], left_out: int) -> bytes:
     rules = list(dict.fromkeys(each.rule for each, _ in found))
     seen = Counter[str]()
-    told = [*result.unknown, *([f"{left_out} more results are left out: GitHub takes no more"] if left_out else [])]
+    told = [
+        *result.unknown,
+        *fixes.notes,
+        *([f"{left_out} more results are left out: GitHub takes no more"] if left_out else []),
+    ]
     run = {
         "tool": {"driver": _driver(rules)},
         "originalUriBaseIds": {"SRCROOT": {"uri": f"file://{quote(result.root.rstrip('/'))}/"}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, state, rules, seen, result.root) for each, state in found],
+        "results": [_result(each, state, rules, seen, result.root, fixes.of(each)) for each, state in found],
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(told)}],
     }
     return encode({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -97,7 +102,9 @@ def _rule(rule: str) -> dict[str, Any]:
     }
 
 
-def _result(item: Problem, state: str, rules: Sequence[str], seen: Counter[str], root: str) -> dict[str, Any]:
+def _result(
+    item: Problem, state: str, rules: Sequence[str], seen: Counter[str], root: str, fix: ProvedFix | None
+) -> dict[str, Any]:
     digest = hashlib.sha256(item.identity.encode("utf-8", "replace")).hexdigest()[:16]
     seen[digest] += 1
     made: dict[str, Any] = {
@@ -115,7 +122,24 @@ def _result(item: Problem, state: str, rules: Sequence[str], seen: Counter[str],
     if item.gb_id:
         made["properties"]["gb_id"] = clean(item.gb_id)
     made["locations"] = [_location(item, root)] if item.file and not item.file.startswith("<") else []
+    if fix is not None:
+        made["fixes"] = [_fix(fix, root)]
     return made
+
+
+def _fix(fix: ProvedFix, root: str) -> dict[str, Any]:
+    """A proved change. The text that it inserts is the one that was proved, to the character."""
+    how = "" if fix.alone else ", together with the other changes of the search"
+    by_file: dict[str, list[dict[str, Any]]] = {}
+    for each in fix.replacements:
+        deleted = {"startLine": each.start, "startColumn": 1, "endLine": each.end, "endColumn": 1}
+        made: dict[str, Any] = {"deletedRegion": deleted}
+        if each.text:
+            made["insertedContent"] = {"text": each.text}
+        by_file.setdefault(each.file, []).append(made)
+    changes = [{"artifactLocation": _artifact(file, root), "replacements": made} for file, made in by_file.items()]
+    text = clean(f"{_cut(fix.title)} (proved by dynadiag fix{how})")
+    return {"description": {"text": text}, "artifactChanges": changes}
 
 
 def _message(item: Problem) -> str:
