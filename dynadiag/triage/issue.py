@@ -18,6 +18,7 @@ from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
+from dynadiag.render.wrap import truncate_end
 from dynadiag.triage.document import PartDocument
 
 __all__ = ["TriagedCase", "issue_text"]
@@ -32,6 +33,10 @@ _SENTENCES = {
     "flaky": "The program fails, but not every time.",
     "stopped": "The program fails. The search for the culprit was stopped before it had one.",
 }
+_NOT_WRONG = (
+    "No compiled call gives a wrong result. Each was compared with its uncompiled self, and a float64 run judged what "
+    "differs."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +92,25 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
-    said = failure.type if case.redacted else f"{failure.type}: {strip_directories(message)[:_MAX_TITLE]}"
-    return [f"# torch.compile: {inline_code(said)}"]
+    type_, message = failure.type.replace("wrong_result", "wrong result"), " ".join(failure.message.split())
+    said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
+    at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
+    first = case.bisect.culprits[:1] if case.bisect is not None else ()
+    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
+    return [f"# torch.compile{at}: {inline_code(truncate_end(said, _MAX_TITLE))}{named}"]
 
 
 def _description(case: TriagedCase) -> Iterator[str]:
     if case.bisect is None:
         yield "The program was not bisected: see below."
         return
-    yield _SENTENCES[case.bisect.verdict]
+    passes = case.bisect.verdict == "passes"
+    yield _NOT_WRONG if passes and case.accuracy else _SENTENCES[case.bisect.verdict]
+    if passes and case.bisect.notes:  # such as why the program's own comparison fails all the same
+        yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
     if (failure := case.bisect.failure) is not None:
         where = f" in {inline_code(failure.where)}" if failure.where else ""
-        at = f"; the first rung that fails is {inline_code(case.bisect.rung)}" if case.bisect.rung else ""
+        at = f"; the first backend that fails is {inline_code(case.bisect.rung)}" if case.bisect.rung else ""
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
 
@@ -109,7 +120,11 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     if made is None or not case.repro:
         return
     yield "#### Minimal repro"
-    proved = "It fails as the program does, in a fresh process." if made.proved else "It is **not** proved."
+    proved = (
+        "It fails as the program does, in a fresh process."
+        if made.proved
+        else "It is **not** proved to fail as the program does."
+    )
     yield f"{_sizes(made)} {proved}"
     if has_commands(case.repro):  # it must stay as it is, and could not be printed by a step of GitHub Actions
         yield f"It is in the file {inline_code(case.repro_name)} beside this issue."
@@ -128,7 +143,8 @@ def _bisection(case: TriagedCase) -> Iterator[str]:
     if found is None or not any(status != "not_run" for status in found.rungs.values()):
         return
     yield "#### Bisection"
-    rows = ["| rung | result |", "| --- | --- |"]
+    yield "Each backend runs more of the compiler than the one above it."
+    rows = ["| backend | result |", "| --- | --- |"]
     tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"}
     rows += [f"| {cell(rung)} | {_WORDS.get(status, status)} |" for rung, status in tried.items()]
     yield "\n".join(rows)
@@ -166,14 +182,17 @@ def _tried(case: TriagedCase) -> Iterator[str]:
         yield f"- explain: {count(made.graph_count, 'graph')}, {breaks}, {recompiles}"
     if case.bisect is not None:
         yield f"- bisect: {count(case.bisect.trials, 'trial')} in {case.bisect.seconds:.0f} s"
-    if case.minify is not None:
+    if case.minify is not None and case.minify.trials:
         shared = ", those of bisect included," if case.bisect is not None else ""
         yield f"- minify: {count(case.minify.trials, 'trial')}{shared} in {case.minify.seconds:.0f} s"
+    if case.minify is not None:
         yield from (f"  - {inline_code(strip_directories(text))}" for text in case.minify.proof)
     for part in case.parts:
         if part.status != "done":
             yield f"- {part.name}: {part.status}: {inline_code(strip_directories(part.reason or ''))}"
-    notes = [text for made in (case.bisect, case.minify) if made is not None for text in made.notes]
+    told = case.bisect.notes if case.bisect is not None and case.bisect.verdict == "passes" else ()
+    found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
+    notes = [text for text in found if text not in told]
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):

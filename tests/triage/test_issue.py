@@ -66,6 +66,27 @@ def test_it_has_the_parts_of_the_template() -> None:
     assert "/home/user" not in text
 
 
+def test_its_title_has_the_message_the_backend_and_the_culprit() -> None:
+    first, *_ = issue_text(a_case()).splitlines()
+    assert first == "# torch.compile with backend `inductor`: `mine.relu: relu more`, at fault: lowering `relu`"
+
+
+def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
+    note = "output 0 differs; rounding, by a float64 run"
+    found = replace(a_case().bisect, verdict="passes", failure=None, culprits=(), notes=(note,))  # type: ignore[type-var]
+    text = issue_text(a_case(bisect=found, minify=None, repro="", accuracy=True))
+    assert "No compiled call gives a wrong result." in text
+    assert "The program does not fail." not in text
+    assert text.count(note) == 1
+
+
+def test_a_minify_that_was_interrupted_counts_no_trials() -> None:
+    made = replace(a_case().minify, trials=0, proved=False)  # type: ignore[type-var]
+    text = issue_text(a_case(minify=made))
+    assert "minify: 0 trials" not in text
+    assert "It is **not** proved to fail as the program does." in text
+
+
 def test_its_commands_are_for_the_repro_or_else_for_the_program() -> None:
     assert commands(issue_text(a_case())) == [
         "python repro.py",
