@@ -19,7 +19,7 @@ CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
 )
 DRIVER = shutil.which("chromedriver") or ""
-OPTIONS = (
+_OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--window-size=1400,900"),
 )
@@ -38,8 +38,13 @@ class Browser:
         assert self._driver.stdout is not None
         told = next(found for line in self._driver.stdout if (found := re.search(r"successfully on port (\d+)", line)))
         self._url = f"http://127.0.0.1:{told[1]}"
-        options = {"binary": CHROMIUM, "args": [*OPTIONS, f"--user-data-dir={self._profile.name}"]}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        options = {"binary": CHROMIUM, "args": [*_OPTIONS, f"--user-data-dir={self._profile.name}"]}
+        wanted: dict[str, Any] = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+        wanted["timeouts"] = {"script": 120_000}
         made = self._send("/session", {"capabilities": {"alwaysMatch": wanted}})
         self._url += f"/session/{made['sessionId']}"
         scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
@@ -81,6 +86,10 @@ class Browser:
     def command(self, name: str, parameters: dict[str, Any]) -> Any:
         """Run a command of the developer tools."""
         return self._send("/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def html(self) -> str:
+        """The document as it is now."""
+        return str(self.run("return document.documentElement.outerHTML"))
 
     def log(self) -> list[str]:
         """What pages logged since the last call."""

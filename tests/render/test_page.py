@@ -7,8 +7,7 @@ import gzip
 import hashlib
 import json
 import re
-import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,7 +22,7 @@ from dynadiag.render.clean import clean
 from dynadiag.render.report import report
 from tests.commands.build import recording
 from tests.tui import build
-from tests.webdriver import CHROMIUM, DRIVER, OPTIONS, Browser
+from tests.webdriver import CHROMIUM, DRIVER, Browser
 
 MARKUP = "<img src=x onerror=alert(1)></script></pre><b>\"'`{{ 7*7 }}\x1b[31m\u202e::error::"
 SECRETS = ("hunter2", "secret-host", "/home/alice", "alice", "SECRET_KEY", "sk-12345", "classified")
@@ -281,29 +280,22 @@ def test_a_notebook_gets_a_summary_without_script(tmp_path: Path) -> None:
     assert len(text) < 10_000
 
 
-@pytest.fixture
-def browse(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
-    """Load a page in Chromium: its document afterwards, and what it logged."""
-    if not CHROMIUM:
-        pytest.skip("no Chromium here: the page was not opened in a browser")
-
-    def load(url: str) -> tuple[str, str]:
-        options = [*OPTIONS, f"--user-data-dir={tmp_path / 'profile'}"]
-        options += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom"]
-        done = subprocess.run([CHROMIUM, *options, url], capture_output=True, text=True, timeout=120, check=False)
-        return done.stdout, "\n".join(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
-
-    return load
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("no Chromium and driver here: the page was not opened in a browser")
+    with Browser() as made:
+        yield made
 
 
-def test_a_browser_shows_what_the_document_counts_and_opens_what_a_link_names(
-    tmp_path: Path, browse: Callable[[str], tuple[str, str]]
-) -> None:
+def test_a_browser_shows_what_the_document_counts_and_opens_what_a_link_names(tmp_path: Path, browser: Browser) -> None:
     page(tmp_path)
     with open_recording(tmp_path / "in.dynadiag") as made:
         document = json.loads(report(made).to_json())
-    shown, console = browse(f"file://{tmp_path}/out.html#break-0")
-    assert console == ""
+    browser.load(f"file://{tmp_path}/out.html#break-0")
+    browser.wait("document.readyState === 'complete'")
+    shown = browser.html()
+    assert browser.log() == []
     assert shown.count('<details class="finding') == len(document["findings"])
     assert shown.count('<details class="compile') == len(document["compiles"])
     for name in ("graph", "break", "recompile"):
@@ -312,11 +304,13 @@ def test_a_browser_shows_what_the_document_counts_and_opens_what_a_link_names(
     assert "open" in found
 
 
-def test_a_browser_shows_the_line_that_a_link_names(tmp_path: Path, browse: Callable[[str], tuple[str, str]]) -> None:
+def test_a_browser_shows_the_line_that_a_link_names(tmp_path: Path, browser: Browser) -> None:
     """The source is unpacked, hostile text in it stays text, and nothing is logged, so that nothing was refused."""
     page(tmp_path, MARKUP)
-    document, console = browse(f"file://{tmp_path}/out.html#line=program.py:3")
-    assert console == ""
+    browser.load(f"file://{tmp_path}/out.html#line=program.py:3")
+    browser.wait("document.querySelector('.row.here')")
+    document = browser.html()
+    assert browser.log() == []
     assert re.search(r'class="row [^"]*here" data-line="3"', document)
     assert "<img" not in document
     assert "import torch" in document
@@ -342,12 +336,12 @@ def test_graphs_are_drawn_and_text_in_them_stays_text(tmp_path: Path) -> None:
     assert 'data-lines="prog.py:6"' in drawings["graph-1-drawing-all"], "as the source is called in the page"
 
 
-def test_a_browser_draws_a_graph(tmp_path: Path, browse: Callable[[str], tuple[str, str]]) -> None:
+def test_a_browser_draws_a_graph(tmp_path: Path, browser: Browser) -> None:
     drawn_page(tmp_path)
-    document, console = browse(f"file://{tmp_path}/drawn.html#graph-0-drawing")
-    assert console == ""
-    assert document.count('<g class="box') == 2
-    assert "<img" not in document
+    browser.load(f"file://{tmp_path}/drawn.html#graph-0-drawing")
+    browser.wait("document.querySelectorAll('g.box').length === 2")
+    assert "<img" not in browser.html()
+    assert browser.log() == []
 
 
 def test_the_stages_of_a_compile_are_linked_through_their_source_lines(tmp_path: Path) -> None:
@@ -365,27 +359,23 @@ def test_the_stages_of_a_compile_are_linked_through_their_source_lines(tmp_path:
     assert "\\u001b" not in json.dumps(stages)
 
 
-@pytest.mark.slow
-def test_the_panes_light_up_together_and_are_walked_with_the_keyboard(tmp_path: Path) -> None:
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("no Chromium and driver here: the page was not walked in a browser")
+def test_the_panes_light_up_together_and_are_walked_with_the_keyboard(tmp_path: Path, browser: Browser) -> None:
     drawn_page(tmp_path)
     lit = "return [...document.querySelectorAll('.pane')].map((pane) => pane.querySelectorAll('.lit').length)"
-    with Browser() as browser:
-        browser.load(f"file://{tmp_path}/drawn.html#graph-1")
-        browser.wait("document.querySelectorAll('.pane .row').length > 5 && document.activeElement.closest('.pane')")
-        assert browser.run("return document.activeElement.closest('.pane').querySelector('select').value") == "2"
-        for _ in range(10):
-            browser.press("\ue015")  # down, in the graph that the link names
-            if sum(browser.run(lit)) >= 3:
-                break
-        assert all(browser.run(lit)), "the line of each pane"
-        assert "prog.py:6" in browser.run("return document.querySelector('.told').textContent")
-        browser.run("document.querySelector('.pane:nth-child(2) .form').focus()")
-        browser.press(*"drawn")  # the form that begins so
-        browser.wait("document.querySelector('.pane:nth-child(2) g.box.lit')")
-        browser.press("\ue004", "\ue004", "\ue004", "\ue004", "\ue004", "\ue004")  # over the buttons to a box
-        assert browser.run("return document.activeElement.localName") == "g"
-        browser.press("\ue007")  # enter
-        assert browser.run("return document.querySelectorAll('.here').length") == 1
-        assert browser.log() == []
+    browser.load(f"file://{tmp_path}/drawn.html#graph-1")
+    browser.wait("document.querySelectorAll('.pane .row').length > 5 && document.activeElement.closest('.pane')")
+    assert browser.run("return document.activeElement.closest('.pane').querySelector('select').value") == "2"
+    for _ in range(10):
+        browser.press("\ue015")  # down, in the graph that the link names
+        if sum(browser.run(lit)) >= 3:
+            break
+    assert all(browser.run(lit)), "the line of each pane"
+    assert "prog.py:6" in browser.run("return document.querySelector('.told').textContent")
+    browser.run("document.querySelector('.pane:nth-child(2) .form').focus()")
+    browser.press(*"drawn")  # the form that begins so
+    browser.wait("document.querySelector('.pane:nth-child(2) g.box.lit')")
+    browser.press("\ue004", "\ue004", "\ue004", "\ue004", "\ue004", "\ue004")  # over the buttons to a box
+    assert browser.run("return document.activeElement.localName") == "g"
+    browser.press("\ue007")  # enter
+    assert browser.run("return document.querySelectorAll('.here').length") == 1
+    assert browser.log() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration
 from dynadiag.explanation.guard_text import source_text
@@ -14,7 +15,6 @@ from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import PageSearch, TrialView
 from dynadiag.render.page.stages import MAX_DRAWN, DocumentView, compile_documents
 from dynadiag.render.paths import relative_path, short_stack
-from dynadiag.render.report import Report
 from dynadiag.render.snippet import source_lines
 
 __all__ = [
@@ -148,7 +148,7 @@ class PageSection:
     search: str = ""
 
 
-def view_of(made: Report, name: str, redaction: Redaction, label: str = "") -> PageSection:
+def view_of(made: Explanation, name: str, redaction: Redaction, label: str = "") -> PageSection:
     """The view of the recording of a program."""
     run = made.run
     findings = _findings(made, name, redaction)
@@ -195,19 +195,19 @@ def with_search(view: PageSection, search: PageSearch, trials: tuple[TrialView, 
     )
 
 
-def _headline(made: Report, redaction: Redaction) -> str:
+def _headline(made: Explanation, redaction: Redaction) -> str:
     """The answer; that of a failure quotes the program."""
     if redaction.active and made.headline.severity == "error":
         return "A compile failed."
     return made.headline.sentence
 
 
-def _findings(made: Report, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
+def _findings(made: Explanation, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
     anchors = _anchors(made, name)
     return tuple(_finding(item, anchors, index, made, redaction) for index, item in enumerate(made.findings))
 
 
-def _anchors(made: Report, name: str) -> list[tuple[str, ...]]:
+def _anchors(made: Explanation, name: str) -> list[tuple[str, ...]]:
     """``break-3`` is the fourth entry of the document's `breaks`, ``recompile-0`` the first of its `recompiles`."""
     breaks = {item.index: position for position, item in enumerate(made.breaks)}
     recompiles = {item.index: position for position, item in enumerate(made.recompiles)}
@@ -221,7 +221,7 @@ def _anchors(made: Report, name: str) -> list[tuple[str, ...]]:
 
 
 def _finding(
-    item: Finding, anchors: Sequence[tuple[str, ...]], index: int, made: Report, redaction: Redaction
+    item: Finding, anchors: Sequence[tuple[str, ...]], index: int, made: Explanation, redaction: Redaction
 ) -> FindingView:
     cwd, open_ = made.run.cwd, not redaction.active
     file = redaction.file(relative_path(item.span.file, cwd))
@@ -246,7 +246,7 @@ def _finding(
     )
 
 
-def _fact(item: Fact, made: Report) -> FactView:
+def _fact(item: Fact, made: Explanation) -> FactView:
     span = item.span
     place = "" if span is None else f"{relative_path(span.file, made.run.cwd)}:{span.line}"
     lines = source_lines(made.sources.get(span.file or "", "")) if span else []
@@ -287,7 +287,7 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
     ] or [RecompileView(item.compile_id, function, "no reason was recorded", "", "", "")]
 
 
-def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
+def _compiles(made: Explanation, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
     total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
     found, before = [], 0.0
     documents = documents_of(made, name)
@@ -297,7 +297,7 @@ def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileVie
     return tuple(found)
 
 
-def documents_of(made: Report, name: str) -> dict[int, tuple[DocumentView, ...]]:
+def documents_of(made: Explanation, name: str) -> dict[int, tuple[DocumentView, ...]]:
     """The documents of each compile, by its index. If torch was reset in between, the last one of an id has them."""
     graphs: dict[str, list[Graph]] = {}
     for graph in made.graphs:
@@ -326,7 +326,7 @@ def _compile(
     documents: tuple[DocumentView, ...],
     time: tuple[float, float],
     name: str,
-    made: Report,
+    made: Explanation,
     redaction: Redaction,
 ) -> CompileView:
     own = [kernel for kernel in made.kernels if kernel.compile_id == item.compile_id]
@@ -355,7 +355,7 @@ def _compile(
     )
 
 
-def _sources(made: Report, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
+def _sources(made: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
     marks: dict[str, list[tuple[int, str]]] = {}
     for item in findings:
         if item.line is not None:

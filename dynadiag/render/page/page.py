@@ -14,6 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
+from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean
@@ -22,7 +23,6 @@ from dynadiag.render.page.model import PageSection, documents_of, stages_block, 
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
 from dynadiag.render.page.stages import compile_texts
-from dynadiag.render.report import Report, report
 
 __all__ = ["summary_html", "write_page"]
 
@@ -56,7 +56,7 @@ def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction, *, 
         output.write(piece)
 
 
-def summary_html(made: Report) -> str:
+def summary_html(made: Explanation) -> str:
     """The first section of a report for a notebook: no script, no style of its own, and text as text."""
     view = view_of(made, "", Redaction())
     return _environment().get_template("summary.html.j2").render(view=view, shown=_MAX_SHOWN)
@@ -70,7 +70,7 @@ def _name(index: int) -> str:
 def _section(path: Path, index: int, redaction: Redaction) -> PageSection:
     label = f"{index + 1}" if redaction.active else f"{index + 1}: {path.stem}"
     with open_recording(path) as recording:
-        view, trials = view_of(report(recording), _name(index), redaction, label), recording.trials()
+        view, trials = view_of(explain(recording), _name(index), redaction, label), recording.trials()
         search = search_of(recording, redaction)
         return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
 
@@ -97,7 +97,7 @@ def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
-    made = report(recording)
+    made = explain(recording)
     for index, text in enumerate(made.sources.values()):
         yield f"{name}source-{index}", text
     documents = documents_of(made, name)

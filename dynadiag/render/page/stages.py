@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count
 from dynadiag.kernels.document_links import DocumentLinks
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
@@ -25,7 +26,6 @@ from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import relative_path
 from dynadiag.render.readable_graph import readable_lines
-from dynadiag.render.report import Report
 
 __all__ = ["MAX_DRAWN", "DocumentView", "compile_documents", "compile_texts"]
 
@@ -68,7 +68,7 @@ def compile_documents(
 
 
 def compile_texts(
-    recording: Recording, made: Report, item: Compile, documents: Sequence[DocumentView], block: str
+    recording: Recording, made: Explanation, item: Compile, documents: Sequence[DocumentView], block: str
 ) -> Iterator[tuple[str, str]]:
     """The name and text of each block of a compile: its texts, the pictures of graphs, and what links their lines."""
     graphs = {graph.event: graph for graph in made.graphs if graph.compile_id == item.compile_id}
