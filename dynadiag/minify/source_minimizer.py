@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
+from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
@@ -49,6 +50,8 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     text = _failing_text(trials, source.text)
     if text is None:
         return replace(base, verdict="source_passes", notes=tuple(trials.notes))
+    if trials.expected is not None and trials.expected.kind == "exception":
+        look_for_next_failure(trials, text)
     before = count_lines(source.text), count_tokens(source.text)
     why = "it fails in Dynamo, before there is a graph: " if trials.rung == "eager" else ""
     trials.search.on_message(f"{why}reducing {before[0]} lines of its source")

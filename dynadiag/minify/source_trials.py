@@ -24,8 +24,9 @@ from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import load
 from minifier.source import Observed, observer_file
 
-__all__ = ["OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
+__all__ = ["FILE", "OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
 
+FILE = "repro.py"  # the name of a candidate's file
 _PREFIX = "source "  # of the keys of these trials in the trial log
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
@@ -60,7 +61,7 @@ class SourceTrials:
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
     best_tokens: int = 0
-    fastest: float = math.inf  # seconds of the fastest text that failed as expected
+    fastest: float = math.inf  # seconds of CPU time of the fastest text that failed as expected
     last_failure: Signature | None = None  # of the last text that failed as expected
     observed: dict[str, Observed] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)  # outcomes of a search that is resumed
@@ -112,7 +113,7 @@ class SourceTrials:
     def _shorten_limit(self, text: str) -> None:
         """Shorten the time limit of a candidate to several times what a compile that passes takes here."""
         passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, self.compiled, "a compile that passes")
-        self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
+        self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.cpu_seconds for outcome in passing)))
 
     def limit_seconds(self, seconds: float, most: float | None = None) -> None:
         """Set the time limit of a candidate, in seconds of CPU time: at most that of the search, or ``most``."""
@@ -136,11 +137,11 @@ class SourceTrials:
         outcome = self.run(text, self.compiled, "compiled")
         if not self.matches(outcome, text):
             return False
-        if outcome.is_hang and uncompiled.seconds > self.runner.limits.seconds / 2:
+        if outcome.is_hang and uncompiled.cpu_seconds > self.runner.limits.seconds / 2:
             return False
         self.last_failure = outcome.signature
         if outcome.is_hang:  # each later one takes the limit: shorter now that the program is
-            shorter = max(_HANG_LEAST, _HANG_FACTOR * uncompiled.seconds)
+            shorter = max(_HANG_LEAST, _HANG_FACTOR * uncompiled.cpu_seconds)
             self.limit_seconds(min(shorter, self.runner.limits.seconds))
         self._refuse_slower(outcome, uncompiled)
         return True
@@ -148,7 +149,7 @@ class SourceTrials:
     def _refuse_slower(self, compiled: Outcome, uncompiled: Outcome) -> None:
         """End later candidates that take far longer than the fastest that fails as expected, which may be this one."""
         if not compiled.is_hang:
-            self.fastest = min(self.fastest, max(compiled.seconds, uncompiled.seconds))
+            self.fastest = min(self.fastest, max(compiled.cpu_seconds, uncompiled.cpu_seconds))
             self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * self.fastest))
 
     def _prints_otherwise(self, text: str) -> bool:
@@ -201,7 +202,7 @@ class SourceTrials:
     def _file(self, text: str) -> Iterator[Path]:
         """The program's file, in a folder with copies of its data files."""
         folder = Path(tempfile.mkdtemp(dir=self.runner.scratch))
-        file = folder / "repro.py"
+        file = folder / FILE
         file.write_text(text, encoding="utf-8")
         for name, source in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -61,15 +61,16 @@ class Outcome:
     """What one trial showed.
 
     ``signature`` is ``None`` if the trial passed. ``invalid`` says why the trial could not run at all; then it says
-    nothing about the candidate. ``witness`` and ``lines`` are the nodes and user lines that the failure named.
-    ``diverged`` are the keys of the nodes whose kernel first computed other values than the graph run uncompiled, or
-    was running when the trial failed; ``diverged_in`` are the names of the nodes that they came from, for a graph that
-    is tried by itself. ``points`` are the decisions that were reported, ``tail`` is the end of its output,
-    ``hook_events`` what hooks of the search reported.
+    nothing about the candidate. ``cpu_seconds`` are what a limit of CPU time counts (`Limits`). ``witness`` and
+    ``lines`` are the nodes and user lines that the failure named. ``diverged`` are the keys of the nodes whose kernel
+    first computed other values than the graph run uncompiled, or was running when the trial failed; ``diverged_in`` are
+    the names of the nodes that they came from, for a graph that is tried by itself. ``points`` are the decisions that
+    were reported, ``tail`` is the end of its output, ``hook_events`` what hooks of the search reported.
     """
 
     signature: Signature | None = None
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     pid: int | None = None
     exit_code: int | None = None
     invalid: str | None = None
@@ -140,6 +141,7 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
     return Outcome(
         signature=signature,
         seconds=result.seconds,
+        cpu_seconds=result.cpu_seconds,
         pid=pid,
         exit_code=code,
         invalid="out of memory" if result.stop_reason == "memory" else None,

@@ -71,11 +71,15 @@ class RunningProcess:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` if the supervisor ended the process itself."""
+    """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` if the supervisor ended the process itself.
+
+    ``cpu_seconds`` are the seconds that a limit ``of_cpu`` counts.
+    """
 
     events: tuple[TrialEvent, ...]
     seconds: float
     stop_reason: str | None
+    cpu_seconds: float = 0.0
 
 
 def _available_memory() -> int:
@@ -174,10 +178,11 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
         if poll % _POLLS_PER_MEMORY_CHECK == 0:
             _truncate(process.output)
     seconds = time.monotonic() - start
+    cpu_seconds = _cpu_or_waiting(process.pid, seconds)  # nobody has waited for the process yet
     for session in (process.pid, *sessions - {process.pid}):
         kill_session(session)
     _drain_rest(process.events, data)
-    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason)
+    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason, cpu_seconds)
 
 
 def exceeded_limit(
@@ -188,12 +193,17 @@ def exceeded_limit(
     The memory of these other ``sessions`` counts too.
     """
     if limits.of_cpu:
-        seconds = max(_cpu_seconds(leader), seconds / _WAITING_FACTOR)
+        seconds = _cpu_or_waiting(leader, seconds)
     if seconds > limits.seconds:
         return "hang"
     if poll % _POLLS_PER_MEMORY_CHECK == 0 and sum(map(session_memory, {leader, *sessions})) > limits.memory:
         return "memory"
     return None
+
+
+def _cpu_or_waiting(pid: int, seconds: float) -> float:
+    """What a limit of CPU time counts of a process that runs since ``seconds``: one that waits takes time too."""
+    return max(_cpu_seconds(pid), seconds / _WAITING_FACTOR)
 
 
 def _cpu_seconds(pid: int) -> float:

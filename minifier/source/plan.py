@@ -15,6 +15,7 @@ from minifier.source.trees import render
 __all__ = ["PASSES", "reduce_source"]
 
 _ONCE: tuple[Proposals, ...] = (
+    expressions.set_tensors,
     statements.drop_not_run,
     isolation.isolate_calls,
     definitions.drop_annotations,
@@ -53,6 +54,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.drop_unused,
 )
 _FINE: tuple[Proposals, ...] = (
+    expressions.set_tensors,
     expressions.seen_values,
     expressions.drop_items,
     expressions.smaller_expressions,

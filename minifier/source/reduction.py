@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from minifier.source.observed import Observed, Seen
 from minifier.source.sizes import count_lines, count_tokens
 from minifier.source.trees import Edit, Replacement, apply_edit, render
-from minifier.source.validity import can_run
+from minifier.source.validity import can_run, makes_unset_tensor
 
 __all__ = ["Candidates", "Proposals", "SourceReduction", "measure", "run_pass"]
 
@@ -75,13 +75,18 @@ def measure(text: str) -> Size:
     return count_tokens(text), count_lines(text), len(text)
 
 
-def text_of(tree: ast.Module) -> str | None:
-    """The tree as text, None if it cannot run."""
+@functools.lru_cache(1000)
+def _unset_tensors(text: str) -> int:
+    return sum(map(makes_unset_tensor, ast.walk(ast.parse(text))))
+
+
+def text_of(tree: ast.Module, before: str) -> str | None:
+    """The tree as text. None if it cannot run, or has more tensors whose memory is not set than the text ``before``."""
     try:
         text = render(tree)
     except (ValueError, AttributeError, TypeError, RecursionError):  # an edit has left a node without what it needs
         return None
-    return text if can_run(text) else None
+    return text if can_run(text) and _unset_tensors(text) <= _unset_tensors(before) else None
 
 
 def run_pass(candidates: Candidates, name: str, proposals: Proposals, *, may_grow: int = 0) -> bool:
@@ -114,7 +119,7 @@ def _take(
     together = dict(accepted)
     for edit in edits:
         together |= edit
-    text = text_of(apply_edit(tree, together))
+    text = text_of(apply_edit(tree, together), candidates.text)
     if text == candidates.text:
         return
     if text is not None and text not in candidates.tried and candidates.is_smaller(text):

@@ -1,16 +1,31 @@
-"""Checks without a run whether a program can run: it compiles, and each name that it reads is bound."""
+"""Checks without a run whether a program can run (it compiles, and each name that it reads is bound), and whether it
+reads memory that nothing has set.
+"""
 
 from __future__ import annotations
 
+import ast
 import builtins
 import symtable
 import warnings
 
-__all__ = ["can_run"]
+__all__ = ["can_run", "makes_unset_tensor"]
 
 _ALWAYS_BOUND = frozenset(
     {*dir(builtins), "__name__", "__file__", "__doc__", "__class__", "__qualname__", "__module__"}
 )
+_UNSET = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+
+
+def makes_unset_tensor(node: ast.AST) -> bool:
+    """Whether a node is a call that makes a tensor without setting its memory: `torch.empty(4)`, `torch.Tensor(4)`.
+
+    What it holds may differ from run to run, and so may the failure of a program that compares it.
+    """
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    sizes = bool(node.args) and all(isinstance(a, ast.Constant) and isinstance(a.value, int) for a in node.args)
+    return node.func.attr in _UNSET or (node.func.attr.endswith("Tensor") and sizes)
 
 
 def can_run(text: str) -> bool:

@@ -9,7 +9,9 @@ import pytest
 from dynadiag.bisection.bisector import HOOKS
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.other_failures import FRAME, look_for_other_failures
+from dynadiag.minify.source_trials import source_trials
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
@@ -102,3 +104,39 @@ def test_the_second_failure_is_told(program: str, first: str, second: str, tmp_p
         look_for_other_failures(search, plan, failure)
     (other,) = search.other_failures
     assert second in other
+
+
+_BREAK, _BRANCH = "    torch._dynamo.graph_break()\n", "    x = x + 1 if x.sum() > 0 else x\n"
+_QUEUE = "    x = x * len(collections.deque([1], maxlen=x.shape[0] - 1))\n"
+_HELPER = "    for name in ['a', 'b']:\n        x = branches(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "first", "second"),
+    [
+        (_BREAK + _BRANCH, "graph_break", "Data-dependent branching"),
+        pytest.param(_BRANCH + _BREAK, "Data-dependent branching", "graph_break", marks=_SLOW),
+        pytest.param(_QUEUE + _BREAK, "maxlen must be a constant", "graph_break", marks=_SLOW),
+        pytest.param(_BREAK + _QUEUE, "graph_break", "maxlen must be a constant", marks=_SLOW),
+        pytest.param(_HELPER + _BREAK, "Data-dependent branching", "graph_break", marks=_SLOW),
+        pytest.param(_BREAK + _BREAK + _HELPER, "graph_break", "Data-dependent branching", marks=_SLOW),
+        ("    return breaks(x) if len(x) < 5 else queues(x)\n", "graph_break", "maxlen must be a constant"),
+    ],
+)
+def test_the_next_failure_of_the_same_function_is_told(body: str, first: str, second: str, tmp_path: Path) -> None:
+    call = "whole(both, dynamic=True)"
+    text = f"{_SHARED}def both(x):\n{body}    return x\nprint({call}(x), {call}(torch.ones(9)))\n"
+    file = tmp_path / "program.py"
+    file.write_text(text)
+    target = Program.parse(str(file))
+    rows = TrialLog(tmp_path / "search.dynadiag", target.text, [target.target])
+    with warm(), Runner(target, HOOKS, Limits.default(60)) as runner:
+        search = TrialSearch(runner, rows)
+        with source_trials(search, text, ["import torch"], None) as trials:
+            failure = trials.first_failure(text)
+            assert failure is not None
+            look_for_next_failure(trials, text)
+    assert first in failure.message
+    (other,) = search.other_failures
+    assert second in other
+    assert other.startswith("without `")

@@ -218,7 +218,7 @@ def test_what_the_program_lacks_as_one_file_is_told(kind: str | None, monkeypatc
 
 
 def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = {"compiled": Outcome(_failure("no"), seconds=2.0), "uncompiled": Outcome(seconds=3.0)}
+    ends = {"compiled": Outcome(_failure("no"), cpu_seconds=2.0), "uncompiled": Outcome(cpu_seconds=3.0)}
     monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
     search = MagicMock()
     search.budget.seconds_left.return_value = None
@@ -226,10 +226,10 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     trials = SourceTrials(search, search.runner, "", _failure("no"))
     assert trials.fails("f()")
     assert trials.runner.limits.seconds == 12.0
-    ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), seconds=0.2), Outcome(seconds=0.1)
+    ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), cpu_seconds=0.2), Outcome(cpu_seconds=0.1)
     assert trials.fails("g()")
     assert trials.runner.limits.seconds == 1.0
-    ends["compiled"] = Outcome(_failure("no"), seconds=1.9)
+    ends["compiled"] = Outcome(_failure("no"), cpu_seconds=1.9)
     assert trials.fails("h()")
     assert trials.runner.limits.seconds == 1.0
 

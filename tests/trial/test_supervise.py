@@ -89,3 +89,4 @@ def test_a_limit_of_cpu_time_does_not_count_the_time_that_a_process_waits(code: 
         for descriptor in (ended, events):
             os.close(descriptor)
     assert result.stop_reason == reason
+    assert (result.cpu_seconds > 1.0) == (reason is not None)

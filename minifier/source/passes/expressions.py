@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from minifier.source.observed import Seen
 from minifier.source.trees import Edit, expression, size
+from minifier.source.validity import makes_unset_tensor
 
-__all__ = ["drop_items", "seen_results", "seen_values", "shorter_constants", "smaller_expressions"]
+__all__ = ["drop_items", "seen_results", "seen_values", "set_tensors", "shorter_constants", "smaller_expressions"]
 
 _CONSTANTS = ("None", "0", "1")
 
@@ -133,6 +134,17 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr) and not isinstance(child, ast.Slice | ast.Starred):
                     yield child
+
+
+def set_tensors(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace tensors whose memory is not set by ones: `torch.ones(4)` for `torch.empty(4)` and `torch.Tensor(4)`."""
+    calls = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call) and makes_unset_tensor(n)]
+    names = [(f, f.attr.replace("empty", "ones")) for f in calls if isinstance(f, ast.Attribute)]
+    yield [
+        {f: ast.Attribute(f.value, "ones" if name.endswith("Tensor") else name, ast.Load())}
+        for f, name in names
+        if name not in ("ones_strided", "new_ones_strided")
+    ]
 
 
 def seen_results(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

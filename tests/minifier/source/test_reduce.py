@@ -18,6 +18,7 @@ from minifier.source.observed import SeenCall
 from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
 from minifier.source.trees import apply_edit, render
+from minifier.source.without_line import programs_without_line
 
 PROGRAM = '''
 """A program that fails in one operation."""
@@ -209,12 +210,61 @@ def test_the_observer_writes_what_it_has_seen_when_its_time_is_over(tmp_path: Pa
     assert (done.returncode, seen.calls(function)) == (0, (SeenCall("", "(3)", grad=True),))
 
 
-def test_arguments_that_are_methods_partial_calls_and_sets_are_written_as_expressions(tmp_path: Path) -> None:
-    program, output = tmp_path / "program.py", tmp_path / "observed.json"
-    shared = "from functools import partial\nclass A:\n    def __init__(self, n): pass\n    def go(self): pass\n"
-    program.write_text(f"{shared}def f(x):\n    return x\nf(partial(A, n=A(1)))\nf({{2, 1}})\nf(set())\nf(A(2).go)\n")
+def _observed(text: str, folder: Path) -> Observed:
+    program, output = folder / "program.py", folder / "observed.json"
+    program.write_text(text)
     subprocess.run([sys.executable, observer_file(), program, output], timeout=60, check=True)
-    tree = ast.parse(program.read_text())
+    return Observed.from_json(json.loads(output.read_text()))
+
+
+def test_arguments_that_are_methods_partial_calls_and_sets_are_written_as_expressions(tmp_path: Path) -> None:
+    shared = "from functools import partial\nclass A:\n    def __init__(self, n): pass\n    def go(self): pass\n"
+    text = f"{shared}def f(x):\n    return x\nf(partial(A, n=A(1)))\nf({{2, 1}})\nf(set())\nf(A(2).go)\n"
+    tree = ast.parse(text)
     (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    calls = Observed.from_json(json.loads(output.read_text())).of(tree).calls(function)
+    calls = _observed(text, tmp_path).of(tree).calls(function)
     assert [call.arguments for call in calls] == ["(partial(A, n=A(1)))", "({1, 2})", "(A(2).go)"]
+
+
+@pytest.mark.parametrize("made", ["torch.Tensor([4])", "torch.empty(4).fill_(2)", "torch.ones(4).new_empty(4)"])
+def test_no_candidate_reads_memory_that_nothing_has_set(made: str) -> None:
+    tried: list[str] = []
+
+    def fails(text: str) -> bool:
+        tried.append(text)
+        return "torch." in text and "4" in text
+
+    reduced = reduce_source(f"import torch\nvalues = {made}\nprint(values)\n", fails)
+    assert reduced.text.count("(") <= 1
+    unset = [text for text in tried if "empty" in text or "Tensor(4)" in text]
+    assert unset == []
+
+
+def test_a_tensor_whose_memory_is_not_set_stays_where_only_that_fails() -> None:
+    reduced = reduce_source("import torch\nvalues = torch.empty(4)\n", lambda text: "torch.empty(" in text)
+    assert "torch.empty(" in reduced.text
+
+
+SECOND_LINE = """
+def f(x):
+    y = x + 1
+    if y > 3:
+        y = 2 * y
+    return y
+print(f(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "nearest"),
+    [(3, "y = x + 1", "y = 4"), (5, "y = 2 * y", "y = 8"), (4, "if y > 3:", "y = x + 1\n    y = 2 * y")],
+)
+def test_the_statement_at_a_line_does_nothing_and_the_rest_stays(
+    line: int, name: str, nearest: str, tmp_path: Path
+) -> None:
+    seen = _observed(SECOND_LINE, tmp_path)
+    found = list(programs_without_line(SECOND_LINE, line, seen))
+    assert {told for told, _ in found} == {name}
+    assert nearest in found[0][1]
+    assert all("return y" in text for _, text in found)
+    assert list(programs_without_line(SECOND_LINE, 2, seen)) == []
