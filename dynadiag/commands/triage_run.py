@@ -101,7 +101,7 @@ class TriageRun:
             else:
                 status, reason = "skipped", skip
         except KeyboardInterrupt:
-            self.interrupted, status, reason = True, "interrupted", "Ctrl-C"
+            self.interrupted, status, reason = True, "interrupted", "Ctrl-C or SIGTERM"
         except TargetError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever ends one part, the others are still of use

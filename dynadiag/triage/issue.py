@@ -227,5 +227,6 @@ def _logs(case: TriagedCase) -> Iterator[str]:
 
 def _end(text: str) -> str:
     lines = strip_directories(text).splitlines()
-    cut = [f"({len(lines) - _MAX_LOG_LINES} lines before these)"] if len(lines) > _MAX_LOG_LINES else []
+    left_out = len(lines) - _MAX_LOG_LINES
+    cut = [f"({count(left_out, 'line')} before these)"] if left_out > 0 else []
     return fenced(escape_commands("\n".join([*cut, *lines[-_MAX_LOG_LINES:]])))

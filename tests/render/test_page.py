@@ -253,6 +253,14 @@ def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:
     assert "{" not in words
 
 
+def test_a_failure_of_a_search_is_told_once(tmp_path: Path) -> None:
+    a_search(tmp_path / "in.dynadiag", "same")
+    assert main(["report", "-o", "out.html", "in.dynadiag"]) == 0
+    words = " ".join(_Page((tmp_path / "out.html").read_text()).text.split())
+    assert words.count("same: same") == 1
+    assert words.count("as trial 1") == 2
+
+
 def test_a_redacted_search_has_no_name(tmp_path: Path) -> None:
     a_search(tmp_path / "in.dynadiag", "hunter2")
     assert main(["report", "-o", "out.html", "--redact", "in.dynadiag"]) == 0

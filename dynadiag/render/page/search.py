@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.recording.reader import Recording
@@ -36,13 +36,14 @@ class PageSearch:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A trial: what was tried, how it ended, and the failure that it showed."""
+    """A trial: what was tried, how it ended, and the failure that it showed, or the trial that showed the same."""
 
     number: int
     tried: str
     result: str
     failure: str
     seconds: str
+    same_as: int | None = None
 
 
 def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
@@ -56,13 +57,18 @@ def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
     verdict = _first(recording, "dynadiag_verdict", payload=True)
     if not verdict:
         return PageSearch(command, f"{command} was interrupted: it has no verdict", "warning")
-    severity = "good" if verdict.get("verdict") == "passes" else "error"
+    severity = "good" if verdict.get("verdict") == "passes" or verdict.get("proved") else "error"
     return PageSearch(command, f"{command}: {_sentence(verdict, redaction)}", severity)
 
 
 def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialView, ...]:
-    """The trials, in the order in which they ran."""
-    return tuple(_trial(number, each, redaction) for number, each in enumerate(trials[:_MAX_TRIALS], 1))
+    """The trials, in the order in which they ran. A failure is told in full once."""
+    found, known = [], dict[str, int]()
+    for number, each in enumerate(trials[:_MAX_TRIALS], 1):
+        view = _trial(number, each, redaction)
+        first = known.setdefault(view.failure, number) if view.failure else number
+        found.append(view if first == number else replace(view, failure="", same_as=first))
+    return tuple(found)
 
 
 def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
