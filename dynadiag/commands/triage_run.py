@@ -224,7 +224,7 @@ class TriageRun:
             repro_name=_REPRO,
             output="" if redact else _end_of(self.kept / _OUTPUT),
             repro_output=self.minified.printed if self.minified and not redact else "",
-            command=verdict.command if verdict else "",
+            command=_command_in_folder(verdict.command, self.program) if verdict else "",
             is_function=self.program.name is not None,
             accuracy=self.args.accuracy,
             redacted=redact,
@@ -254,6 +254,11 @@ class TriageRun:
         """The path of a file of the folder; redacted, its name."""
         path = self.folder / name
         return None if not path.exists() else name if self.args.redact else str(path)
+
+
+def _command_in_folder(command: str, program: Program) -> str:
+    """The command with the program's file as it is called in the current folder: others have other folders."""
+    return command.replace(program.target, program.target.removeprefix(f"{Path.cwd()}/"), 1)
 
 
 def _end_of(path: Path) -> str:

@@ -56,7 +56,8 @@ def _found(verdict: str) -> Any:
     def find(program: object, args: object, rows: Any, progress: object) -> Verdict:
         rows.finish(0, force=True)
         failure = None if verdict == "passes" else FAILURE
-        return Verdict(verdict, RUNGS, "inductor", failure, target="secret.py", command="secret.py")
+        command = f"{Path.cwd() / 'secret.py'} --lr 1"
+        return Verdict(verdict, RUNGS, "inductor", failure, target="secret.py", command=command)
 
     return find
 
@@ -122,6 +123,8 @@ def test_what_is_not_there_to_be_minified_is_skipped(monkeypatch: pytest.MonkeyP
         assert document["minify"] is None
         assert status(document)["minify"] == "skipped"
         assert document["reproduced"] is (verdict != "passes")
+        issue = Path("out", "issue.md").read_text()
+        assert ("python secret.py --lr 1\n" in issue) is (verdict != "passes"), "without the folder"
 
 
 @pytest.mark.parametrize("part", ["run_recorded", "find_culprits_of", "reduce_to_repro", "write_report"])
