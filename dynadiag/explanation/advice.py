@@ -18,14 +18,15 @@ from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources, root_name
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
-__all__ = ["advise"]
+__all__ = ["advise", "is_from_before_break"]
 
+_FROM_BEFORE_BREAK = {"size": "computed_size", "value": "left_over"}  # the kind of a guard on what was computed there
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 
 
 def advise(recompile: Recompile, computed: Collection[str] = ()) -> tuple[Advice, ...]:
     """What to do about one recompile, most useful first, each said once. ``computed`` has the names of values that the
-    function computed before it was split at a break: no caller can mark their sizes.
+    function computed before it was split at a break: no caller can mark their sizes. They stand last.
 
     It is about the cached entries that came nearest to being used: what else others failed by made no difference.
     """
@@ -35,14 +36,21 @@ def advise(recompile: Recompile, computed: Collection[str] = ()) -> tuple[Advice
     if any(map(_is_another_callable, recompile.reasons)):
         return (*limit, advice("recompile.shared_wrapper"))
     kinds: dict[str, list[ParsedGuard]] = {}
-    for reading in map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons))):
+    found = map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons)))
+    for reading in sorted(found, key=lambda each: is_from_before_break(each, computed)):
         kinds.setdefault(_kind(reading, computed), []).append(reading)
     given = [each for kind, found in _causes(kinds).items() for each in _ADVICE.get(kind, _other)(found)]
     return tuple(dict.fromkeys((*limit, *given)))
 
 
+def is_from_before_break(reading: ParsedGuard, computed: Collection[str]) -> bool:
+    """Whether a guard is on a size or a value that the function had computed before it was split at a break."""
+    return _kind(reading, computed) in _FROM_BEFORE_BREAK.values()
+
+
 def _kind(reading: ParsedGuard, computed: Collection[str]) -> str:
-    return "computed_size" if reading.kind == "size" and root_name(reading.subject) in computed else reading.kind
+    is_computed = root_name(reading.subject) in computed
+    return _FROM_BEFORE_BREAK.get(reading.kind, reading.kind) if is_computed else reading.kind
 
 
 def _is_another_callable(reason: GuardFailure) -> bool:

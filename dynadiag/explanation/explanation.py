@@ -159,7 +159,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found = [*break_findings(run)]
     told = [id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids]
     found += failure_findings(run, told)
-    found += recompile_findings(run, len(found))
+    found += recompile_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
     return ranked(with_operators(found))

@@ -7,6 +7,7 @@ does work. All others are torch's own, and unchecked. What is said here of torch
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from dynadiag.explanation.advice_table import advice, advice_for_text, torch_advice
@@ -36,8 +37,11 @@ _PRINTED_AS_TEXT = frozenset({"Size", "tuple", "list", "type"})  # an f-string o
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
 _UNTRACED_C = re.compile(r"builtin|C/C\+\+")  # of a skipped function: it has no Python code to trace
 _FOR_C_FUNCTIONS = ("skipped.custom_op", "skipped.constant")
+_IN_MODULE = re.compile(r"builtin `(?:<unknown module>\.)?(\w+)\.")
+_THIRD_PARTY = re.compile(r"If it is a third-party C/C\+\+")
+_NEVER_THE_SAME = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
-_ISSUE = re.compile(r"(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
+_ISSUE = re.compile(r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
 
 
 def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple[Advice, ...]:
@@ -48,6 +52,8 @@ def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple
         return known
     found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item))
     useful = [each for each in found if not _ISSUE.fullmatch(each.text.strip())] or list(found)
+    if _python_module(item) is not None:
+        useful = [each for each in useful if not _THIRD_PARTY.match(each.text)]
     tried = _tried_remedies(item, useful)
     said = {name for each in tried for name in _NAME.findall(each.text)}
     return (*tried, *(each for each in useful if each not in tried and not (tried and _adds_nothing(each, said))))
@@ -70,11 +76,27 @@ def _tried_remedies(item: Break, given: Sequence[Advice]) -> list[Advice]:
         return [each for each in given if each.source == "dynadiag" and each.checked == "tried"]
     if is_torch_file(item.span.file):  # nothing that a user can change
         return []
-    python = "skipped" in item.gb_type and not _UNTRACED_C.search(item.explanation)
-    keys = (key for key in family(item.gb_type).advice if not (python and key in _FOR_C_FUNCTIONS))
-    usual = (advice(key, case=item.gb_id) for key in keys)
+    unfit = _unfit_remedies(item)
+    usual = (advice(key, case=item.gb_id) for key in family(item.gb_type).advice if key not in unfit)
     options = {option for each in given if each.checked == "tried" for option in _OPTION.findall(each.text)}
     return [each for each in usual if each.checked == "tried" and not options & set(_OPTION.findall(each.text))]
+
+
+def _unfit_remedies(item: Break) -> tuple[str, ...]:
+    """What the function that Dynamo skipped rules out: it is traced, has no tensors, or never the same result."""
+    if "skipped" in item.gb_type and not _UNTRACED_C.search(item.explanation):
+        return _FOR_C_FUNCTIONS
+    module = _python_module(item)
+    if module is None:
+        return ()
+    return _FOR_C_FUNCTIONS if module in _NEVER_THE_SAME else ("skipped.custom_op",)
+
+
+def _python_module(item: Break) -> str | None:
+    """The module of Python's own library, or the class in it, that a function in C which Dynamo skipped belongs to."""
+    found = _IN_MODULE.search(item.explanation)
+    known = found is not None and (found[1] in sys.stdlib_module_names or found[1] in _NEVER_THE_SAME)
+    return found[1] if found is not None and known else None
 
 
 def _checked(hint: str, item: Break) -> Iterator[Advice]:

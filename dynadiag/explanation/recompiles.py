@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.explanation.advice import advise
+from dynadiag.explanation.advice import advise, is_from_before_break
 from dynadiag.explanation.changes import GuardChange, by_frequency, fingerprint, main_changes
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.explanation.guard_text import describe_change, described, root_name, sizes_in, what_changed
+from dynadiag.explanation.guard_text import describe_change, described, sizes_in, what_changed
 from dynadiag.explanation.identity import computed_names, identity, local_number
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Frame, Recompile, Span
 
-__all__ = ["recompile_findings"]
+__all__ = ["own_changes", "recompile_findings"]
 
 _LOCAL = re.compile(r"L\['([^']+)'\]")
 _GUARDS = 8  # failing guards of one recompile that stand in a short report
@@ -36,12 +36,10 @@ class _Group:
         return self.items[0]
 
     @property
-    def is_of_computed_sizes(self) -> bool:
-        """Whether nothing changed but sizes of values that were computed before a graph break."""
+    def is_from_before_break(self) -> bool:
+        """Whether nothing changed but what was computed before a graph break."""
         own = self.changes[0]
-        return bool(own) and all(
-            change.parsed.kind == "size" and root_name(change.source) in self.computed for change in own
-        )
+        return bool(own) and all(is_from_before_break(change.parsed, self.computed) for change in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +51,12 @@ class _Cause:
     position: int
 
 
-def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
-    """A finding for each group of recompiles; ``before`` findings stand in the list already.
+def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """A finding for each group of recompiles; the findings ``before`` stand in the list already.
 
     A size that changes goes through many functions: where an outer function was compiled again in the same call for
     the same change, the inner one follows from it. So does the rest of a function behind a graph break, if what failed
-    there are sizes of values that were computed before the break.
+    there are sizes of values that were computed before the break. What no other recompile explains follows from it.
     """
     found: list[Finding] = []
     known: list[_Cause] = []
@@ -66,11 +64,28 @@ def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
         stack, what = run.stack(group.first.compile_id), fingerprint(group.first.reasons)
         may_follow, cause = bool(stack) and not group.first.limit_reached, None
         if may_follow:
-            cause = _before_break(known, stack) if group.is_of_computed_sizes else _outer(known, stack, what)
+            cause = _before_break(known, stack) if group.is_from_before_break else _outer(known, stack, what)
         if may_follow and cause is None:
-            known.append(_Cause(stack, what, before + len(found)))
+            cause = _break_of(group, before) if group.is_from_before_break else None
+        if may_follow and cause is None:
+            known.append(_Cause(stack, what, len(before) + len(found)))
         found.append(_finding(group, run, cause))
     return tuple(found)
+
+
+def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:
+    """What changed at a recompile, without what only follows; the values from before a graph break stand last.
+
+    ``computed`` has the names of these.
+    """
+    return tuple(sorted(main_changes(item.reasons), key=lambda change: is_from_before_break(change.parsed, computed)))
+
+
+def _break_of(group: _Group, before: Sequence[Finding]) -> int | None:
+    """The finding on the break that split the function."""
+    places = ((index, found) for index, found in enumerate(before) if found.rule == "break")
+    item = group.first
+    return next((i for i, found in places if (found.function, found.span.file) == (item.function, item.file)), None)
 
 
 def _groups(run: RunRecords) -> list[_Group]:
@@ -78,7 +93,7 @@ def _groups(run: RunRecords) -> list[_Group]:
     found: dict[tuple[object, ...], _Group] = {}
     for item in by_frequency(run.recompiles):
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        own, advice = main_changes(item.reasons), advise(item, computed)
+        own, advice = own_changes(item, computed), advise(item, computed)
         what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
         key = alike if len(own) == 1 else (item.index, len(found))

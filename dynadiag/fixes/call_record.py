@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -49,9 +49,10 @@ class CallRecord:
     """One run of one compiled call.
 
     Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
-    the type of an exception; of the rest only ``printed`` counts then. ``deliberate`` says that a line of the user's
-    raised it, and no library. ``tensors`` are the positions of the tensors among the arguments. ``form`` is the
-    structure of what the call returned. ``unstable`` are the scalars that differ from run to run.
+    the type of an exception; it is ``deliberate`` if a line of the user's raised it, and no library. Of the rest
+    ``printed`` counts then, and of a deliberate one ``state`` and ``scalars``. ``tensors`` are the positions of the
+    tensors among the arguments. ``form`` is the structure of what the call returned. ``unstable`` are the scalars that
+    differ from run to run.
     """
 
     call: int
@@ -110,7 +111,8 @@ def record_of(
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     if (error := ran.error) is not None:
         name = "math domain error" if str(error) == "math domain error" else type(error).__name__
-        return CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
+        record = CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
+        return replace(record, state=after.tensors, scalars=after.scalars) if record.deliberate else record
     names = [f"argument {i}" for i in positions]
     return CallRecord(
         index,
@@ -146,7 +148,7 @@ def _is_deliberate(error: Exception, root: str) -> bool:
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:
     """The numbers and texts that the call can reach now."""
     found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
-    kept = {name: _plain(value) for name, value in found.items() if isinstance(value, _SPECIAL)}
+    kept = {name: _plain(value) for name, value in found.items()}
     return {name: value for name, value in kept.items() if _MODULE_NAMES not in name}
 
 
@@ -155,6 +157,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         made = value.detach()
         return made.requires_grad_(value.requires_grad) if _may_require_grad(made) else made
+    if isinstance(value, (torch.Size, torch.dtype, torch.device)):
+        return str(value)
     if isinstance(value, _SPECIAL) and type(value) not in _SPECIAL:  # NumPy's numbers, enumerations
         return f"<{type(value).__qualname__} {value!r}>"
     return value if isinstance(value, _SPECIAL) else f"<{type(value).__qualname__}>"
@@ -199,7 +203,7 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
     compiles. Arithmetic that raises on numbers may have a result on tensors, if the program itself never gets there.
     """
     if expected.error or actual.error:
-        yield from _compared_errors(expected, actual)
+        yield from _compared_errors(expected, actual, as_tensors)
         return
     if expected.form != actual.form or len(expected.outputs) != len(actual.outputs):
         yield CallDifference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
@@ -231,12 +235,14 @@ def mark_unstable(records: Sequence[CallRecord], again: CallRecord) -> None:
             record.printed = UNSTABLE
 
 
-def _compared_errors(expected: CallRecord, actual: CallRecord) -> Iterator[CallDifference]:
+def _compared_errors(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[CallDifference]:
     undefined = expected.error in _UNDEFINED and expected.inputs != OWN
     alike = expected.error == actual.error if expected.deliberate else bool(expected.error and actual.error)
     if not alike and not undefined:
         yield CallDifference("error", _errors(expected.error, actual.error))
     elif expected.deliberate:
+        yield from _same_names("mutations", expected.state, actual.state, " after the exception")
+        yield from _scalars(expected, actual, as_tensors)
         yield from _printed(expected, actual)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dynadiag.fixes.edits import apply_edits, unified_diff
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, ProblemPlace
@@ -36,12 +36,20 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
         torch=result.torch,
         target=project.program.text,
         folder=str(project.root.absolute()),
-        fixes=tuple(_without_repeats(_entry(fix, project) for fix in result.fixes)),
+        fixes=tuple(_without_repeats(_entry(fix, project) for fix in _without_consequences(result.fixes))),
         patch=None,
         evidence=result.evidence,
         trials=trials,
         seconds=round(seconds, 3),
     )
+
+
+def _without_consequences(fixes: Sequence[Fix]) -> Iterator[Fix]:
+    """The causes without recompiles that end with a graph break that is left."""
+    broken = {fix.problem.function for fix in fixes if fix.problem.kind == "break" and fix.candidate is None}
+    for fix in fixes:
+        if fix.candidate or not (fix.problem.from_before_break and fix.problem.function in broken):
+            yield fix
 
 
 def _without_repeats(entries: Iterable[FixEntry]) -> Iterator[FixEntry]:

@@ -366,8 +366,20 @@ def _fix(cause: _Cause, whole: Proof | None) -> Fix:
     """The fix of a cause: its own change, or all changes together if these alone removed it."""
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
+        if (instead := _recompiled_instead(whole, cause.problem)) is not None:
+            why = f"torch recompiles for something else instead, at {instead}"
+            return Fix(cause.problem, rejected=(*cause.rejected, Rejected(whole.candidate.title, why)))
         return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)
     return Fix(cause.problem, cause.proved, cause.evidence, tuple(cause.rejected))
+
+
+def _recompiled_instead(whole: Proof, problem: FixProblem) -> str | None:
+    """Where the changed program recompiles for what the unchanged one did not, if it is no less often."""
+    before, after = whole.baseline.recorded.summary, whole.recorded.summary
+    new = [cause for cause in after.causes if cause.startswith("recompile ") and not before.causes[cause]]
+    if problem.kind != "recompile" or after.recompiles < before.recompiles or not new:
+        return None
+    return after.places[new[0]]
 
 
 def _taken_back(cause: _Cause, why: str) -> Fix:

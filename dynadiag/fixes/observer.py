@@ -332,9 +332,10 @@ def _run_variant(
 
     def observed(*args: Any, **kwargs: Any) -> Any:
         nonlocal after
-        result = changed(*args, **kwargs)
-        after = StateAfter.of(call, held)
-        return result
+        try:
+            return changed(*args, **kwargs)
+        finally:
+            after = StateAfter.of(call, held)
 
     with captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")

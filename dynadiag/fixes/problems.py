@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dynadiag.diff import canonical_graph
-from dynadiag.explanation.advice import advise
-from dynadiag.explanation.changes import main_changes
+from dynadiag.explanation.advice import advise, is_from_before_break
 from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.hints import break_advice
 from dynadiag.explanation.identity import computed_names, identity
+from dynadiag.explanation.recompiles import own_changes
 from dynadiag.fixes.edits import Edit, SourceMap
 from dynadiag.fixes.project import Project
 from dynadiag.recording.code_origin import user_frame
@@ -49,6 +50,7 @@ class FixProblem:
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
     advice: tuple[str, ...] = ()  # what `explain` advises
+    from_before_break: bool = False  # what changes was computed before a graph break: the recompile ends with it
 
     def before(self, edits: Collection[Edit], project: Project) -> FixProblem | None:
         """The cause at its place in the unchanged program, if it was found in the one with these edits; ``None`` if an
@@ -138,7 +140,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         hints=item.hints,
         reason=item.reason,
         explanation=item.explanation,
-        advice=item.hints[:_MAX_ADVICE],
+        advice=tuple(each.text for each in break_advice(item, explanation.sources)[:_MAX_ADVICE]),
     )
 
 
@@ -146,8 +148,8 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
     span, found = Span(item.file, item.line), []
-    own = main_changes(item.reasons)
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
+    own = own_changes(item, computed)
     for change in own:
         what = f"{change.source or change.guard} of {item.function} changes"
         found.append(
@@ -166,6 +168,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 also=tuple(other.source for other in own if other.source and other is not change),
                 stack=stack,
                 advice=tuple(each.text for each in advise(item, computed)[:_MAX_ADVICE]),
+                from_before_break=is_from_before_break(change.parsed, computed),
             )
         )
     return found

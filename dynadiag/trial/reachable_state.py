@@ -95,9 +95,25 @@ def find_scalars(function: Callable[..., Any], arguments: Iterable[Any]) -> dict
 
 
 def find_scalars_in(objects: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The numbers and texts that these containers and objects hold themselves, by their names."""
-    held = [(name, value) for name, value in objects if not _is_tensor(value)]
-    return {name: value for pair in held for name, value in _children(*pair) if isinstance(value, _SCALARS)}
+    """The numbers and texts that these containers and objects hold themselves, by their names, also those in tuples,
+    and how many items each list, deque and set has.
+    """
+    found: dict[str, Any] = {}
+    for name, value in objects:
+        if not _is_tensor(value):
+            found |= {own: held for own, held in _without_tuples(_children(name, value)) if isinstance(held, _SCALARS)}
+        if isinstance(value, _COLLECTIONS):
+            found[f"len({name})"] = len(value)
+    return found
+
+
+def _without_tuples(children: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The children, with the items of a tuple in its place."""
+    for name, value in children:
+        if isinstance(value, tuple) and not isinstance(value, _SCALARS):
+            yield from _without_tuples(_children(name, value))
+        else:
+            yield name, value
 
 
 def _roots(function: Callable[..., Any], arguments: Iterable[Any]) -> list[tuple[str, Any]]:

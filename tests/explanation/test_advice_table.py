@@ -82,6 +82,13 @@ def test_sizes_behind_a_break_follow_from_those_before_it(tmp_path: Path) -> Non
     assert (before.caused_by, after.caused_by, after.severity) == (None, 1, "note")
 
 
+def test_a_value_behind_a_break_follows_from_the_break(tmp_path: Path) -> None:
+    found, _ = recorded(tmp_path / "run.dynadiag", PROGRAMS["a_value_from_a_break"][0])
+    position = next(i for i, item in enumerate(found.findings) if item.rule == "break")
+    last = next(item for item in found.findings if item.rule == "recompile" and item.severity == "note")
+    assert last.caused_by == position
+
+
 def test_each_program_is_in_the_table() -> None:
     assert {trial.program for _, trial in TRIALS} == set(PROGRAMS)
 

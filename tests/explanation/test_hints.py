@@ -83,6 +83,22 @@ def test_what_was_tried_on_such_a_break_comes_before_what_nobody_checked() -> No
     assert given[-1].text == "Use another."
 
 
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [("posix.stat", True), ("time.perf_counter", False), ("<unknown module>.Random.random", False)],
+)
+def test_a_function_of_pythons_own_library_is_moved_outside(name: str, constant: bool) -> None:
+    builtin = f"Dynamo does not know how to trace the builtin `{name}.` This function is a Python builtin."
+    hints = (
+        "If it is a Python builtin, please file an issue on GitHub so the PyTorch team can add support for it.",
+        "If it is a third-party C/C++ Python extension, please either wrap it into a custom operator.",
+    )
+    skipped = "Attempted to call function marked as skipped"
+    item = a_break(gb_id="GB0007", gb_type=skipped, explanation=builtin, hints=hints)
+    given = [each.text.partition(" ")[0] for each in break_advice(item)]
+    assert given == ["Move", *(["A"] if constant else [])]
+
+
 def test_no_advice_is_to_change_torchs_own_code() -> None:
     hints = ("Remove the `torch._dynamo.graph_break()` call.",)
     own = a_break(gb_id="GB0025", gb_type="Call to `torch._dynamo.graph_break()`", hints=hints)

@@ -66,9 +66,10 @@ def _change(
     head: str = "",
     arguments: str = "x",
     hints: tuple[str, ...] = (),
+    compiled: bool = False,
 ) -> Adversary:
     source = _program(body, calls, head, arguments)
-    return Adversary(source, marked, title, frozenset(found_by.split()), hints=hints)
+    return Adversary(source, marked, title, frozenset(found_by.split()), compiled, hints)
 
 
 def _size(body: str, found_by: str, head: str = "", sizes: str = "(3, 4)") -> Adversary:
@@ -149,6 +150,23 @@ ADVERSARIES = {
         "for m in (torch.ones(3), torch.zeros(3)):\n    try:\n        call(torch.randn(3), m)\n"
         "    except ZeroDivisionError:\n        pass",
         arguments="x, m",
+    ),
+    # conditional_effects
+    "an exception is handled in the function": _change(
+        "try:\n    if x.sum() > 0:\n        raise ValueError('a')\nexcept ValueError:\n    x = x * 3\nreturn x * 2",
+        "x.sum() > 0",
+        "raise on the condition",
+        "error",
+        compiled=True,
+    ),
+    "what is kept before an exception is lost": _change(
+        "SEEN.append(x.shape)\nif x.sum() > 0:\n    raise ValueError('a')\nreturn x * 2",
+        "x.sum() > 0",
+        "raise on the condition",
+        "mutations",
+        "for x in (torch.ones(3), -torch.ones(3)):\n    try:\n        call(x)\n    except ValueError:\n        pass",
+        head="SEEN = []\n\n",
+        compiled=True,
     ),
     # copies
     "a shallow copy is written to": _change(

@@ -56,3 +56,13 @@ def test_what_was_tried_and_rejected_is_no_advice(tmp_path: Path) -> None:
     project = Project.of(Program(str(tmp_path / "f.py")))
     document = document_of(FixResult((Fix(problem, rejected=rejected),), (), {}, None), project, 1, 1.0)
     assert document.fixes[0].advice == ("Pad to a few sizes",)
+
+
+def test_a_recompile_that_ends_with_a_break_that_is_left_is_not_told(tmp_path: Path) -> None:
+    broken = FixProblem("break", "b", "f.py", Span("f.py", 2, 0), "f", "0/0", "")
+    after = FixProblem("recompile", "r", "f.py", Span("f.py", 3), "f", "1/1", "", from_before_break=True)
+    project = Project.of(Program(str(tmp_path / "f.py")))
+    left = document_of(FixResult((Fix(broken), Fix(after)), (), {}, None), project, 1, 1.0)
+    assert [entry.problem.kind for entry in left.fixes] == ["break"]
+    alone = document_of(FixResult((Fix(after),), (), {}, None), project, 1, 1.0)
+    assert [entry.problem.kind for entry in alone.fixes] == ["recompile"]

@@ -226,6 +226,38 @@ def test_an_elif_has_a_condition_of_its_own_for_each_side(tmp_path: Path) -> Non
     assert one(text, "r < 1", tmp_path) == one(text, "r < 2", tmp_path) == made
 
 
+def test_a_side_of_an_elif_that_sets_nothing_keeps_the_value(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(r, w):\n    if r < 1:\n        w = r * 2\n    elif r < 2:\n        w = r + 1\n    return w\n"
+    made = (
+        "condition_1 = r < 1\ncondition_2 = r < 2\n"
+        "w = torch.where(condition_1, r * 2, torch.where(condition_2, r + 1, w))"
+    )
+    assert one(text, "r < 2", tmp_path) == [made]
+
+
+def test_an_if_that_is_a_whole_side_goes_with_the_outer_one(tmp_path: Path) -> None:
+    inner = "if a.max() > 1:\n            h = h / a\n        else:\n            h = h + 1"
+    text = f"{HEAD}def f(a, h):\n    if a.mean() > 0:\n        {inner}\n    else:\n        h = -h\n    return h\n"
+    outer = (
+        "condition_1 = a.mean() > 0\ncondition_2 = a.max() > 1\n"
+        "h = torch.where(condition_1 & condition_2, h / torch.where(condition_1 & condition_2, a, 1.0), "
+        "torch.where(condition_1, h + 1, -h))"
+    )
+    assert one(text, "a.mean() > 0", tmp_path) == [outer]
+    both = one(text, "a.max() > 1", tmp_path)
+    assert both[0] == outer  # the outer condition may be no tensor, so the inner one alone is tried too
+    assert both[1].startswith("condition = a.max() > 1")
+
+
+def test_a_raise_on_a_condition_is_a_function_in_the_graph(tmp_path: Path) -> None:
+    body = "if h.isnan().any():\n            raise ValueError(f'not finite: {h.max()}')"
+    text = f"{HEAD}class A(nn.Module):\n    def forward(self, h):\n        {body}\n        return h\n"
+    (made,) = changed(text, candidates(text, problem_at(text, "h.isnan().any()"), tmp_path))
+    assert "@torch._dynamo.decorators.leaf_function\ndef _raise_if(condition, value_1):\n    if condition:\n" in made
+    assert "        raise ValueError(f'not finite: {value_1}')\n" in made
+    assert "        _raise_if(h.isnan().any(), h.max())\n" in made
+
+
 def test_an_early_return_takes_what_follows_as_its_other_side(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    if x.sum() > 0:\n        return x, 1\n    y = x - 1\n    return y * 2, 1\n"
     assert one(text, "x.sum() > 0", tmp_path) == ["return torch.where(x.sum() > 0, x, y * 2), 1"]
@@ -248,11 +280,11 @@ LEFT_ALONE = {
     "if x.sum() > 0:\n        self.y = x": "`self.y = x` has an effect",
     "if x.sum() > 0:\n        log(x)": "`log(x)` has an effect",
     "if x.sum() > 0:\n        z = x\n    y = z": "`z` has a value on one side alone",
-    "if x.sum() > 0:\n        raise ValueError": "`raise ValueError` has an effect",
+    "if x.sum() > 0:\n        raise ValueError from x": "`raise ValueError from x` has an effect",
     "if x.sum() > 0:\n        return x\n    else:\n        y = x": "one side returns",
     "if 0 < x.sum() < 1:\n        y = x": "the condition is a chain",
     "if x.sum() > 0:\n        for z in y:\n            y = z": "a side has a loop",
-    "if x.sum() > 0:\n        y = x\n    elif y:\n        y = 1": "no `else`",
+    "if x.sum() > 0:\n        y = x\n    elif y:\n        x = 1": "another `if`, and its sides do more",
 }
 
 

@@ -39,8 +39,9 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     held = UserGlobals(str(tmp_path), call)
     before = held.scalars()
     note(2.5)
-    assert held.scalars() == {**before, "notes_of_a_user.COUNT": 1, "notes_of_a_user.SEEN[0]": 2.5}
+    kept = {"notes_of_a_user.COUNT": 1, "len(notes_of_a_user.SEEN)": 1, "notes_of_a_user.SEEN[0]": 2.5}
+    assert held.scalars() == {**before, **kept}
     assert held.tensors()["notes_of_a_user.TOTAL"].item() == 1
     held.restore()
-    assert held.scalars() == before == {"notes_of_a_user.COUNT": 0}
+    assert held.scalars() == before == {"notes_of_a_user.COUNT": 0, "len(notes_of_a_user.SEEN)": 0}
     assert held.tensors()["notes_of_a_user.TOTAL"].item() == 0

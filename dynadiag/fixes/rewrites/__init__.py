@@ -5,7 +5,7 @@ from __future__ import annotations
 from dynadiag.fixes.candidate import Rewrite
 from dynadiag.fixes.rewrites import (
     branches,
-    conditional_printing,
+    conditional_effects,
     config_lines,
     copies,
     dynamic_sizes,
@@ -28,7 +28,7 @@ CATALOGUE = (
     Rewrite("uniform_bounds", uniform_bounds.candidates),
     Rewrite("numbers", numbers.candidates),
     Rewrite("numpy_calls", numpy_calls.candidates),
-    Rewrite("conditional_printing", conditional_printing.candidates),
+    Rewrite("conditional_effects", conditional_effects.candidates),
     Rewrite("branches", branches.candidates),
     Rewrite("config_lines", config_lines.candidates),
     Rewrite("size_checks", size_checks.candidates),
