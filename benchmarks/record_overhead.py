@@ -2,7 +2,7 @@
 
     python benchmarks/record_overhead.py [--runs N] [--program NAME] [--device cuda]
     python benchmarks/record_overhead.py --instructions [--program NAME]
-    python benchmarks/record_overhead.py --caches [--program NAME]
+    python benchmarks/record_overhead.py --caches [--instructions] [--program NAME]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
 after `import torch` to the end of its first calls. Ratios are of the least of N runs: noise only adds.
@@ -12,7 +12,8 @@ those that the process executes in its first calls, with valgrind: that stays th
 compiled for x86-64-v3 there: valgrind knows no AVX-512.) "kernels" is the least that Inductor compiles, forward and
 backward, so what it costs to collect kernels and where they come from weighs most there.
 
-`--caches` counts them under the recorder with and without the probes that record what torch's caches were asked.
+`--caches` measures the probes that record what torch's caches were asked: their share of the CPU time of the first
+calls, which takes seconds, or with `--instructions` the counts under the recorder with and without them.
 """
 
 from __future__ import annotations
@@ -81,6 +82,23 @@ print(first, spent() - start)
 KINDS = ("bare", "TORCH_TRACE", "recorder")
 WITHOUT_CACHES = "recorder without caches"
 CACHE_KINDS = ("bare", WITHOUT_CACHES, "recorder")
+TIME_PROBES = """
+import atexit, time, torch
+from dynadiag.capture import recorder
+within = []
+def timed(probe):
+    def run(*words):
+        began = time.thread_time()
+        try:
+            return probe(*words)
+        finally:
+            within.append(time.thread_time() - began)
+    return run
+for kind, probe in list(recorder._PROBES.items()):
+    if probe in (recorder._probe_aot_lookup, recorder._probe_metrics):
+        recorder._PROBES[kind] = timed(probe)
+atexit.register(lambda: print(len(within), sum(within)))
+"""
 # Comes first in the program. The recorder looks its probes up at each event.
 REMOVE_PROBES = """
 import torch
@@ -137,13 +155,15 @@ def main() -> None:
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--instructions", action="store_true", help="count them, on the CPU: minutes a program")
-    parser.add_argument("--caches", action="store_true", help="count them with and without the probes of caches")
+    parser.add_argument("--caches", action="store_true", help="measure the probes of caches")
     args = parser.parse_args()
-    if (args.instructions or args.caches) and shutil.which("valgrind") is None:
-        parser.error("--instructions and --caches need valgrind, which is not installed")
+    if args.instructions and shutil.which("valgrind") is None:
+        parser.error("--instructions needs valgrind, which is not installed")
     for name in args.program or PROGRAMS:
-        if args.instructions or args.caches:
+        if args.instructions:
             count(name, CACHE_KINDS if args.caches else KINDS)
+        elif args.caches:
+            measure_probes(name, args.runs, args.device)
         else:
             measure(name, args.runs, args.device)
 
@@ -166,6 +186,19 @@ def count(name: str, kinds: Sequence[str]) -> None:
     print(f"{name}: instructions of the first calls, in millions")
     for kind, executed in zip(kinds, first, strict=True):
         print(f"{kind:<24} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.2%}")
+
+
+def measure_probes(name: str, runs: int, device: str) -> None:
+    """Print the share of the probes of caches in the CPU time of the first calls."""
+    shares = []
+    with tempfile.TemporaryDirectory() as folder:
+        program = written(name, folder, TIME_PROBES)
+        for _ in range(runs):
+            calls, probes = execute("recorder", program, device, "the end")[0].splitlines()
+            number, within = probes.split()
+            shares.append(float(within) / float(calls.split()[0]))
+    shown = ", ".join(f"{share:.2%}" for share in shares)
+    print(f"{name}: the {number} probes of caches take {shown} of the CPU time of the first calls")
 
 
 def measure(name: str, runs: int, device: str) -> None:
