@@ -1,11 +1,13 @@
 """What changed in the source of a program between two runs: the definitions that a function reaches, or one statement.
 
-Only syntax trees are compared, so comments, docstrings, layout and moved lines are no change.
+Only syntax trees are compared, so comments, docstrings, layout and moved lines are no change. Nor are the annotations
+of a function without decorators: a decorator such as `triton.jit` or `custom_op` may read them.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -118,16 +120,17 @@ def _children(value: object) -> list[ast.AST]:
 
 
 def changed_definitions(before: ProgramFiles, after: ProgramFiles) -> list[SourceChange]:
-    """Return the definitions that the compiled function reaches, in any file, and whose source differs."""
+    """Return the definitions that the compiled function reaches, in any file, and whose source differs.
+
+    Those that are new come last: what uses them has changed.
+    """
     pairs, _ = _paired_files(before, after)
     was = {(file, name): node for file, old, _ in pairs for name, node in _definitions(old).items()}
     now = {(file, name): node for file, _, new in pairs for name, node in _definitions(new).items()}
     reached = _reached(after.compile, now)
-    return [
-        _definition_change(name, file, was.get((file, name)), node)
-        for (file, name), node in now.items()
-        if (file, name) in reached and _differs(was.get((file, name)), node)
-    ]
+    changed = [key for key, node in now.items() if key in reached and _differs(was.get(key), node)]
+    changed.sort(key=lambda key: key not in was)
+    return [_definition_change(name, file, was.get((file, name)), now[file, name]) for file, name in changed]
 
 
 def definition_line(source: str, function: str) -> int | None:
@@ -142,18 +145,48 @@ def _differs(was: ast.stmt | None, now: ast.stmt) -> bool:
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Top-level functions and variables, and the methods of classes, by name."""
+    """Top-level functions and variables, classes without their bodies, and their methods and variables, by name."""
     found: dict[str, ast.stmt] = {}
     for statement in tree.body:
-        if isinstance(statement, _FUNCTIONS):
-            found[statement.name] = statement
-        elif isinstance(statement, ast.ClassDef):
-            methods = [item for item in statement.body if isinstance(item, _FUNCTIONS)]
-            found |= {f"{statement.name}.{item.name}": item for item in methods}
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            found |= {target.id: statement for target in targets if isinstance(target, ast.Name)}
+        if isinstance(statement, ast.ClassDef):
+            header = copy.copy(statement)
+            header.body = []
+            found[statement.name] = header
+            for item in statement.body:
+                found |= {f"{statement.name}.{name}": node for name, node in _defined(item)}
+        else:
+            found |= dict(_defined(statement))
     return found
+
+
+def _defined(statement: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:
+    """The function or the variables that a statement defines."""
+    if isinstance(statement, _FUNCTIONS):
+        yield statement.name, _Essence().visit(copy.deepcopy(statement))
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from ((target.id, statement) for target in targets if isinstance(target, ast.Name))
+
+
+class _Essence(ast.NodeTransformer):
+    """Removes from functions what does not change what they compute."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        if _is_text(node.body[0]) and len(node.body) > 1:
+            node.body = node.body[1:]
+        if not node.decorator_list:
+            node.returns = None
+            for each in ast.walk(node.args):
+                if isinstance(each, ast.arg):
+                    each.annotation = None
+        return node
 
 
 _Name = tuple[str, str]  # the file and the name of a definition
@@ -162,12 +195,16 @@ _Name = tuple[str, str]  # the file and the name of a definition
 def _reached(compiled: Compile, definitions: Mapping[_Name, ast.stmt]) -> set[_Name]:
     """The definitions that a function names, and those that these name in turn.
 
-    Of a method, and of a class that is named, all methods count.
+    Of a method, the class and its `__init__` count; of a class that is named, all that is in it. A function within
+    another one, and a lambda, are found by their line.
     """
     simple = compiled.function.rpartition(".")[2]
-    start = [key for key in definitions if key[0] == compiled.file and key[1].rpartition(".")[2] == simple]
+    own = {key: node for key, node in definitions.items() if key[0] == compiled.file}
+    start = [key for key in own if key[1].rpartition(".")[2] == simple]
     exact = [key for key in start if key[1] == compiled.function]
-    reached, waiting = set(exact or start), list(exact or start)
+    around = [key for key, node in own.items() if compiled.line in _lines(node)]
+    waiting = exact or start or around
+    reached = set(waiting)
     while waiting:
         key = waiting.pop()
         words = {node.id for node in ast.walk(definitions[key]) if isinstance(node, ast.Name)}
@@ -175,10 +212,16 @@ def _reached(compiled: Compile, definitions: Mapping[_Name, ast.stmt]) -> set[_N
         owner = key[1].rpartition(".")[0]
         for other in definitions:
             of, _, name = other[1].rpartition(".")
-            if other not in reached and (name in words or of in words or (of and (of, name) == (owner, "__init__"))):
+            named = name in words or of in words or (owner and (of == owner, name) == (True, "__init__"))
+            if other not in reached and (named or (owner and other[1] == owner)):
                 reached.add(other)
                 waiting.append(other)
     return reached
+
+
+def _lines(node: ast.stmt) -> range:
+    decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
+    return range(min([node.lineno, *decorators]), (node.end_lineno or node.lineno) + 1)
 
 
 def _definition_change(name: str, file: str, was: ast.stmt | None, now: ast.stmt) -> SourceChange:

@@ -19,6 +19,7 @@ from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.process_state import setting_words, state_words
+from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 
@@ -234,12 +235,19 @@ def _guard_stage(
 
 
 def _guard_difference(found: Sequence[GuardDifference], item: Compile, ids: tuple[str, str]) -> Difference:
-    placed = next((each for each in found if each.after and each.after.line), found[0])
+    placed = min(found, key=_place_rank)
     lead = next((each for each in found if changed_state(each)), placed)  # a mode changes what tensors dispatch to
     texts = [_guard_text(each) for each in (lead, *(each for each in found if each is not lead))]
     place = (placed.after.file, placed.after.line) if placed.after and placed.after.line else (item.file, item.line)
     more = f" ({count(len(found), 'guard')} differ)" if len(found) > 1 else ""
     return Difference("guard", ids, *place, f"{texts[0]}{more}", details=tuple(texts[1:]))
+
+
+def _place_rank(found: GuardDifference) -> int:
+    """A guard that a line of the program makes comes first, then those of lines of torch, then those of no line."""
+    if found.after is None or not found.after.file or not found.after.line:
+        return 2
+    return 0 if is_user_file(found.after.file) else 1
 
 
 def _guard_text(found: GuardDifference) -> str:

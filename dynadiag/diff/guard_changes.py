@@ -22,6 +22,9 @@ __all__ = ["GuardDifference", "changed_state", "guard_differences", "is_on_trace
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*, )\d+\)")
 # torch numbers the globals that it installs: `__builtins_dict___1`, `__resume_at_30_2`, `__compiled_fn_4_<uuid>`.
 _INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})?(?=\W)")
+# A global of another module is the module's attribute there: where a function stands is no difference.
+_IMPORTED = re.compile(r"G\['__import_\w+'\]\.(\w+)")
+_HINT = re.compile(r" \(HINT: [^)]*\)$")  # torch adds it to some guards on a type, for the reader
 _NAME = re.compile(
     r"(?<=\b[LG]\[')\w+(?='\])"  # an argument or global
     r"|(?<=_modules\[')\w+(?='\])|(?<=_parameters\[')\w+(?='\])|(?<=_buffers\[')\w+(?='\])"
@@ -113,7 +116,9 @@ def _state_names(guards: Iterable[Guard]) -> set[str]:
 
 def _canonical(guard: Guard, state_names: Container[str] | None = None) -> tuple[str, str, str]:
     """What a guard is, for comparison. Of the global state only ``state_names`` count, all if there are none."""
-    source = _INSTALLED.sub(r"\1", guard.source)
+    source, expression = (
+        _IMPORTED.sub(r"G['\1']", _INSTALLED.sub(r"\1", text)) for text in (guard.source, guard.expression)
+    )
     if guard.kind == _STATE:
         state = {
             name: value
@@ -121,7 +126,7 @@ def _canonical(guard: Guard, state_names: Container[str] | None = None) -> tuple
             if name != _THREADS and (state_names is None or name in state_names)
         }
         return guard.kind, source, json.dumps(state, sort_keys=True)
-    return guard.kind, source, without_addresses(_OBJECT_ID.sub(r"\1)", _INSTALLED.sub(r"\1", guard.expression)))
+    return guard.kind, source, without_addresses(_OBJECT_ID.sub(r"\1)", _HINT.sub("", expression)))
 
 
 def _global_state(expression: str) -> dict[str, Any]:

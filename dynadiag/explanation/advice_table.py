@@ -39,6 +39,9 @@ _CACHES = {
         'torch._inductor.config.unsafe_marked_cacheable_functions["{whole}"] = a text that changes with the functions '
         "that it is given."
     ),
+    "cache.autocast": usual(
+        "Enter autocast around the call of the compiled function, not within it: the key has the state of autocast."
+    ),
     "cache.constant_folding": usual("Leave torch._inductor.config.aot_inductor.use_runtime_constant_folding off."),
     "cache.function": usual(
         "Make {name} a custom operator (torch.library.custom_op), or vouch for it: "

@@ -102,6 +102,7 @@ _OPERATOR = re.compile(
     r"|call_function target .*?module: torch\.autograd\.function, *\s*Function name: (\S+)",
     re.DOTALL,
 )
+_AUTOCAST = ("_enter_autocast", "_exit_autocast")
 _AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")
 _VOUCHED, _TRIED = "torch._inductor.config.unsafe_marked_cacheable_functions", "tried by dynadiag"
 _CUSTOM_PASS = re.compile(r"Unsupported _?(pre grad|post grad|joint|pre_fusion|post_fusion|fuse_ddp)")
@@ -112,6 +113,8 @@ def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
     if found := _OPERATOR.search(reason):
         return _uncacheable_operator(next(filter(None, found.groups())), sources)
     if found := _FUNCTION.search(reason):
+        if found[1].partition(".")[0] == "torch":
+            return _function_of_torch(found[2], found[1], sources)
         return _uncacheable_function(found[2], found[1], sources)
     if found := _CUSTOM_PASS.search(reason):
         options = _PASS_OPTIONS[found[1]]
@@ -138,6 +141,19 @@ def _uncacheable_operator(name: str, sources: Mapping[str, str]) -> BypassReason
     whole = f"torch.ops.higher_order.{name}"
     return BypassReason(
         f"the graph calls the higher-order operator {name}, which torch does not cache",
+        call_span(sources, (name,)),
+        advice("cache.higher_order", whole=whole),
+        {_VOUCHED: {whole: _TRIED}},
+    )
+
+
+def _function_of_torch(name: str, module: str, sources: Mapping[str, str]) -> BypassReason:
+    whole = f"{module}.{name}"
+    if name in _AUTOCAST:
+        cause = "autocast is entered within the graph, which the AOTAutograd cache does not take"
+        return BypassReason(cause, call_span(sources, ("autocast",)), advice("cache.autocast"))
+    return BypassReason(
+        f"the graph calls {whole}, which torch does not cache",
         call_span(sources, (name,)),
         advice("cache.higher_order", whole=whole),
         {_VOUCHED: {whole: _TRIED}},

@@ -301,6 +301,64 @@ def test_source_that_is_reached_through_a_class_or_in_another_file(was: str, now
     assert (found.text, found.span and found.span.line) == (told, line)
 
 
+LAYERS = """import torch
+
+
+class Base(torch.nn.Module):
+    GAIN = 1.5
+
+    def scale(self, x):
+        return x * self.GAIN
+
+
+class Other(torch.nn.Module):
+    GAIN = 7.0
+
+
+class Net(Base):
+    def forward(self, x):
+        return self.scale(x)
+
+
+def build():
+    def step(x):
+        return x + 1
+
+    return torch.compile(step)
+
+
+double = torch.compile(lambda x: x * 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "function", "line", "told"),
+    [
+        ("GAIN = 1.5", "GAIN = 1.75", "Net.forward", 5, "Base.GAIN went from 1.5 to 1.75"),
+        ("class Net(Base)", "class Net(Other, Base)", "Net.forward", 15, "the source of Net changed"),
+        ("x + 1", "x + 2", "build.<locals>.step", 21, "the source of build changed"),
+        ("x * 2", "x * 3", "<lambda>", 27, "double went from torch.compile(lambda x: x * 2) to"),
+    ],
+)
+def test_a_change_in_a_class_or_in_a_function_within_another(
+    was: str, now: str, function: str, line: int, told: str
+) -> None:
+    sides = [side(text, function=function) for text in (LAYERS, LAYERS.replace(was, now))]
+    compiled_line = {"build.<locals>.step": 21, "<lambda>": 27}.get(function, 16)
+    sides = [replace(each, compile=replace(each.compile, line=compiled_line)) for each in sides]
+    (found,) = causes([("gm", "a", "b")], *sides)
+    assert found.text.startswith(told)
+    assert found.span == Span("p.py", line)
+
+
+def test_a_docstring_and_annotations_are_no_cause() -> None:
+    documented = PROGRAM.replace(
+        "def scaled(x):\n", 'def scaled(x: torch.Tensor) -> torch.Tensor:\n    """Twice x."""\n'
+    ).replace("CLIP = 4.0", "CLIP = 3.0")
+    (found,) = causes([("gm", "a", "b")], side(), side(documented))
+    assert found.text == "CLIP went from 4.0 to 3.0"
+
+
 @pytest.mark.parametrize(
     ("other", "told"), [("mul(x, 3.0)", "fixed into the graph"), ("div(x, 2.0)", "something else")]
 )

@@ -46,3 +46,23 @@ def test_a_value_that_became_true_is_one_change() -> None:
 def test_a_module_under_two_names_is_no_difference(expression: str, differs: bool) -> None:
     guard = Guard(0, "0/0", "LAMBDA_GUARD", "", expression, None, None)
     assert bool(guard_differences([], [guard])) == differs
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "differ"),
+    [
+        ("G['SCALE'] == 2.0", "G['__import___main__'].SCALE == 2.0", False),
+        ("G['SCALE'] == 2.0", "G['__import_helper'].SCALE == 3.0", True),
+        (
+            "___check_type_id(L['m'], 7), type=<class 'dict'>",
+            "___check_type_id(L['m'], 8), type=<class 'dict'> (HINT: type dict)",
+            False,
+        ),
+    ],
+)
+def test_where_a_function_stands_and_hints_are_no_difference(was: str, now: str, differ: bool) -> None:
+    guards = [
+        [Guard(0, "0/0", "EQUALS_MATCH", text.partition(" ==")[0] * (" ==" in text), text, "p.py", 3)]
+        for text in (was, now)
+    ]
+    assert bool(guard_differences(*guards)) == differ

@@ -79,3 +79,19 @@ def test_an_operator_of_torch_is_not_taken_for_the_users_function(reason: str, l
     assert told.span is not None
     assert told.span.line == line
     assert [name.endswith(option) for name in told.options] == [True]
+
+
+def test_autocast_within_a_graph_is_no_function_of_the_user() -> None:
+    reason = (
+        "Unsupported call_function target <function _enter_autocast>. \n Function module: torch.amp.autocast_mode, "
+        "\nFunction name: _enter_autocast"
+    )
+    source = 'import torch\n\n@torch.autocast("cpu")\ndef f(x):\n    return x @ x\n'
+    told = explain_bypass(reason, {"/prog.py": source})
+    assert told.cause.startswith("autocast is entered within the graph")
+    assert told.span is not None
+    assert told.span.line == 3
+    assert told.cure is not None
+    assert "around the call" in told.cure.text
+    other = explain_bypass(reason.replace("_enter_autocast", "stft").replace("amp.autocast_mode", "functional"), {})
+    assert "torch.functional.stft, which torch does not cache" in other.cause
