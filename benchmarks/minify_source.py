@@ -16,9 +16,11 @@ import _paths  # noqa: F401 - for what it does to sys.path
 # isort: split
 
 import argparse
+import math
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import statistics
@@ -88,6 +90,8 @@ def main() -> int:
         with failing_program(path, options.trial) as trials:
             print(f"{path.name}: {count_tokens(trials.whole_text)} tokens", flush=True)
             for tool in (OURS, *options.tools):
+                # Small programs have shortened these, and each tool begins with the whole one.
+                trials.runner.limits, trials.fastest = trials.search.runner.limits, math.inf
                 score = ours(trials, options.seconds) if tool == OURS else theirs(tool, trials, options.seconds)
                 scores.setdefault(tool, []).append(score)
                 end = "done" if score.done else "stopped"
@@ -148,7 +152,9 @@ def theirs(tool: str, trials: SourceTrials, seconds: float) -> Score:
 
 def command(tool: str, script: Path, program: Path) -> list[str]:
     """How the tool is run, with one test at a time."""
-    executable = str(Path(sys.executable).with_name(tool))
+    executable = shutil.which(tool, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if executable is None:
+        raise SystemExit(f"{tool} is neither beside this Python nor on PATH")
     if tool == "picire":
         return [executable, "-i", str(program), "--test", str(script), "--cache", "content", "-o", f"{program}.out"]
     told = subprocess.run([executable, "--help"], capture_output=True, text=True).stdout

@@ -33,5 +33,5 @@ def look_for_next_failure(trials: SourceTrials, text: str) -> None:
             return
         left_out.append(f"`{statement}`")
         failure = trials.run(text, trials.compiled, "compiled")
-    if failure.signature is not None:
+    if failure.signature is not None and not failure.is_hang:  # the rest may well compile longer than what failed
         trials.search.note_other_failure(failure.signature, f"without {', '.join(left_out)}")
