@@ -19,6 +19,7 @@ from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.render.wrap import truncate_end
+from dynadiag.triage.compiler_log import without_warnings
 from dynadiag.triage.document import PartDocument
 
 __all__ = ["TriagedCase", "issue_text"]
@@ -226,7 +227,9 @@ def _logs(case: TriagedCase) -> Iterator[str]:
 
 
 def _end(text: str) -> str:
-    lines = strip_directories(text).splitlines()
-    left_out = len(lines) - _MAX_LOG_LINES
-    cut = [f"({count(left_out, 'line')} before these)"] if left_out > 0 else []
-    return fenced(escape_commands("\n".join([*cut, *lines[-_MAX_LOG_LINES:]])))
+    printed = strip_directories(text).splitlines()
+    lines = without_warnings(printed)
+    before, warnings = len(lines) - _MAX_LOG_LINES, len(printed) - len(lines)
+    notes = [f"({count(before, 'line')} before these)"] if before > 0 else []
+    notes += [f"({count(warnings, 'line')} of compiler warnings left out)"] if warnings else []
+    return fenced(escape_commands("\n".join([*notes, *lines[-_MAX_LOG_LINES:]])))

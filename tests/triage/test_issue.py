@@ -80,6 +80,13 @@ def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     assert text.count(note) == 1
 
 
+def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
+    said = "g++ a.cpp -I/home/alice/include/python3.11 -L/home/alice/site-packages/torch/lib -o /home/alice/a.so"
+    text = issue_text(a_case(repro_output=said))
+    assert "alice" not in text
+    assert "-Ltorch/lib -o a.so" in text
+
+
 def test_a_minify_that_was_interrupted_counts_no_trials() -> None:
     made = replace(a_case().minify, trials=0, proved=False)  # type: ignore[type-var]
     text = issue_text(a_case(minify=made))
