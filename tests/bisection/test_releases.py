@@ -138,6 +138,10 @@ def test_another_failure_is_neither_good_nor_bad() -> None:
     assert found.versions["2.14.0"] == "different"
     assert (found.last_bad, found.first_good) == ("2.13.0", "2.14.1")
     assert any("2.14.0 fails in another way" in note for note in found.notes)
+    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    assert "2.14.0  fails in another way: ValueError: something else" in text
+    result, _ = search(["2.13.0"], ends={"2.14.0": Signature("hang", "hang", "")})
+    assert "stopped after 1 s; --timeout S" in ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
 
 
 def test_a_failure_that_comes_and_goes() -> None:
@@ -260,6 +264,18 @@ def test_an_environment_is_kept_and_pruned(tmp_path: Path, monkeypatch: pytest.M
     assert EnvironmentStore(tmp_path / "torch", ("einops",)).find("torch==2.14.1") is None
     assert store(tmp_path).prune()[0] == 1
     assert not (tmp_path / "torch").exists()
+
+
+def test_half_a_removed_environment_is_not_taken_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_install(monkeypatch)
+    store(tmp_path).install("torch==2.14.1")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        store(tmp_path).prune()
+    assert (tmp_path / "torch" / f"torch-2.14.1-{sys.implementation.cache_tag}").exists()
+    assert store(tmp_path).find("torch==2.14.1") is None
 
 
 def test_a_failed_install_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,13 +113,13 @@ class EnvironmentStore:
         with self._locked(folder):
             if (made := self.find(requirement)) is not None:  # by another search, meanwhile
                 return made
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             self.check_room(requirement)
             began = time.monotonic()
             try:
                 self._run_installer(folder, requirement, on_progress)
             except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
                 raise
             seconds = round(time.monotonic() - began, 1)
             facts = _Facts(requirement, self.packages, _size(folder), seconds)
@@ -141,7 +141,7 @@ class EnvironmentStore:
         size = sum(map(_size, folders))
         for folder in folders:
             with self._locked(folder):
-                shutil.rmtree(folder)
+                _remove(folder, ignore_errors=False)
         for lock in self.folder.glob("*.lock"):
             lock.unlink()
         with suppress(OSError):  # something of another's is in it
@@ -202,6 +202,12 @@ class EnvironmentStore:
             ]
         pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--no-cache-dir", *wanted]
         return [[sys.executable, "-m", "venv", str(folder)], pip]
+
+
+def _remove(folder: Path, *, ignore_errors: bool = True) -> None:
+    """Remove an environment. Its facts go first: if this is ended, half an environment is not taken for a whole one."""
+    (folder / _FACTS).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=ignore_errors)
 
 
 def _is_small(requirement: str) -> bool:

@@ -17,6 +17,7 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.diff import comparison_text
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
 __all__ = ["EXIT_CODES", "ReleaseChange", "ReleaseReport", "compare_sides"]
@@ -171,7 +172,10 @@ class ReleaseReport:
             return style.paint(f"  {self._name(index):<{width}}  not tried", "dim")
         role = {"pass": "good", "same": "error"}.get(status, "dim")
         figure = f" ({trial.value:g})" if trial is not None and trial.value is not None else ""
-        why = f": {clean_line(self.result.reasons[index])}" if index in self.result.reasons else ""
+        reason = self.result.reasons.get(index) or (
+            _other_failure(trial.outcome) if trial and status == "different" else ""
+        )
+        why = f": {clean_line(reason)}" if reason else ""
         return f"  {self._name(index):<{width}}  {style.paint(_STATUSES.get(status, status), role)}{figure}{why}"
 
     def _notes(self) -> Iterator[str]:
@@ -195,6 +199,16 @@ class ReleaseReport:
                 status or "", "was not tried"
             )
             yield self._name(index), f"{text}: the change may lie on either side of it"
+
+
+def _other_failure(outcome: Outcome) -> str:
+    """How a run ended that does not fail as it should."""
+    failure = outcome.signature
+    if failure is None:
+        return ""
+    if failure.kind == "hang":
+        return f"stopped after {outcome.seconds:.0f} s; --timeout S gives it more"
+    return ": ".join(filter(None, (failure.type, "".join(failure.message.splitlines()[:1])[:_MAX_LINE])))
 
 
 def _change_lines(change: ReleaseChange, style: Style) -> Iterator[str]:
