@@ -299,11 +299,16 @@ def _iterator(node: ast.For) -> ast.expr:
 
 
 def keep_value_only(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Keep only the expression of an assignment, an assertion, a return or a deletion: `y = f(x)` becomes `f(x)`."""
+    """Keep only the expression of an assignment, an assertion, a return or a deletion: `y = f(x)` becomes `f(x)`, and
+    `y[i] += 1` becomes `y[i]`.
+    """
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Assert(test=value):
+            case ast.Assign(value=value) | ast.Assert(test=value):
                 yield [{node: ast.Expr(value)}]
+            case ast.AugAssign(target=target, value=value):
+                yield [{node: ast.Expr(value)}]
+                yield [{node: ast.Expr(target)}]
             case ast.Return(value=ast.expr() as value):
                 yield [{node: ast.Expr(value)}]
             case ast.AnnAssign(value=ast.expr() as value, target=ast.Name() as target):

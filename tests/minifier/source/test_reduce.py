@@ -245,6 +245,11 @@ def test_a_tensor_whose_memory_is_not_set_stays_where_only_that_fails() -> None:
     assert "torch.empty(" in reduced.text
 
 
+def test_what_an_assignment_adds_to_is_kept_without_the_assignment() -> None:
+    reduced = reduce_source("rows = [3]\nrows[0] += 1\n", lambda text: "rows[0]" in text)
+    assert reduced.text == "rows = 0\nrows[0]\n"
+
+
 SECOND_LINE = """
 def f(x):
     y = x + 1
