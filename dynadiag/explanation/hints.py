@@ -17,7 +17,7 @@ from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.registry import is_general, specific_hints
 from dynadiag.explanation.remedies import family
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import Break
+from dynadiag.recording.records import Break, Span
 
 __all__ = ["break_advice"]
 
@@ -50,7 +50,8 @@ def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple
     known = wrapper_advice(item) or asserted or _fake_advice(item)
     if known:
         return known
-    found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item))
+    text = (sources or {}).get(item.span.file or "")
+    found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item, text))
     useful = [each for each in found if not _ISSUE.fullmatch(each.text.strip())] or list(found)
     if _python_module(item) is not None:
         useful = [each for each in useful if not _THIRD_PARTY.match(each.text)]
@@ -99,11 +100,11 @@ def _python_module(item: Break) -> str | None:
     return found[1] if found is not None and known else None
 
 
-def _checked(hint: str, item: Break) -> Iterator[Advice]:
-    """The advice that a hint comes to in this case."""
+def _checked(hint: str, item: Break, text: str | None) -> Iterator[Advice]:
+    """The advice that a hint comes to in this case. ``text`` is the file's, where it was kept."""
     own = advice_for_text(hint, item.gb_id)
     if _REORDER in hint:
-        yield from _reordered(item)
+        yield from _reordered(item, text)
     elif _IGNORE in hint and own is None:
         yield _ignored(item)
     elif "compiled_autograd = True" in hint:
@@ -116,15 +117,27 @@ def _checked(hint: str, item: Break) -> Iterator[Advice]:
         yield own or torch_advice(hint, item.gb_id)
 
 
-def _reordered(item: Break) -> Iterator[Advice]:
-    """Advice on a logging function that torch can call after the graph. Nothing for a call that it cannot move."""
+def _reordered(item: Break, text: str | None) -> Iterator[Advice]:
+    """Advice on a logging function that torch can call after the graph. Nothing for a call that it cannot move.
+
+    Where something else calls `print` (`y.register_hook(print)`), torch moves the call out of a graph of its own, and
+    raises.
+    """
     call = _CALL.search(item.reason)
     if call is None:
         return
     if call["name"].endswith("warnings.warn"):
         yield advice("warn.reorder")
-    elif call["name"] == "print" and call["types"] is not None:
+    elif call["name"] == "print" and call["types"] is not None and _is_written_call(item.span, text):
         yield _print_advice(set(re.findall(r"\w+", call["types"])), keywords=call["kwargs"] == "True")
+
+
+def _is_written_call(span: Span, text: str | None) -> bool:
+    """Whether the source that breaks is a call of `print` itself, as far as the source is known."""
+    lines = (text or "").split("\n")
+    if span.line is None or span.column is None or span.line > len(lines):
+        return True
+    return lines[span.line - 1].startswith(("print", "builtins.print"), span.column)
 
 
 def _print_advice(types: set[str], *, keywords: bool) -> Advice:

@@ -30,21 +30,25 @@ def find_value_difference(first: CompileStep, second: CompileStep, line: int | N
 
 
 def _differences(first: CompileStep, second: CompileStep) -> Iterator[ValueDifference]:
-    theirs = {guard.source: (value, guard) for guard, value in _values(second)}
-    for guard, value in _values(first):
-        other = theirs.get(guard.source)
+    theirs = {source: (value, guard) for source, value, guard in _values(second)}
+    for source, value, guard in _values(first):
+        other = theirs.get(source)
         if other is not None and other[0] != value:
             place = guard if guard.line is not None else other[1]
-            yield ValueDifference(guard.source, place.file, place.line)
+            yield ValueDifference(source, place.file, place.line)
 
 
 def values_on(steps: Iterable[CompileStep], source: str) -> str:
     """The values of a source in these compiles, each once: ``1, 2, 3``."""
-    found = dict.fromkeys(value for step in steps for guard, value in _values(step) if guard.source == source)
+    found = dict.fromkeys(value for step in steps for name, value, _ in _values(step) if name == source)
     return list_some([brief(value) for value in found])
 
 
-def _values(step: CompileStep) -> Iterator[tuple[GuardedValue, str]]:
+def _values(step: CompileStep) -> Iterator[tuple[str, str, GuardedValue]]:
+    """Each source of a value or of a length, the value, and the guard on it."""
     for guard in step.guards:
-        if (value := guarded_value(guard.expression)) is not None:
-            yield guard, value
+        length, equals, number = guard.expression.partition(" == ")
+        if length == f"len({guard.source})" and equals:
+            yield length, number, guard
+        elif (value := guarded_value(guard.expression)) is not None:
+            yield guard.source, value, guard

@@ -68,13 +68,19 @@ def _of_restart(job: Job, ranks: Sequence[Process], restart: int) -> Divergence 
     for found in (programs, caches):
         if found:
             return _earliest(groups, found, restart)
-    return find_dead_ranks(job, ranks, restart) or find_outlier(groups[0], restart)
+    dead = find_dead_ranks(job, ranks, restart)
+    if dead is not None and dead.kind == "timeout" and dead.line is None and len(groups) > 1:
+        # All ranks were cut short at unknown lines: a step that one has and another has not is all there is to tell.
+        steps = [(group, first_difference(_side(groups[0], True), _side(group, True))[0]) for group in groups[1:]]
+        more = [(group, step) for group, step in steps if step is not None]
+        return _earliest(groups, more, restart) if more else dead
+    return dead or find_outlier(groups[0], restart)
 
 
-def _side(group: Sequence[Process]) -> Side:
-    """A group as its first rank, which ended by itself if any of them did."""
+def _side(group: Sequence[Process], whole: bool | None = None) -> Side:
+    """A group as its first rank, which ended by itself if any of them did; by ``whole`` where that is given."""
     trace = group[0].trace
-    whole = any(ended_by_itself(each) for each in group)
+    whole = any(ended_by_itself(each) for each in group) if whole is None else whole
     world = 0 if trace is None else trace.world_size or 0
     return Side(() if trace is None else trace.steps, group[0].rank or 0, world, whole)
 

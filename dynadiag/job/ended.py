@@ -126,7 +126,7 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
     place = last_place(dead[0])
     numbers = tuple(each.rank or 0 for each in dead)
     how = describe_end(dead[0]) or "was last seen here"
-    text = f"{rank_list(numbers)} {how}" if kind == "died" else _timeout_text(numbers, dead[0], others)
+    text = _of_ranks(numbers, how) if kind == "died" else _timeout_text(numbers, dead[0], others)
     return Divergence(
         kind=kind,
         ranks=numbers,
@@ -165,12 +165,19 @@ def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) 
     )
 
 
+def _of_ranks(numbers: Sequence[int], how: str) -> str:
+    """How these ranks ended, as a sentence."""
+    if len(numbers) > 1:
+        how = re.sub("^was ", "were ", how).replace("its recording is", "their recordings are")
+    return f"{rank_list(numbers)} {how}"
+
+
 def describe_ends(ranks: Sequence[Process]) -> list[str]:
     """How ranks ended that did not end well, a sentence for each way."""
     groups: dict[str, list[int]] = {}
     for each in ranks:
         if (said := describe_end(each)) is not None:
             groups.setdefault(said, []).append(each.rank or 0)
-    told = [f"{rank_list(numbers)} {said}" for said, numbers in groups.items()]
+    told = [_of_ranks(numbers, said) for said, numbers in groups.items()]
     more = len(told) - _LISTED
     return told[:_LISTED] + ([f"{count(more, 'more rank')} ended in other ways"] if more > 0 else [])

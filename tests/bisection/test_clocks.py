@@ -61,8 +61,30 @@ f(torch.ones(4))
 """
 
 
+STUCK = f"""
+import os, threading, time
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+lowering.lowerings[torch.ops.aten.tanh.default] = lambda x: time.sleep(10_000)
+
+def watch():
+    time.sleep({LIMIT})
+    os._exit(3)
+
+@torch.compile
+def f(x):
+    return torch.tanh(torch.sin(x)) * 2
+
+threading.Thread(target=watch, daemon=True).start()
+f(torch.ones(4))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [STEP, DEADLINE, WATCHDOG, ALARM], ids=["step", "deadline", "watchdog", "alarm"])
+@pytest.mark.parametrize(
+    "source", [STEP, DEADLINE, WATCHDOG, ALARM, STUCK], ids=["step", "deadline", "watchdog", "alarm", "stuck"]
+)
 def test_a_program_that_times_itself_gets_the_right_verdict(bisected: Bisected, source: str) -> None:
     verdict = bisected(source)
     assert (verdict.verdict, verdict.rung) == ("found", "inductor")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import InternalTorchDynamoError
 
 import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
@@ -47,6 +48,27 @@ def test_a_call_that_torch_cannot_move_gets_no_advice_to_move_it(tmp_path: Path)
     config.reorderable_logging_functions.add(print)
     torch._dynamo.reset()
     assert recorded(tmp_path, prints_a_size).break_count == 1  # why a Size is printed as a text
+
+
+def prints_in_a_hook(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    z = y.sin()
+    y.register_hook(print)
+    return z
+
+
+def test_a_print_that_something_else_calls_gets_no_advice_that_makes_torch_raise(tmp_path: Path) -> None:
+    x = torch.ones(3, requires_grad=True)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(prints_in_a_hook, backend="eager")(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = explain(recording).findings
+    assert "print" in "".join(item.cause or "" for item in found)
+    assert not [each.text for item in found for each in item.advice if "reorderable" in each.text]
+    config.reorderable_logging_functions.add(print)
+    torch._dynamo.reset()
+    with pytest.raises(InternalTorchDynamoError):  # why it is not given
+        torch.compile(prints_in_a_hook, backend="eager")(x)
 
 
 def test_compiled_autograd_is_not_advised_where_it_raises(tmp_path: Path) -> None:

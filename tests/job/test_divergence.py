@@ -52,6 +52,22 @@ def test_a_break_on_one_rank_is_told_with_the_value_that_differs(tmp_path: Path)
     assert made.cause == "`self.debug` is True on rank 0, False on rank 1 (line 6)"
 
 
+def test_a_recompile_is_told_where_all_ranks_were_killed_at_unknown_lines(tmp_path: Path) -> None:
+    """gloo aborts both ranks where the sizes of a collective inside their graphs differ."""
+    rank(tmp_path, 0, compiled(), end=[])
+    rank(tmp_path, 1, compiled(), compiled("0/1", again=("8", "12")), end=[])
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("recompile", (1,), 6)
+    assert made.consequences == ("ranks 0-1 were killed, crashed or could not write: their recordings are cut short",)
+
+
+def test_a_length_that_differs_is_told_as_one(tmp_path: Path) -> None:
+    long, short = (guards(("L['self'].taps", f"len(L['self'].taps) == {number}")) for number in (3, 2))
+    made = found(tmp_path, [compiled(guards=long, breaks=True)], [compiled(guards=short)])
+    assert made.cause == "`len(self.taps)` is 3 on rank 0, 2 on rank 1 (line 6)"
+
+
 def test_each_value_of_many_ranks_is_told(tmp_path: Path) -> None:
     for number in range(4):
         own = guards(("L['self'].rank", f"L['self'].rank == {number}"))
