@@ -140,13 +140,18 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         hints=item.hints,
         reason=item.reason,
         explanation=item.explanation,
+        stack=_in_project(item.user_stack, project),
         advice=tuple(each.text for each in break_advice(item, explanation.sources)[:_MAX_ADVICE]),
     )
 
 
+def _in_project(stack: Iterable[Frame], project: Project) -> tuple[Frame, ...]:
+    return tuple(replace(frame, file=project.relative(frame.file) or "") for frame in stack)
+
+
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
-    stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
+    stack = _in_project(found_at, project)
     span, found = Span(item.file, item.line), []
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     own = own_changes(item, computed)

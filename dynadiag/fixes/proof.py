@@ -237,6 +237,8 @@ def _ended(outcome: Outcome, code: int | None) -> str | None:
         return (
             f"the program raises {outcome.signature.type}: {''.join(outcome.signature.message.splitlines()[:1])[:200]}"
         )
+    if outcome.signature is not None and outcome.signature.kind == "hang":
+        return f"the program does not end: it was stopped after {outcome.seconds:.0f} s"
     return f"the program ends with {outcome.exit_code} instead of {code}"
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ __all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Tr
 HOOKS = ("dynadiag.fixes.observer",)
 _MAX_COMPARED_FILE = 4 << 20  # bytes
 _OUTPUT = 16 << 20  # bytes of a program's output that are compared
+_HANG_SLACK, _HANG_FACTOR = 30.0, 10.0  # seconds, and times those of the unchanged program
 TIMEOUT = 600.0  # default limit of a trial in seconds
 E = TypeVar("E", bound=HookEvent)
 OnOutcome = Callable[[str, Outcome], None]
@@ -107,19 +108,28 @@ class Trials:
     runner: Runner
     on_outcome: OnOutcome
     count: int = 0
+    _slowest: float = 0.0  # seconds of the unchanged program under the recorder
     _registry: Registry = field(default_factory=Registry.installed)
 
     def recorded(
         self, label: str, edits: Iterable[Edit] = (), *, fresh: bool = False, rung: str | None = None
     ) -> RecordedRun:
-        """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter."""
-        with self._copy(edits) as (folder, copy):
+        """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter.
+
+        A changed program is ended after ten times the seconds of the unchanged one, and half a minute: it may wait for
+        ever.
+        """
+        wanted = tuple(edits)
+        limit = _HANG_SLACK + _HANG_FACTOR * self._slowest if wanted and self._slowest else None
+        with self._copy(wanted) as (folder, copy):
             journal = folder / "run.journal"
             plan = Plan(
                 rung=rung, task=Observation(journal=str(journal), time_calls=not fresh and rung is None).to_task()
             )
             before = snapshot(copy.root)
-            outcome = self._run(label, copy, plan, fresh=fresh)
+            outcome = self._run(label, copy, plan, fresh=fresh, limit=limit)
+            if not wanted:
+                self._slowest = max(self._slowest, outcome.seconds)
             files = _contents(changed_files(before, snapshot(copy.root)), copy.root)
             explanation, graphs = self._explanation(journal)
             warm = next(_events(outcome, WarmCallTime), None)
@@ -190,8 +200,12 @@ class Trials:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _run(self, label: str, copy: Project, plan: Plan, *, fresh: bool = False) -> Outcome:
+    def _run(
+        self, label: str, copy: Project, plan: Plan, *, fresh: bool = False, limit: float | None = None
+    ) -> Outcome:
         with self.runner.for_program(copy.program, copy.cwd) as runner:
+            if limit is not None:
+                runner.limits = replace(runner.limits, seconds=min(limit, runner.limits.seconds))
             outcome = runner.run_fresh(plan) if fresh else runner.run(plan)
         self.count += 1
         self.on_outcome(label, outcome)

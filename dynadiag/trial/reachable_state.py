@@ -30,6 +30,7 @@ _CONTAINERS = (dict, *_COLLECTIONS)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _TORCH_STATE_CLASSES = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # dicts of a module whose items are its attributes
+_OF_DYNAMO = "_torchdynamo_"  # what Dynamo sets on a compiled module: ids, and functions before they were compiled
 _FOREIGN_PACKAGES = frozenset({"torch", "numpy", "dynadiag"}) | sys.stdlib_module_names
 
 
@@ -159,7 +160,8 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
     if not _may_be_inspected(value):
         return []
     hidden = _MODULE_DICTS if isinstance(value, torch.nn.Module) else ()
-    return [(f"{name}." if key in hidden else f"{name}.{key}", held) for key, held in vars(value).items()]
+    own = [(key, held) for key, held in vars(value).items() if not key.startswith(_OF_DYNAMO)]
+    return [(f"{name}." if key in hidden else f"{name}.{key}", held) for key, held in own]
 
 
 def _item_name(name: str, key: Any) -> str:

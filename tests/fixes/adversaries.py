@@ -72,6 +72,15 @@ def _change(
     return Adversary(source, marked, title, frozenset(found_by.split()), compiled, hints)
 
 
+def _within(body: str, enter: str, leave: str, found_by: str) -> Adversary:
+    head = (
+        f"FACTOR = [1]\n\n\nclass Context:\n    def __enter__(self):\n        {enter}\n\n"
+        f"    def __exit__(self, *_):\n        {leave}\n\n\nCONTEXT = Context()\n\n"
+    )
+    source = _program(body, f"y = {_CALL}", head)
+    return Adversary(source, "with CONTEXT", "around the call", frozenset(found_by.split()))
+
+
 def _size(body: str, found_by: str, head: str = "", sizes: str = "(3, 4)") -> Adversary:
     source = _program(body, f"for n in {sizes}:\n    x = torch.randn(n, 2)\n    y = call(x)", head)
     found = frozenset(found_by.split())
@@ -167,6 +176,17 @@ ADVERSARIES = {
         "for x in (torch.ones(3), -torch.ones(3)):\n    try:\n        call(x)\n    except ValueError:\n        pass",
         head="SEEN = []\n\n",
         compiled=True,
+    ),
+    # outer_contexts
+    "a context sets what the rest of the function reads": _within(
+        "y = x * FACTOR[0]\nwith CONTEXT:\n    y = y + x * FACTOR[0]\nreturn y",
+        "FACTOR[0] = 2",
+        "FACTOR[0] = 1",
+        "results mutations gradients",
+    ),
+    "a context prints": _within("with CONTEXT:\n    y = x * 2\nreturn y", "print('in')", "print('out')", "printed"),
+    "a context leaves something behind": _within(
+        "with CONTEXT:\n    y = x * 2\nreturn y", "FACTOR[0] = 2", "FACTOR[0] = 3", "mutations"
     ),
     # copies
     "a shallow copy is written to": _change(

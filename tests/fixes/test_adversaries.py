@@ -18,6 +18,7 @@ from dynadiag.fixes.observer import _Candidate, _Reference
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import _instrumented
+from dynadiag.recording.records import Frame
 from dynadiag.trial.context import TRIAL
 from tests.fixes.adversaries import ADVERSARIES, Adversary
 from tests.fixes.build import candidates, changed, problem_at, project_of, recompile_of
@@ -53,7 +54,9 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     """The break or the recompile of a program."""
     text = one.source
     if one.values is None:
-        return problem_at(text, one.marked, hints=one.hints)
+        line = text[: text.rindex("call(")].count("\n") + 1
+        called = (Frame("f.py", line, "run"), Frame("f.py", 1, "target"))
+        return problem_at(text, one.marked, hints=one.hints, function="target", stack=called)
     definition = "def forward" if "." in one.function else "def target"
     line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
     return recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.fixes.candidate import Refusal
+from dynadiag.recording.records import Frame
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
 
 
@@ -210,6 +211,14 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
     assert "@_warn_if.register_fake\ndef _(*_):\n    return None\n" in within
 
 
+def test_values_that_are_unpacked_from_a_list_stay_tensors(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, q):\n    low, high = torch.quantile(x, q).tolist()\n    return (x - low) / high\n"
+    made = one(text, "torch.quantile(x, q).tolist()", tmp_path)
+    assert made == ["low, high = torch.quantile(x, q).detach().unbind()"]
+    kept = text.replace("low, high =", "both =")
+    assert one(kept, "torch.quantile(x, q).tolist()", tmp_path) == []
+
+
 def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    if (x > 0).sum():\n        x = x * 2\n    return x\n"
     assert one(text, "(x > 0).sum()", tmp_path)[0] == "x = torch.where((x > 0).sum() != 0, x * 2, x)"
@@ -294,6 +303,21 @@ def test_a_branch_that_does_more_than_compute_stays(branch: str, tmp_path: Path)
     (said,) = considered(text, problem_at(text, "x.sum()"), tmp_path)
     assert isinstance(said, Refusal)
     assert LEFT_ALONE[branch] in said.why
+
+
+WITH = "        with self.lock:\n            x = x + 1\n\n            x = x * 2\n"
+WITHOUT = "        x = x + 1\n\n        x = x * 2\n"
+
+
+@pytest.mark.parametrize("call", ["y = model(x)", "print(model(x).sum())", "return model(x)"])
+def test_a_context_is_entered_around_the_call(call: str, tmp_path: Path) -> None:
+    net = f"{HEAD}class A(nn.Module):\n    def forward(self, x):\n{WITH}        return x\n\n\n"
+    text = f"{net}def main(model, x):\n    {call}\n"
+    stack = (Frame("f.py", text.count("\n"), "main"), Frame("f.py", 7, "forward"))
+    problem = problem_at(text, "self.lock", function="A.forward", stack=stack)
+    (made,) = changed(text, candidates(text, problem, tmp_path))
+    around = f"    with model.lock:\n        {call}\n"
+    assert made == f"{net.replace(WITH, WITHOUT)}def main(model, x):\n{around}"
 
 
 def test_a_loop_is_no_branch(tmp_path: Path) -> None:

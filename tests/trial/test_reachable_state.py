@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
-from dynadiag.trial.reachable_state import expand_objects
+from dynadiag.trial.reachable_state import expand_objects, find_scalars_in, walk_objects
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
 
@@ -170,3 +170,14 @@ def test_a_difference_is_named_as_the_function_names_the_tensor() -> None:
     assert "block.layers[1].running_mean afterwards" in told
     assert "block.seen['mean'] afterwards" in told
     assert {"gradient of block.layers[1].weight", "gradient of scale"} <= told
+
+
+def test_what_dynamo_sets_on_a_compiled_module_is_no_state() -> None:
+    compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    assert not [name for name in find_scalars_in(walk_objects([("run", compiled)])) if "_torchdynamo_" in name]
+
+
+def test_sizes_tuples_and_lengths_are_state() -> None:
+    held = [torch.Size([3]), (1, torch.float32), object()]
+    found = find_scalars_in(walk_objects([("SEEN", held)]))
+    assert found == {"len(SEEN)": 3, "SEEN[0]": torch.Size([3]), "SEEN[1][0]": 1, "SEEN[1][1]": torch.float32}

@@ -1,7 +1,7 @@
-"""A tensor read as a Python number (`.item()`, `float()`, `int()`, `math` functions): kept as a tensor. This is right
-if the number only enters arithmetic: a tensor without dimensions behaves there as a number does. It is detached,
-because a number has no gradient, and cloned if the tensor may change later, because a number does not. If the number
-decides a branch, is returned or stored, the proof sees the difference.
+"""A tensor read as Python numbers (`.item()`, `.tolist()`, `float()`, `int()`, `math` functions): kept as a tensor. It
+is right if the number only enters arithmetic: a tensor without dimensions behaves there as a number does. It is
+detached, because a number has no gradient, and cloned if the tensor may change later, because a number does not. If the
+number decides a branch, is returned or stored, the proof sees the difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The tensor in place of the number."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    if file is None or call is None or (found := _read(call)) is None:
+    if file is None or call is None:
+        return
+    if (values := _unpacked(file, call)) is not None:
+        title = f"keep the values of `{file.code(values)}` tensors instead of reading them as numbers"
+        yield Candidate(title, "source", (file.replace(call, f"{_kept(file, values)}.unbind()"),), _WHY)
+    if (found := _read(call)) is None:
         return
     title = f"keep `{file.code(found)}` a tensor instead of reading it as a number"
     yield Candidate(title, "source", (_edit(file, call),), _WHY)
@@ -41,6 +46,16 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         for later in called_after(file, printing):
             edits = (*(_edit(file, each) for each in reads if id(each) not in inner), *later.edits)
             yield Candidate(f"{title}, and {later.title}", "source", edits, f"{_WHY}; {later.why}")
+
+
+def _unpacked(file: ParsedSource, call: cst.Call) -> cst.BaseExpression | None:
+    """The tensor whose values a call of `tolist` gives to names: `low, high = bounds.tolist()`."""
+    assignment = file.parent(call)
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "tolist" or call.args:
+        return None
+    if not isinstance(assignment, cst.Assign) or not isinstance(assignment.targets[0].target, (cst.Tuple, cst.List)):
+        return None
+    return call.func.value
 
 
 def _edit(file: ParsedSource, call: cst.Call) -> Edit:

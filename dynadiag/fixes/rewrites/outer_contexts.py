@@ -1,0 +1,81 @@
+"""A `with` block in a compiled function whose context Dynamo cannot enter (a lock, a timer): entered around the call.
+
+This is right if the rest of the function may run within the context too: a lock is held longer, a setting holds for
+more. What that changes in the results and in the output, the proof sees; also where the program then waits for a lock
+that it holds itself.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
+
+__all__ = ["candidates"]
+
+_OF_OBJECT = re.compile(r"^self((?:\.\w+)+)$")
+_WHY = "the whole call runs in the context, the block in it too"
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The function without the context, and its call in it."""
+    file = sources.file(problem.file)
+    found = _with_at(file, problem) if file is not None and problem.kind == "break" else None
+    if file is None or found is None:
+        return
+    context = file.code(found.items[0].item)
+    for site in call_sites(problem, sources, []):
+        outside, statement = _at_call(context, site, file), site.file.statement(site.call)
+        if outside is not None and not (_has_long_text(file, found) or _has_long_text(site.file, statement)):
+            edits = (_without_context(file, found), _wrapped(site, outside))
+            yield Candidate(f"enter `{context}` around the call", "source", edits, _WHY)
+
+
+def _with_at(file: ParsedSource, problem: FixProblem) -> cst.With | None:
+    """The block on the line of the break, if it has one context without a name."""
+    for block in file.nodes(cst.With):
+        single = len(block.items) == 1 and block.items[0].asname is None and block.asynchronous is None
+        if file.line(block) == problem.span.line and single and isinstance(block.body, cst.IndentedBlock):
+            return block
+    return None
+
+
+def _at_call(context: str, site: CallSite, file: ParsedSource) -> str | None:
+    """The context as the caller can name it: of the object that is called, or of the same module."""
+    if (attribute := _OF_OBJECT.match(context)) is not None:
+        called = site.file.code(site.call.func)
+        known = re.fullmatch(r"[\w.]+", called) and called.partition(".")[0] not in (*dir(builtins), "torch")
+        return f"{called}{attribute[1]}" if known else None
+    is_global = re.fullmatch(r"\w+", context) and any(
+        file.code(target.target) == context and file.parent(file.statement(target)) is file.module
+        for target in file.nodes(cst.AssignTarget)
+    )
+    return context if is_global and site.file.name == file.name else None
+
+
+def _has_long_text(file: ParsedSource, node: cst.CSTNode) -> bool:
+    """Whether a string of several lines is in it: other indentation would change the string."""
+    kinds = (cst.SimpleString, cst.FormattedString)
+    return any("\n" in file.code(text) for kind in kinds for text in file.nodes(kind, node))
+
+
+def _without_context(file: ParsedSource, block: cst.With) -> Edit:
+    """The statements of the block in its place."""
+    lines = file.text.splitlines(keepends=True)[file.line(block) : file.end_line(block)]
+    cut = len(file.indent(block.body.body[0])) - len(file.indent(block))
+    return file.replace_lines(block, block, "".join(line[cut:] if line.strip() else line for line in lines))
+
+
+def _wrapped(site: CallSite, context: str) -> Edit:
+    """The statement of the call in a block of the context."""
+    file, statement = site.file, site.file.statement(site.call)
+    indent, lines = file.indent(statement), file.text.splitlines(keepends=True)
+    inner = "".join(f"{file.indent_unit}{line}" for line in lines[file.line(statement) - 1 : file.end_line(statement)])
+    return file.replace_lines(statement, statement, f"{indent}with {context}:{file.newline}{inner}")
