@@ -185,7 +185,7 @@ def _ends_before_it_compiles(first: Outcome) -> bool:
 
 
 def _has_compiled(first: Outcome) -> bool:
-    """Whether the first run compiled anything, as far as it came to report that."""
+    """Whether the first run compiled anything; true if it ended before it could report that."""
     reports = first.facts.torch is not None or (first.signature is not None and first.signature.kind == "exception")
     return bool(first.facts.backends) or not reports
 

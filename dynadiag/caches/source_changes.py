@@ -212,8 +212,8 @@ def _reached(compiled: Compile, definitions: Mapping[_Name, ast.stmt]) -> set[_N
         owner = key[1].rpartition(".")[0]
         for other in definitions:
             of, _, name = other[1].rpartition(".")
-            named = name in words or of in words or (owner and (of == owner, name) == (True, "__init__"))
-            if other not in reached and (named or (owner and other[1] == owner)):
+            own_class = owner and (other[1] == owner or (of, name) == (owner, "__init__"))
+            if other not in reached and (name in words or of in words or own_class):
                 reached.add(other)
                 waiting.append(other)
     return reached

@@ -244,7 +244,7 @@ def _guard_difference(found: Sequence[GuardDifference], item: Compile, ids: tupl
 
 
 def _place_rank(found: GuardDifference) -> int:
-    """A guard that a line of the program makes comes first, then those of lines of torch, then those of no line."""
+    """The order of a guard by its place: 0 for a line of the program, 1 for one of torch, 2 for no line."""
     if found.after is None or not found.after.file or not found.after.line:
         return 2
     return 0 if is_user_file(found.after.file) else 1

@@ -45,7 +45,7 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
 
 
 def _without_consequences(fixes: Sequence[Fix]) -> Iterator[Fix]:
-    """The causes without recompiles that end with a graph break that is left."""
+    """Leave out each recompile that ends with a graph break for which no fix is proved."""
     broken = {fix.problem.function for fix in fixes if fix.problem.kind == "break" and fix.candidate is None}
     for fix in fixes:
         if fix.candidate or not (fix.problem.from_before_break and fix.problem.function in broken):

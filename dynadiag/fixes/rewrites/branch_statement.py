@@ -118,7 +118,7 @@ class BranchStatement:
         if not rest:
             raise Unsuitable("the function returns nothing on the other side")
         self._last = rest[-1]
-        return [part for line in rest for part in parts_of(line)]
+        return [part for line in rest for part in _parts(line)]
 
     def _side(self, statements: Sequence[cst.CSTNode]) -> BranchSide:
         side = BranchSide()
@@ -259,12 +259,13 @@ class BranchStatement:
 
 
 def statements_of(block: cst.BaseSuite) -> list[cst.CSTNode]:
+    """The simple statements of a block. Raises `Unsuitable` if it has others."""
     if isinstance(block, cst.SimpleStatementSuite):
         return list(block.body)
-    return [part for line in block.body for part in parts_of(line)]
+    return [part for line in block.body for part in _parts(line)]
 
 
-def parts_of(line: cst.CSTNode) -> list[cst.CSTNode]:
+def _parts(line: cst.CSTNode) -> list[cst.CSTNode]:
     if not isinstance(line, cst.SimpleStatementLine):
         raise Unsuitable("a side has a loop, a `with`, or another `if`")
     return list(line.body)

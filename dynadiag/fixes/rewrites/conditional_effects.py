@@ -60,7 +60,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _only_effect(found: cst.If) -> cst.Expr | cst.Raise | None:
-    """The call, or the `raise`, that is all of the `if`."""
+    """The only statement under an `if`, where it is an expression or a `raise`."""
     body = found.body.body
     line = body[0] if len(body) == 1 and found.orelse is None else None
     statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None

@@ -45,7 +45,7 @@ class NestedBranch(BranchStatement):
         return self._leaves[0][1], self._leaves[-1][1]
 
     def _leaves_under(self, found: cst.If, taken: tuple[tuple[int, bool], ...]) -> Iterator[_Leaf]:
-        """The leaves of an `if`, each with the conditions on the way, by number, and whether they hold."""
+        """Each innermost side, with the conditions that lead to it: their numbers, and whether they hold."""
         number = len(self.tests)
         self.tests.append(found.test)
         yield from self._leaves_of(found.body, (*taken, (number, True)))

@@ -61,7 +61,7 @@ def _at_call(context: str, site: CallSite, file: ParsedSource) -> str | None:
 
 
 def _has_long_text(file: ParsedSource, node: cst.CSTNode) -> bool:
-    """Whether a string of several lines is in it: other indentation would change the string."""
+    """Whether a node holds a string of several lines. Another indentation would change the string."""
     kinds = (cst.SimpleString, cst.FormattedString)
     return any("\n" in file.code(text) for kind in kinds for text in file.nodes(kind, node))
 
