@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -19,12 +19,12 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from dynadiag.errors import DynadiagError
+from tui.bookmark_actions import BookmarkActionsApp
+from tui.command_actions import CommandActionsApp
 from tui.location import FILE_VIEW, History, Location, source_location_in
-from tui.recording_app import RecordingApp
 from tui.session import Session
-from tui.settings import read_settings, remember_theme, settings_path
-from tui.styled_text import Line, clipboard_text, line, one_line
-from tui.themes import next_theme, palette_of, theme_of
+from tui.settings_app import SettingsApp
+from tui.styled_text import one_line
 from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
 from tui.views.overview import MIN_DETAILED
 from tui.widgets.keys import Keys
@@ -34,8 +34,6 @@ from tui.widgets.tabs import Tab, Tabs
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from tui.bookmarks import Bookmark
-    from tui.search_process import SearchCommand
     from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
@@ -43,7 +41,6 @@ __all__ = ["Browser"]
 MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
-_MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
 _ONLY_ONE = "only one recording is open: O opens another one, `dynadiag browse A B` or `browse FOLDER` several"
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
@@ -63,7 +60,7 @@ class Goto(Message):
         self.location = place
 
 
-class Browser(RecordingApp):
+class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
     """The terminal browser of one recording, or of several one after another."""
 
     CSS_PATH = "browser.tcss"
@@ -120,9 +117,8 @@ class Browser(RecordingApp):
 
         ``folder`` is the state folder: it has the bookmarks, and its recordings are listed, if ``pick`` at once.
         """
-        super().__init__(session, paths, rank)
-        self._place, self._folder, self._pick = place, folder, pick
-        self._settings_path = settings_path()
+        super().__init__(session, paths, rank, folder)
+        self._place, self._pick = place, pick
         self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
         self._current_name = self._screens[0].name
@@ -144,7 +140,7 @@ class Browser(RecordingApp):
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.exit, _SIGNAL_EXIT_BASE + number)
-        self._use_settings()
+        self.use_settings()
         self._update_tabs()
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
@@ -329,43 +325,6 @@ class Browser(RecordingApp):
         """Answer ctrl+c with a hint. It does not quit: the user may mean to stop a search or to copy text."""
         self.notify("press q to quit")
 
-    def action_theme(self) -> None:
-        """Show the next theme, and remember it."""
-        name = next_theme(palette_of(self.theme))
-        self._use_theme(name)
-        try:
-            remember_theme(self._settings_path, name)
-        except (OSError, DynadiagError) as error:
-            self.report_problem(f"the theme is not remembered: {error}")
-        else:
-            self.notify(f"theme: {name}")
-
-    def _use_theme(self, name: str) -> None:
-        theme = theme_of(name)
-        self.register_theme(theme)
-        self.theme = theme.name
-
-    def _use_settings(self) -> None:
-        """Use the theme and the keys that the user has chosen."""
-        try:
-            settings = read_settings(self._settings_path)
-        except DynadiagError as error:
-            self.report_problem(str(error))
-            return
-        self._use_theme(settings.theme)
-        self.chosen_keys = settings.keys
-        self.set_keymap(dict(settings.keys))
-        if settings.keys:
-            self.run_worker(self._check_keys, thread=True, group="keys")
-
-    def _check_keys(self) -> None:
-        """Report keys of the settings that belong to no action."""
-        from tui.command_palette import all_binding_ids
-
-        if wrong := sorted(set(self.chosen_keys) - all_binding_ids()):
-            reason = f"{self._settings_path}: no action is called {', '.join(wrong)}: the palette (:) has their names"
-            self.call_from_thread(self.report_problem, reason)
-
     def get_system_commands(self, _screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return no commands of Textual's own; the palette lists ours."""
         return ()
@@ -391,119 +350,12 @@ class Browser(RecordingApp):
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
         self.screen.set_class(event.size.height < _MAX_SHORT_ROWS, "-short")
 
-    def action_fix(self) -> None:
-        """Ask the user, then look for fixes of the program."""
-        from tui.confirm import Choice, Confirm
-        from tui.search_process import search_command
-
-        try:
-            command = search_command("fix", self.session.run)
-        except DynadiagError as error:
-            self.report_problem(str(error))
-            return
-        lines = [
-            line((f"$ {command.text}", "strong")),
-            line((f"in {command.folder}", "dim")),
-            Line(),
-            line("Changes are tried in copies of your files; yours stay as they are."),
-            line("This runs the program that the recording names many times, with all its side effects."),
-        ]
-        self.push_screen(Confirm(Choice(command, lines)), self._run_command)
-
-    def action_diff(self) -> None:
-        """Ask for another recording, and show where this one differs from it first."""
-        if self.session.live:
-            self.notify("this recording is still being written", severity="warning")
-        else:
-            others = [path for path in self.paths if path != self.session.path]
-            self._pick_recording(self._diff_with, others[-1] if others else self.session.path)
-
-    def _diff_with(self, path: Path | None) -> None:
-        if path is not None:
-            from tui.command_screen import diff_command
-
-            self._run_command(diff_command(path, self.session.path))
-
-    def _run_command(self, command: SearchCommand | None) -> None:
-        if command is not None:
-            from tui.command_screen import CommandScreen
-
-            self.push_screen(CommandScreen(command))
-
-    # Bookmarks and pictures
-
-    async def action_mark(self) -> None:
-        """Ask for a note, and keep it with the cursor's line as a bookmark."""
-        lines, place = self.focused_lines, self.location
-        if self._folder is None or lines is None:
-            self.notify("no line to mark" if lines is None else "there is no folder for bookmarks", severity="warning")
-            return
-        text = lines.text_of(lines.cursor).strip()[:_MAX_MARK_CHARS] if lines.count else ""
-        await (await self.prompt()).ask("note (may be empty): ", "", lambda note: self._mark(place, text, note))
-
-    def _mark(self, place: Location, text: str, note: str) -> None:
-        from tui.bookmarks import Bookmark
-
-        self._write_marks([*self._marks(), Bookmark(place, text, note)])
-
-    def _marks(self) -> list[Bookmark]:
-        from tui.bookmarks import bookmark_path, read_bookmarks
-
-        return read_bookmarks(bookmark_path(self._folder, self.session.run)) if self._folder else []
-
-    def _write_marks(self, marks: list[Bookmark]) -> None:
-        from tui.bookmarks import bookmark_path, write_bookmarks
-
-        if self._folder is not None:
-            path = bookmark_path(self._folder, self.session.run)
-            try:
-                write_bookmarks(path, marks)
-            except OSError as error:
-                self.report_problem(f"{path}: {error.strerror}")
-            else:
-                self.notify(f"bookmarks: {len(marks):,}")
-
-    def action_marks(self) -> None:
-        """List the bookmarks."""
-        from tui.bookmark_list import BookmarkList
-
-        if marks := self._marks():
-            self.push_screen(BookmarkList(marks, self._write_marks), self._go_to_mark)
-        else:
-            self.notify("there is no bookmark yet: m makes one")
-
-    def _go_to_mark(self, place: Location | None) -> None:
-        if place is not None:
-            self.go_to(place)
-
-    async def action_export(self) -> None:
-        """Ask for a file name, and write the screen to a new file: a picture if it ends in .svg, otherwise text."""
-        await (await self.prompt()).ask("write the screen to (.svg or .txt): ", "", self._export)
-
-    def _export(self, name: str) -> None:
-        # The prompt still covers a line of the screen.
-        self.call_after_refresh(lambda: self.write_new_file(name, self._drawn(svg=name.endswith(".svg"))))
-
-    def _drawn(self, *, svg: bool) -> str:
-        """Return the screen as it is drawn."""
-        if svg:
-            return self.export_screenshot()
-        strips = self.screen._compositor.render_strips()
-        return "".join(f"{clipboard_text(strip.text.rstrip())}\n" for strip in strips)
-
     # Other recordings
 
     def action_open(self) -> None:
         """List the recordings of the state folder and of the open ones' folders, and open the chosen one, too."""
         first, self._pick = self._pick, False
-        self._pick_recording(self._open, self.session.path, first=first)
-
-    def _pick_recording(self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False) -> None:
-        from tui.picker import Picker
-
-        opened = self.paths or [self.session.path]
-        folders = [*([self._folder] if self._folder else []), *(path.parent for path in opened)]
-        self.push_screen(Picker(folders, cursor, first=first), then)
+        self.pick_recording(self._open, self.session.path, first=first)
 
     def _open(self, path: Path | None) -> None:
         if path is not None and path != self.session.path.resolve():

@@ -1,4 +1,4 @@
-"""Actions on the focused list or text: search, filter, write to a file, open in an editor."""
+"""Actions on the focused list or text: search, filter, write to a file, open in an editor; and the screen as a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from textual.app import App
 
+from tui.styled_text import clipboard_text
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.prompt import Prompt
 
@@ -101,6 +102,21 @@ class LineActionsApp(App[int]):
             self.notify(f"cannot write {path}: {reason}", severity="error", markup=False)
         else:
             self.notify(f"{len(text.splitlines()):,} lines written to {path}", markup=False)
+
+    async def action_export(self) -> None:
+        """Ask for a file name, and write the screen to a new file: a picture if it ends in .svg, otherwise text."""
+        await (await self.prompt()).ask("write the screen to (.svg or .txt): ", "", self._export)
+
+    def _export(self, name: str) -> None:
+        # The prompt still covers a line of the screen.
+        self.call_after_refresh(lambda: self.write_new_file(name, self._drawn(svg=name.endswith(".svg"))))
+
+    def _drawn(self, *, svg: bool) -> str:
+        """Return the screen as it is drawn."""
+        if svg:
+            return self.export_screenshot()
+        strips = self.screen._compositor.render_strips()
+        return "".join(f"{clipboard_text(strip.text.rstrip())}\n" for strip in strips)
 
     def action_edit(self) -> None:
         """Open the focused document in the user's editor."""

@@ -26,9 +26,13 @@ _CLOSE_DELAY = 5.0  # seconds before the old recording is closed, as workers may
 class RecordingApp(LineActionsApp):
     """Opens recordings in a worker and switches to one when it has been read completely."""
 
-    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0) -> None:
-        """Browse `session`. If it is one of a folder's recordings, `paths` are those and `rank` its index."""
+    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, folder: Path | None = None) -> None:
+        """Browse `session`. If it is one of a folder's recordings, `paths` are those and `rank` its index.
+
+        ``folder`` is the state folder: it has the bookmarks, and its recordings are listed.
+        """
         super().__init__()
+        self.folder = folder
         self.session = session
         self.paths, self.rank = paths, rank
         self.chosen_keys: Mapping[str, str] = {}  # the user's own keys by the id of their action
@@ -50,6 +54,11 @@ class RecordingApp(LineActionsApp):
     @property
     def current(self) -> Widget:
         """The screen that is shown. Its id is its name."""
+        raise NotImplementedError
+
+    @property
+    def location(self) -> Location:
+        """The current location."""
         raise NotImplementedError
 
     async def action_view(self, name: str) -> None:
