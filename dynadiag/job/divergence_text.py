@@ -187,7 +187,8 @@ def _node_difference(found: RankDifference, doing: Sequence[Process], others: Se
     else:
         assert node is not None
         assert other is not None
-        text = f"the graph of {function} has `{_short(node)}` on {_ranks(doing)}, `{_short(other)}` on {_ranks(others)}"
+        here, there = _apart(node, other)
+        text = f"the graph of {function} has `{here}` on {_ranks(doing)}, `{there}` on {_ranks(others)}"
     key = "ranks.collectives" if found.kind == "collective" else "ranks.branch"
     return _DivergenceText(text, location, _value_cause(found, doing, others, location), (key,))
 
@@ -245,6 +246,12 @@ def _short(node: CanonicalNode) -> str:
         return brief(f"{node.target.rpartition('.')[2]} of {_TYPE.sub('', node.type)}", _NODE)
     call = node.text if "#" in node.call else node.call  # the numbers of shards are left out
     return brief(f"{call}: {node.type}" if node.type else call, _NODE)
+
+
+def _apart(one: CanonicalNode, two: CanonicalNode) -> tuple[str, str]:
+    """Two nodes, with their arguments where they differ in nothing else."""
+    short = _short(one), _short(two)
+    return short if short[0] != short[1] else (brief(one.call, _NODE), brief(two.call, _NODE))
 
 
 def _node_place(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> Location:

@@ -38,6 +38,9 @@ _ID = re.compile(
     r"(?<![\w.])\d{7,}\b(?!\.)|\b0x[0-9a-f]+\b"
 )  # ids of objects and types, which each process has its own of
 T = TypeVar("T", Break, Graph, Guard)
+# The index of a device in a type (`f32[8]cuda:1`), an argument (`device='cuda:1'`, `index=1`) and a guard (`device=1`).
+# Each rank of a host has its own.
+_DEVICE_INDEX = re.compile(r"""(?<=[\]'"])([a-z]+):\d+(?=['"])|(device\(type='[a-z]+'), index=\d+|(\bdevice=)\d+\b""")
 _DISABLING = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 
 
@@ -235,12 +238,18 @@ class TraceReader:
     def _graph(self, text: str, groups: tuple[str, ...]) -> GraphContent:
         key = hashlib.sha256(text.encode("utf-8", "replace")).digest(), groups
         if key not in self._graphs:
-            self._graphs[key] = GraphContent(_with_numbered_groups(canonical_graph(text), groups))
+            self._graphs[key] = GraphContent(
+                _with_numbered_groups(canonical_graph(_without_device_index(text)), groups)
+            )
         return self._graphs[key]
 
 
 def _guarded_value(item: Guard) -> GuardedValue:
-    return GuardedValue(item.source, _ID.sub("@", item.expression), item.file, item.line)
+    return GuardedValue(item.source, _without_device_index(_ID.sub("@", item.expression)), item.file, item.line)
+
+
+def _without_device_index(text: str) -> str:
+    return _DEVICE_INDEX.sub(lambda found: found[1] or found[2] or found[3], text)
 
 
 def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:

@@ -117,6 +117,31 @@ def test_the_groups_of_two_ranks_have_other_names(tmp_path: Path) -> None:
     assert of_two(tmp_path, [steps[0]], [steps[1]]) is None
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        REDUCE.format("l_x_", "0"),
+        "torch.zeros(4, device='cuda:{0}')",
+        "torch.zeros(4, device=device(type='cuda', index={0}))",
+    ],
+)
+def test_each_rank_has_a_device_of_its_own(call: str, tmp_path: Path) -> None:
+    steps = []
+    for index in (3, 5):  # not the numbers of the ranks, as on another host
+        type_ = f"f32[4][1]cuda:{index}"
+        steps.append(compiled(graph=graph((call.replace("{0}", str(index)), type_, 6), type_=type_)))
+    assert of_two(tmp_path, [steps[0]], [steps[1]]) is None
+
+
+def test_another_reduction_is_told_with_the_arguments(tmp_path: Path) -> None:
+    calls = [REDUCE.format("l_x_", "0").replace("sum", how) for how in ("sum", "max")]
+    one, two = (compiled(graph=graph((call, TYPE, 6))) for call in calls)
+    made = found(tmp_path, [one], [two])
+    assert made.kind == "collective"
+    assert "'max'" in made.text
+    assert "'sum'" in made.text
+
+
 def test_one_collective_more_that_the_program_issues(tmp_path: Path) -> None:
     waits = stopped("Timed out waiting 15000ms for recv operation to complete")
     rank(tmp_path, 0, compiled(), collective(), collective(line=22), end=waits)
