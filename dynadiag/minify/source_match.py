@@ -61,9 +61,8 @@ def raising_frames(signature: Signature) -> list[str | None]:
 def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
     """The message without numbers and without names of the program, and the exception that Dynamo observed."""
     first = normalise(signature.message.strip().partition("\n")[0])
-    without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
-    without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without)
-    return (without, *_observed_exception(signature), *_subject_of(signature, bound))
+    without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", first)
+    return (_without_names(without, bound), *_observed_exception(signature), *_subject_of(signature, bound))
 
 
 def _observed_exception(signature: Signature) -> Iterator[str]:

@@ -296,6 +296,7 @@ def main(program: str, output: str, seconds: float = 0) -> None:
     numbers = {node: number for number, node in enumerate(ast.walk(tree))}
     code = compile(ast.fix_missing_locations(_Instrument(numbers).visit(tree)), program, "exec")
     notes = _Notes()
+    sys.modules["__main__"] = types.ModuleType("__main__")  # of its own: its names are not those of this module
     space = sys.modules["__main__"].__dict__
     space["__file__"], sys.argv = program, [program]
     space["note_value_of_node"], space["note_statement_of_node"] = notes.note_value, notes.note_statement

@@ -31,6 +31,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.unwrap_compounds,
     definitions.drop_decorators,
     definitions.drop_parameters,
+    objects.drop_fields,
     definitions.bind_parameters,
     inlining.inline_calls,
     statements.drop_statements,
@@ -43,6 +44,7 @@ _COARSE: tuple[Proposals, ...] = (
     definitions.parameters_to_attributes,
     objects.classes_to_functions,
     objects.callables_to_functions,
+    objects.objects_to_arguments,
     objects.objects_to_values,
     objects.objects_to_variables,
     objects.attributes_to_variables,
@@ -51,6 +53,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.print_at_once,
     statements.unroll_loops,
     statements.loop_over_less,
+    statements.loop_over_numbers,
     statements.drop_unused,
 )
 _FINE: tuple[Proposals, ...] = (
@@ -72,6 +75,7 @@ _MAY_GROW: Mapping[Proposals, int] = {
     objects.callables_to_functions: _GROWTH,
     objects.methods_to_functions: _GROWTH,
     definitions.parameters_to_attributes: _GROWTH,
+    objects.objects_to_arguments: _GROWTH,
     objects.objects_to_variables: _GROWTH,
     statements.unroll_loops: _GROWTH,
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.statements import drop_unused
 from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes
-from minifier.source.trees import Edit, Replacement, apply_edit, render, statements
+from minifier.source.trees import Edit, Replacement, apply_edit, expression, render, statements
 
 __all__ = ["isolate_calls"]
 
@@ -22,7 +22,7 @@ def isolate_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     kept, imported = _kept_statements(tree), _imported(tree)
     found: dict[str, ast.Module] = {}
     for function, owner in _callables(tree):
-        for options in _compile_options(tree):
+        for options in _compile_options(tree, seen):
             calls = _calls(tree, function, owner, seen.calls(function), options)
             if calls:
                 program = _without_unused(ast.Module([*_reached(kept, calls, imported), *calls], []), seen, imported)
@@ -45,11 +45,24 @@ def _is_property(function: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(d) or ".setter" in ast.unparse(d) for d in function.decorator_list)
 
 
-def _compile_options(tree: ast.Module) -> list[str | None]:
+def _compile_options(tree: ast.Module, seen: Seen) -> list[str | None]:
     """The keywords of each call that compiles, as text; None where there is none."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     found = [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
-    return list(dict.fromkeys("".join(f", {ast.unparse(k)}" for k in call.keywords) for call in found)) or [None]
+    texts = ["".join(f", {_option(keyword, seen)}" for keyword in call.keywords) for call in found]
+    return list(dict.fromkeys(texts)) or [None]
+
+
+def _option(keyword: ast.keyword, seen: Seen) -> str:
+    """A keyword with the value that it had: a variable of a function means nothing outside."""
+    values = seen.values(keyword.value)
+    value = expression(values[0]) if values else keyword.value
+    match value:
+        case ast.Dict(keys=keys, values=parts) if keyword.arg is None:  # **options
+            pairs = zip(keys, parts, strict=True)
+            named = [ast.keyword(str(k.value), v) for k, v in pairs if isinstance(k, ast.Constant)]
+            return ", ".join(map(ast.unparse, named))
+    return ast.unparse(ast.keyword(keyword.arg, value))
 
 
 def _imported(tree: ast.Module) -> set[str]:

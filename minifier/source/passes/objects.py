@@ -10,14 +10,16 @@ from typing import Any
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, classes, names_read, new_name, own_nodes, use_counts
-from minifier.source.trees import Edit, call_arguments, expression, parents_of, substitute
+from minifier.source.trees import Edit, Replacement, call_arguments, expression, parents_of, substitute
 
 __all__ = [
     "attributes_to_variables",
     "callables_to_functions",
     "classes_to_functions",
     "collapse_classes",
+    "drop_fields",
     "methods_to_functions",
+    "objects_to_arguments",
     "objects_to_values",
     "objects_to_variables",
 ]
@@ -226,6 +228,58 @@ def _as_variable(
         if place is not None:
             read: Edit = {load: ast.Name(variable, ast.Load()) for load in loads}
             yield [{node: (), place: (ast.Assign([ast.Name(variable, ast.Store())], value), place), **read}]
+
+
+def drop_fields(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Remove fields of dataclasses and named tuples that nothing reads, with their arguments in each construction."""
+    calls = Calls(tree, seen)
+    read = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    edits: list[Edit] = []
+    for owner in calls.classes.values():
+        made = [call for call, of, init in calls.constructors() if of is owner and init is None]
+        for place, field in enumerate(_fields(owner)):
+            name = ast.unparse(field.target)
+            if name not in read:
+                given = [a for call in made for a in [*call.args[place : place + 1], *call.keywords]]
+                gone = [a for a in given if not isinstance(a, ast.keyword) or a.arg == name]
+                edits.append(dict.fromkeys([field, *gone], ()))
+    yield edits
+
+
+def _fields(owner: ast.ClassDef) -> list[ast.AnnAssign]:
+    return [item for item in owner.body if isinstance(item, ast.AnnAssign)]
+
+
+def objects_to_arguments(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Pass the attributes that a function reads of an object in place of the object: `f(1, 2)` for `f(C(1, 2))`."""
+    calls = Calls(tree, seen)
+    made: dict[ast.expr | None, dict[str, ast.expr]] = {
+        call: values for call, of, init in calls.constructors() if (values := _values(call, of, init))
+    }
+    for function in calls.plain.values():
+        callers = [call_arguments(function, call, bound) or {} for call, bound in calls.callers(function)]
+        for parameter in function.args.args[: len(function.args.args) - len(function.args.defaults)]:
+            uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg]
+            reads = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in uses]
+            names = list(dict.fromkeys(n.attr for n in reads))
+            given = [arguments.get(parameter.arg) for arguments in callers]
+            plain = len(reads) == len(uses) and given and not bound_names(function) & set(names)
+            if names and plain and all(made.get(a, {}).keys() >= set(names) for a in given):
+                edit: dict[ast.AST, Replacement] = {n: ast.Name(n.attr, n.ctx) for n in reads}
+                edit[parameter] = [ast.arg(name) for name in names]
+                yield [edit | {a: [made[a][name] for name in names] for a in given if a is not None}]
+
+
+def _values(call: ast.Call, owner: ast.ClassDef, init: ast.FunctionDef | None) -> dict[str, ast.expr] | None:
+    """The attributes of a new object with their values; None if they are not plain."""
+    if init is not None:
+        arguments = call_arguments(init, call, 1)
+        return _values_of_attributes(init, arguments) if arguments is not None else None
+    fields = _fields(owner)
+    names = [ast.unparse(field.target) for field in fields]
+    found = {name: field.value for name, field in zip(names, fields, strict=True) if field.value is not None}
+    found |= zip(names, call.args, strict=False)
+    return found | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 
 def objects_to_values(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:

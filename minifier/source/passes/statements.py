@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minifier.source.observed import Seen
-from minifier.source.scopes import import_bindings, is_free_of, new_name, use_counts
+from minifier.source.scopes import classes, import_bindings, is_free_of, new_name, use_counts
 from minifier.source.trees import Edit, apply_edit, blocks, expression, size
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "drop_unused",
     "keep_value_only",
     "loop_over_less",
+    "loop_over_numbers",
     "print_at_once",
     "roll_calls",
     "split_tuples",
@@ -29,6 +30,7 @@ __all__ = [
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _MAX_ROUNDS = 3  # of a loop that is unrolled
+_ROUNDS = 20  # of a loop over numbers
 _MIN_ROLLED = 3  # calls that become a loop
 
 
@@ -86,7 +88,7 @@ def drop_unused(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 def _unused(tree: ast.Module, gone: set[ast.AST]) -> Iterator[Edit]:
     """The edits that remove names that nothing reads, once the nodes ``gone`` are removed."""
-    counts = use_counts(tree, gone)
+    counts, fields = use_counts(tree, gone), {node for owner in classes(tree) for node in owner.body}
     for node in ast.walk(tree):
         match node:
             case ast.Import() | ast.ImportFrom():
@@ -96,6 +98,8 @@ def _unused(tree: ast.Module, gone: set[ast.AST]) -> Iterator[Edit]:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 if not counts[name] and not name.startswith("__") and name != "forward":
                     yield {node: ()}
+            case ast.AnnAssign() if node in fields:  # an argument of the class: it goes with what is passed for it
+                pass
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 if not counts[name]:
                     yield {node: ()}
@@ -145,6 +149,21 @@ def loop_over_less(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                     yield [{node.target: target, node.iter: source}]
             case ast.For(target=ast.Tuple(elts=[key, _]), iter=ast.Call(func=ast.Attribute(value=table, attr="items"))):
                 yield [{node.target: key, node.iter: table}]
+
+
+def loop_over_numbers(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`for a, b in pairs` becomes `for a in range(20)`, more rounds than a recompile limit allows; what else the loop
+    binds is a constant.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.For) or ast.unparse(node.iter).startswith("range("):
+            continue
+        names = [n for n in ast.walk(node.target) if isinstance(n, ast.Name)]
+        reads = [n for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)]
+        for kept in names:
+            others = {n.id for n in names} - {kept.id}
+            constants: Edit = {n: ast.Constant(0) for n in reads if n.id in others}
+            yield [{node.target: kept, node.iter: expression(f"range({_ROUNDS})"), **constants}]
 
 
 def _few_values(node: ast.expr) -> list[ast.expr]:

@@ -199,6 +199,29 @@ def test_what_compiles_and_what_sets_up_the_program_is_kept() -> None:
     assert "table = {}" in dynamic
 
 
+def test_isolated_calls_compile_with_options_that_were_variables(tmp_path: Path) -> None:
+    text = """
+class torch:
+    def compile(function, **options):
+        return function
+
+def f(x):
+    return x
+
+def run(backend, **options):
+    return torch.compile(f, backend=backend, **options)(3)
+run("eager", fullgraph=True)
+"""
+    tree = ast.parse(text)
+    texts = [render(apply_edit(tree, e)) for (e,) in isolate_calls(tree, _observed(text, tmp_path).of(tree))]
+    assert any(text.endswith("torch.compile(f, backend='eager', fullgraph=True)(3)\n") for text in texts)
+
+
+def test_a_program_may_have_the_names_of_the_observer(tmp_path: Path) -> None:
+    text = "import sys\ndef signal(literal):\n    return literal\ntypes = enum = json = os = Path = 3\nsignal(types)\n"
+    assert len(_observed(text + "def main(): pass\nmain()\n", tmp_path).calls) == 2
+
+
 def test_the_observer_writes_what_it_has_seen_when_its_time_is_over(tmp_path: Path) -> None:
     program, output = tmp_path / "program.py", tmp_path / "observed.json"
     program.write_text("def f(x):\n    return x\nwhile True:\n    f(3)\n")

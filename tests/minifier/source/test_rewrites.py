@@ -74,6 +74,31 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "import dataclasses\n@dataclasses.dataclass\nclass A:\n    n: int = 4\nprint(A(3).n, A(n=2).n, A().n)\n",
         "class A",
     ),
+    "an object of which two attributes are read": (
+        objects.objects_to_arguments,
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    n: int\n    m: int = 4\n"
+        "def f(x, a):\n    return x * a.n - a.m\nprint(f(2, A(3)), f(5, A(6, m=7)))\n",
+        "A(3)",
+    ),
+    "an object whose attributes are its arguments": (
+        objects.objects_to_arguments,
+        "class A:\n    def __init__(self, n):\n        self.n, self.k = n, 5\n"
+        "class B:\n    def __init__(self, n):\n        self.n = [n]\n"
+        "def f(b):\n    b.n.append(1)\n    return b.n\nprint(f(B(3)), f(B(4)), A(1).k)\n",
+        "B(3)",
+    ),
+    "a field that nothing reads": (
+        objects.drop_fields,
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    n: int\n    m: int\n    k: int = 0\n"
+        "print(A(3, 1).n, A(n=3, m=4).n, A(5, m=6, k=7).k)\n",
+        "m=",
+    ),
+    "a loop whose values do not matter": (
+        statements.loop_over_numbers,
+        "import itertools\nseen = set()\nfor a, b in itertools.product(range(4), range(5)):\n"
+        "    seen.add(5 * a + b)\nprint(len(seen))\n",
+        "product(",
+    ),
     "a parameter that is assigned later": (
         inlining.inline_variables,
         "def f(x):\n    y = [x]\n    x = y * 2\n    return x\nprint(f(3))\n",
@@ -166,6 +191,12 @@ def test_jumps_of_an_inner_loop_stay() -> None:
     )
     (group,) = [g for g in statements.unwrap_compounds(tree, Observed().of(tree)) if tree.body[0] in g[0]]
     assert render(apply_edit(tree, group[0])) == "for y in z:\n    break\nif y:\n    pass\n"
+
+
+def test_a_field_stays_until_its_arguments_go() -> None:
+    tree = ast.parse("@dataclass\nclass A:\n    n: int\n    m: int = 1\nk: int = 3\nA(2)\n")
+    (group,) = statements.drop_unused(tree, Observed().of(tree))
+    assert [ast.unparse(node) for edit in group for node in edit] == ["k: int = 3"]
 
 
 def test_what_is_collected_is_printed_where_it_is_collected() -> None:
