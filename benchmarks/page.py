@@ -52,6 +52,7 @@ for (const article of document.querySelectorAll("article")) {
   for (const each of article.querySelectorAll("details")) if (!each.closest(".compile")) each.open = true;
   for (const each of compile ? [compile, ...compile.querySelectorAll("details")] : []) each.open = true;
   for (const each of article.querySelectorAll("details.compile[open] details.stages")) await openStages(each);
+  for (const each of article.querySelectorAll("details[data-flame]")) await openFlame(each);
 }
 """
 AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => JSON.stringify(found.violations.map(

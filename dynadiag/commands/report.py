@@ -5,6 +5,9 @@ source, recompiles, compiles with their time, graphs and generated code. If you 
 compared with each of the others, as `dynadiag diff` does. It is one file that loads nothing from elsewhere.
 `FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
 
+--assembly also compiles the kernels that this machine generated, and shows their machine code beside their source. A
+recording has it already where `dynadiag kernels --stage` or a GPU made it.
+
 --redact leaves out everything that the program's author wrote: source, names, messages, values, paths.
 
 Exit code: 0; 2 usage error.
@@ -13,19 +16,24 @@ Exit code: 0; 2 usage error.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from dynadiag.commands import common
+from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import UnreadableInput
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.store import atomic_write
-from dynadiag.render.page import Redaction, write_page
+from dynadiag.render.clean import clean_line
+from dynadiag.render.page import KernelStages, Redaction, write_page
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_output(parser, "the page to write")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
+    parser.add_argument("--assembly", action="store_true", help="compile this machine's own kernels for their assembly")
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, logs, or folders of either")
 
 
@@ -35,15 +43,26 @@ def run(args: argparse.Namespace) -> int:
         common.check_writable(args.output, force=args.force)
     paths = [path for name in args.recordings for path in _recordings(name)]
     output = args.output or common.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
-    write_report(paths, output, redact=args.redact, compare=len(args.recordings) > 1)
+    with ProgressPrinter(sys.stderr) as progress:
+        stages = KernelStages(args.assembly and not args.redact, progress.message)
+        write_report(paths, output, redact=args.redact, compare=len(args.recordings) > 1, stages=stages)
+        if args.assembly and stages.missing:
+            progress.message(f"no assembly of {count(len(stages.missing), 'kernel')}: {clean_line(stages.missing[0])}")
     common.print_path(output)
     return 0
 
 
-def write_report(paths: list[Path], output: Path, *, redact: bool = False, compare: bool = False) -> None:
+def write_report(
+    paths: list[Path],
+    output: Path,
+    *,
+    redact: bool = False,
+    compare: bool = False,
+    stages: KernelStages | None = None,
+) -> None:
     """Write the page of these recordings, whole or not at all. ``compare``: with what `diff` says of them."""
     with atomic_write(output, True) as scratch, scratch.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        write_page(paths, file, Redaction(redact), compare=compare)
+        write_page(paths, file, Redaction(redact), compare=compare, stages=stages)
 
 
 def _recordings(name: str) -> tuple[Path, ...]:

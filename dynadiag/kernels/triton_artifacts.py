@@ -20,7 +20,7 @@ from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 
-__all__ = ["TritonArtifact", "TritonArtifacts", "occupancy", "read_cubin", "read_stages"]
+__all__ = ["EVENT_KIND", "TritonArtifact", "TritonArtifacts", "occupancy", "read_cubin", "read_stages"]
 
 _WARP = 32  # threads
 _REGISTER_UNIT = 256  # registers are allocated to a warp in this unit

@@ -286,6 +286,13 @@ class Recording:
             rows = self._database.execute(DERIVED_TABLE.select("WHERE key = ?"), (key,)).fetchall()
             return load_derived(check_type(rows[0][1], bytes)) if rows else None
 
+    def has_derived(self) -> bool:
+        """Whether anything was derived and saved: stages of kernels, times."""
+        if self._database.version < DERIVED_TABLE.since:
+            return False
+        with self._database.reading():
+            return bool(self._database.execute(DERIVED_TABLE.select("LIMIT 1")).fetchall())
+
     # Internals
 
     def _records(self, record: type[R], rest: str = "", *values: object) -> tuple[R, ...]:

@@ -15,8 +15,7 @@ __all__ = ["clean", "clean_line"]
 # Cc: control characters, Cf: formatting ones (bidi overrides, zero-width joiners, tags), Cs: lone surrogates,
 # Zl and Zp: separators that some terminals take for a line end, Co: private use.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})
-_UNSAFE_ASCII = re.compile(r"[^\n\t\x20-\x7e]")  # most text, and much faster than by categories
-_KEPT = frozenset("\n\t")
+_IN_QUESTION = re.compile(r"[^\n\t\x20-\x7e]")  # only these are looked up: most text is ASCII
 
 
 def clean(text: str) -> str:
@@ -25,9 +24,7 @@ def clean(text: str) -> str:
     >>> clean("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    if text.isascii():
-        return _UNSAFE_ASCII.sub(lambda found: _escape(found[0]), text)
-    return "".join(char if _is_safe(char) else _escape(char) for char in text)
+    return _IN_QUESTION.sub(lambda found: _shown(found[0]), text)
 
 
 def clean_line(text: str) -> str:
@@ -35,9 +32,7 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _is_safe(char: str) -> bool:
-    return char in _KEPT or unicodedata.category(char) not in _UNSAFE
-
-
-def _escape(char: str) -> str:
+def _shown(char: str) -> str:
+    if unicodedata.category(char) not in _UNSAFE:
+        return char
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -28,6 +28,7 @@ MODULE = """
 ''')
 class Runner:
     def call(self, args):
+        {name}(a)
         extern_kernels.mm(a, b)
 """
 
@@ -51,6 +52,8 @@ def journal(path: Path, text: str = "f", file: str = "/somewhere/program.py", ta
     made.append({"artifact": {"name": "recompile_reasons"}, **CONTEXT}, json.dumps([f"0/0: {text} == 3"]))
     made.append({"dynamo_cpp_guards_str": {}, **CONTEXT}, f"+- GuardManager: source={text}, accessed_by=x\n| +- {text}")
     made.append({"inductor_output_code": {"filename": text}, **CONTEXT}, MODULE.format(name="cpp_fused_0", text=text))
+    for kind, time in (("B", 1e6), ("E", 3e6)):
+        made.append({"chromium_event": {}, **CONTEXT}, json.dumps({"name": text, "ph": kind, "ts": time}))
     made.append({"compilation_metrics": {"co_filename": file, "co_name": text, "fail_reason": text}, **CONTEXT})
     made.append({text: {"name": text}, "unknown": text}, text)
     made.append({"dynadiag_exit": {"code": 0, "notes": [text]}})

@@ -12,15 +12,22 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from dynadiag.__main__ import main
+from dynadiag.caches import TimedSection
 from dynadiag.diff.comparison import compare_recordings
+from dynadiag.kernels import stages
+from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.store import save_derived
 from dynadiag.render.clean import clean
+from dynadiag.render.page.flame import flame_boxes
 from dynadiag.render.report import report
-from tests.commands.build import recording
+from tests.commands.build import CONTEXT, recording
 from tests.tui import build
 from tests.webdriver import CHROMIUM, DRIVER, Browser
 
@@ -115,6 +122,13 @@ def test_large_texts_stand_in_blocks(tmp_path: Path) -> None:
         assert named <= found.keys()
 
 
+def test_processes_that_share_the_work_make_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_here = page(tmp_path)
+    monkeypatch.setattr("dynadiag.render.page.blocks._MIN_SHARED", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert page(tmp_path) == made_here
+
+
 def test_the_page_asks_for_nothing_and_its_policy_allows_nothing_else(tmp_path: Path) -> None:
     text = page(tmp_path)
     parsed = _Page(text)
@@ -141,6 +155,65 @@ def test_hostile_text_stays_text(options: tuple[str, ...], tmp_path: Path) -> No
     assert "\u202e" not in text
     assert "49" not in hostile.text.replace(MARKUP, "")
     assert all("\x1b" not in content for content in blocks(text).values())
+    assert bool(options) or f"{MARKUP[:20]}" in json.loads(blocks(text)["flame"])["boxes"][0][4]
+
+
+def with_assembly(path: Path, text: str) -> None:
+    """Save a stage of the first kernel, as a stranger could: with this text, and another one of this name."""
+    with open_recording(path) as made:
+        call = next(call for call in kernel_calls(made) if call.definition)
+    assert call.definition is not None
+    key = stages._key(call.language, call.name, call.definition.source, "native")
+    rows = ((1, 1), (2, 1 << 40), (-3, -3))
+    saved = stages.CompiledStages("native", {name: Stage(name, text, rows) for name in ("asm", text)})
+    assert save_derived(path, key, msgspec.to_builtins(saved))
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_assembly_that_is_recorded_is_shown_as_text(options: tuple[str, ...], tmp_path: Path) -> None:
+    plain = _Page(page(tmp_path, "f", *options))
+    with_assembly(tmp_path / "in.dynadiag", f"mov\n{MARKUP}")
+    assert main(["report", "--force", "-o", "out.html", *options, "in.dynadiag"]) == 0
+    text = (tmp_path / "out.html").read_text()
+    shown, found = _Page(text), blocks(text)
+    assert set(shown.tags) == set(plain.tags)
+    assert "\x1b" not in text
+    assert (set(shown.ids) - set(plain.ids)) == (set() if options else {"kernel-0-asm", "block-kernel-0-asm"})
+    if not options:
+        assert found["kernel-0-asm"] == clean(f"mov\n{MARKUP}")
+        assert {"kernel-0": 3}.items() <= json.loads(found["stages-0"])["places"].items()
+
+
+def test_the_boxes_of_a_flame_graph_stand_above_what_they_are_made_of() -> None:
+    def section(name: str, start: float, end: float) -> TimedSection:
+        return TimedSection(name, "tracing", "0/0", 0.0, start, end, outermost=False)
+
+    times = {"a": (10, 20), "b": (10, 14), "c": (12, 13), "d": (15, 22), "e": (100, 101)}
+    made = [section(name, *ends) for name, ends in times.items()]
+    boxes = {box.section.name: (box.level, box.start) for box in flame_boxes(reversed(made))}
+    assert boxes == {"a": (0, 0.0), "b": (1, 0.0), "c": (2, 2.0), "d": (1, 5.0), "e": (0, 12.0)}
+
+
+def test_a_browser_zooms_into_the_flame_graph_with_the_keyboard(tmp_path: Path, browser: Browser) -> None:
+    made = Journal.create(tmp_path / "times.dynadiag")
+    made.append({"dynadiag_run": {"target": "t.py"}})
+    made.append({"dynamo_start": {"stack": []}, **CONTEXT})
+    names = ("outer", "left", "left", "right", "right", "outer")
+    for name, kind, seconds in zip(names, "BBEBEE", (0, 1, 2, 2, 4, 4), strict=True):
+        made.append({"chromium_event": {}}, json.dumps({"name": name, "ph": kind, "ts": seconds * 1e6}))
+    made.close()
+    fold_in_place(tmp_path / "times.dynadiag")
+    assert main(["report", "-o", "times.html", "times.dynadiag"]) == 0
+    browser.load(f"file://{tmp_path}/times.html#flame")
+    browser.wait("document.querySelectorAll('svg.slice').length === 3")
+    browser.run("document.querySelector('svg.slice').focus()")
+    browser.press("\ue015", "\ue014", "\ue007")  # down, right, enter
+    widths = "return [...document.querySelectorAll('svg.slice')].map((each) => each.getAttribute('width'))"
+    assert browser.run(widths) == ["100%", "100%"]  # what it is in, and itself
+    assert browser.run("return document.querySelector('.told').textContent").startswith("right: 2.00 s")
+    browser.press("\ue00c")  # escape
+    assert len(browser.run(widths)) == 3
+    assert browser.log() == []
 
 
 def secret_recording(path: Path) -> Path:
@@ -161,6 +234,8 @@ def secret_recording(path: Path) -> Path:
         ({"artifact": {"name": "recompile_reasons"}}, json.dumps(["0/0: L['alice'] == 'sk-12345'"])),
         ({"dynamo_output_graph": {"sizes": {}}}, f"# {file} SECRET_KEY"),
         ({"inductor_output_code": {"filename": file}}, "hunter2 = async_compile.cpp_pybinding([], '''\n''')"),
+        ({"chromium_event": {}}, json.dumps({"name": "hunter2", "ph": "B", "ts": 1e6})),
+        ({"chromium_event": {}}, json.dumps({"name": "hunter2", "ph": "E", "ts": 2e6})),
         ({"compilation_metrics": failed}, None),
     ]
     made.append({"dynadiag_run": run})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from dynadiag.render.page.kernel_stages import KernelStages
 from dynadiag.render.page.page import summary_html, write_page
 from dynadiag.render.page.redaction import Redaction
 
-__all__ = ["Redaction", "summary_html", "write_page"]
+__all__ = ["KernelStages", "Redaction", "summary_html", "write_page"]

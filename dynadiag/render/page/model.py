@@ -9,24 +9,21 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration
 from dynadiag.explanation.guard_text import source_text
-from dynadiag.explanation.timing import PARTS, shares
-from dynadiag.recording.records import Compile, Graph, Kernel, Recompile, Span
+from dynadiag.recording.records import Recompile, Span
+from dynadiag.render.page.compiles import CompileView, compile_views
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import PageSearch, TrialView
-from dynadiag.render.page.stages import MAX_DRAWN, DocumentView, compile_documents
+from dynadiag.render.page.stages import NO_STAGES, StageNames
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.snippet import source_lines
 
 __all__ = [
     "CodeLine",
-    "CompileView",
     "FactView",
     "FindingView",
     "PageSection",
     "RecompileView",
     "SourceView",
-    "documents_of",
-    "stages_block",
     "view_of",
     "with_search",
 ]
@@ -37,6 +34,14 @@ _WORDS = {
     "recompile": "recompile",
     "recompile-limit": "gave up",
     "uncompiled": "uncompiled",
+}
+_PART_WORDS = {
+    "dynamo": "traces your Python",
+    "aot": "AOTAutograd: makes the backward",
+    "inductor": "fuses operators",
+    "codegen": "writes and compiles the code",
+    "cached": "loads compiled code",
+    "other": "",
 }
 _CONTEXT = 2  # lines above and below a place
 _MAX_SNIPPET = 12  # lines of a span
@@ -97,24 +102,6 @@ class RecompileView:
 
 
 @dataclass(frozen=True, slots=True)
-class CompileView:
-    """A compile, with the parts of its time as (part, start, width) in percent of the longest."""
-
-    compile_id: str
-    function: str
-    place: str
-    outcome: str
-    seconds: str
-    guards: int
-    parts: tuple[tuple[str, float, float], ...]
-    start: float
-    graphs: int
-    kernels: tuple[tuple[str, str], ...]  # name, language
-    documents: tuple[DocumentView, ...]
-    stages: str  # the block that has the documents side by side; empty where the page has no texts
-
-
-@dataclass(frozen=True, slots=True)
 class SourceView:
     """A file of the program with the findings in it: (line, anchor)."""
 
@@ -141,15 +128,26 @@ class PageSection:
     findings: tuple[FindingView, ...]
     recompiles: tuple[RecompileView, ...]
     compiles: tuple[CompileView, ...]
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, str, str], ...]  # a part of the compiler, what it does, its seconds
+    flame: str  # the block of the flame graph; empty where there is none
     sources: tuple[SourceView, ...]
     trials: tuple[TrialView, ...]
     notes: tuple[str, ...]
     search: str = ""
 
 
-def view_of(made: Explanation, name: str, redaction: Redaction, label: str = "") -> PageSection:
-    """The view of the recording of a program."""
+def view_of(
+    made: Explanation,
+    name: str,
+    redaction: Redaction,
+    label: str = "",
+    *,
+    has_flame: bool = False,
+    stages: StageNames = NO_STAGES,
+) -> PageSection:
+    """The view of the recording of a program. ``has_flame``: torch logged the times of a flame graph. ``stages`` are
+    those of kernels that can be shown.
+    """
     run = made.run
     findings = _findings(made, name, redaction)
     facts = [("torch", run.torch), ("Python", run.python), ("device", run.device)]
@@ -174,8 +172,9 @@ def view_of(made: Explanation, name: str, redaction: Redaction, label: str = "")
         ),
         findings=findings,
         recompiles=tuple(row for item in made.recompiles for row in _recompile(item, redaction)),
-        compiles=_compiles(made, name, redaction),
-        parts=tuple((share.part, duration(share.seconds)) for share in spent),
+        compiles=compile_views(made, name, redaction, stages),
+        parts=tuple((share.part, _PART_WORDS[share.part], duration(share.seconds)) for share in spent),
+        flame=f"{name}flame" if has_flame and not redaction.active else "",
         sources=() if redaction.active else _sources(made, name, findings),
         trials=(),
         notes=tuple(kept),
@@ -285,74 +284,6 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
         )
         for each in item.reasons
     ] or [RecompileView(item.compile_id, function, "no reason was recorded", "", "", "")]
-
-
-def _compiles(made: Explanation, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
-    total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
-    found, before = [], 0.0
-    documents = documents_of(made, name)
-    for item in made.compiles:
-        found.append(_compile(item, documents.get(item.index, ()), (before, total), name, made, redaction))
-        before += item.seconds.total or 0.0
-    return tuple(found)
-
-
-def documents_of(made: Explanation, name: str) -> dict[int, tuple[DocumentView, ...]]:
-    """The documents of each compile, by its index. If torch was reset in between, the last one of an id has them."""
-    graphs: dict[str, list[Graph]] = {}
-    for graph in made.graphs:
-        graphs.setdefault(graph.compile_id, []).append(graph)
-    kernels: dict[str, list[Kernel]] = {}
-    for kernel in made.kernels:
-        kernels.setdefault(kernel.compile_id, []).append(kernel)
-    drawn = frozenset(graph.index for graph in made.graphs[:MAX_DRAWN])
-    sources = {file: f"{name}source-{index}" for index, file in enumerate(made.sources)}
-    last = {item.compile_id: item for item in made.compiles}
-    return {
-        item.index: compile_documents(
-            item, graphs.get(id_, ()), kernels.get(id_, ()), drawn, name, sources.get(item.file or "", "")
-        )
-        for id_, item in last.items()
-    }
-
-
-def stages_block(item: Compile, name: str) -> str:
-    """The name of the block that has the documents of a compile side by side."""
-    return f"{name}stages-{item.index}"
-
-
-def _compile(
-    item: Compile,
-    documents: tuple[DocumentView, ...],
-    time: tuple[float, float],
-    name: str,
-    made: Explanation,
-    redaction: Redaction,
-) -> CompileView:
-    own = [kernel for kernel in made.kernels if kernel.compile_id == item.compile_id]
-    before, total = time
-    parts, start = [], 0.0
-    for share in sorted(shares(item.seconds, cached=item.cache == "hit"), key=lambda each: PARTS.index(each.part)):
-        width = 100 * share.seconds / total
-        parts.append((share.part, round(start, 2), round(width, 2)))
-        start += width
-    file = redaction.file(relative_path(item.file, made.run.cwd))
-    return CompileView(
-        compile_id=item.compile_id,
-        function=redaction.function(item.function),
-        place=file if item.line is None else f"{file}:{item.line}",
-        outcome=item.outcome,
-        seconds="" if item.seconds.total is None else duration(item.seconds.total),
-        guards=item.guards,
-        parts=tuple(parts),
-        start=round(100 * before / total, 2),
-        graphs=sum(each.kind == "graph" for each in documents),
-        kernels=tuple(
-            (f"kernel {number}" if redaction.active else each.name, each.language) for number, each in enumerate(own)
-        ),
-        documents=tuple(each for each in documents if each.kind != "source"),
-        stages="" if redaction.active or not documents else stages_block(item, name),
-    )
 
 
 def _sources(made: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:

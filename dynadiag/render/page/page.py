@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,27 +16,43 @@ from markupsafe import Markup
 from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
-from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean
+from dynadiag.render.page.blocks import PagedRecording, blocks_of
 from dynadiag.render.page.differences import ComparisonView, comparison_view
-from dynadiag.render.page.model import PageSection, documents_of, stages_block, view_of, with_search
+from dynadiag.render.page.flame import has_sections
+from dynadiag.render.page.kernel_stages import KernelStages
+from dynadiag.render.page.model import PageSection, view_of, with_search
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
-from dynadiag.render.page.stages import compile_texts
+from dynadiag.render.page.stages import StageNames
 
 __all__ = ["summary_html", "write_page"]
 
-_MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
 _MAX_SHOWN = 5  # findings of a summary
 
 
-def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction, *, compare: bool = False) -> None:
+def write_page(
+    paths: Sequence[Path],
+    output: IO[str],
+    redaction: Redaction,
+    *,
+    compare: bool = False,
+    stages: KernelStages | None = None,
+) -> None:
     """Write the page of these recordings. Texts are read one after the other, so that memory stays small.
 
-    ``compare``: the first is compared with each of the others.
+    ``compare``: the first is compared with each of the others. ``stages`` finds the stages of kernels.
     """
-    sections = [_section(path, index, redaction) for index, path in enumerate(paths)]
-    style, script = _asset("page.css"), _asset("panes.js") + _asset("page.js")
+    stages = stages or KernelStages()
+    names = [{} if redaction.active else _stage_names(path, stages) for path in paths]
+    explained = [_explained(path) for path in paths]
+    found = zip(paths, explained, names, strict=True)
+    sections = [_section(path, index, made, own, redaction) for index, (path, made, own) in enumerate(found)]
+    paged = [
+        PagedRecording(path, made, _name(index), own, stages)
+        for index, (path, made, own) in enumerate(zip(paths, explained, names, strict=True))
+    ]
+    style, script = _asset("page.css"), "".join(map(_asset, ("panes.js", "flame.js", "page.js")))
     stream = (
         _environment()
         .get_template("page.html.j2")
@@ -49,7 +65,7 @@ def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction, *, 
             script=Markup(script),
             style_hash=_hash(style),
             script_hash=_hash(script),
-            blocks=() if redaction.active else _blocks(paths),
+            blocks=() if redaction.active else chain.from_iterable(map(blocks_of, paged)),
         )
     )
     for piece in stream:
@@ -67,10 +83,21 @@ def _name(index: int) -> str:
     return "" if index == 0 else f"r{index + 1}-"
 
 
-def _section(path: Path, index: int, redaction: Redaction) -> PageSection:
+def _explained(path: Path) -> Explanation:
+    with open_recording(path) as recording:
+        return explain(recording)
+
+
+def _stage_names(path: Path, stages: KernelStages) -> StageNames:
+    with open_recording(path) as recording:
+        return stages.names(recording)
+
+
+def _section(path: Path, index: int, made: Explanation, names: StageNames, redaction: Redaction) -> PageSection:
     label = f"{index + 1}" if redaction.active else f"{index + 1}: {path.stem}"
     with open_recording(path) as recording:
-        view, trials = view_of(explain(recording), _name(index), redaction, label), recording.trials()
+        view = view_of(made, _name(index), redaction, label, has_flame=has_sections(recording), stages=names)
+        trials = recording.trials()
         search = search_of(recording, redaction)
         return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
 
@@ -85,25 +112,6 @@ def _comparisons(
         with open_recording(programs[0][0]) as before, open_recording(path) as after:
             found.append(comparison_view(before, after, (programs[0][1], view), redaction))
     return tuple(found)
-
-
-def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """The name of each text, and the text as gzip in base64. Equal texts are one block, named by all that have it."""
-    for index, path in enumerate(paths):
-        with open_recording(path) as recording:
-            for name, text in _texts(recording, _name(index)):
-                packed = gzip.compress(clean(text[:_MAX_BLOCK]).encode(), 6, mtime=0)
-                yield name, base64.b64encode(packed).decode("ascii")
-
-
-def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
-    made = explain(recording)
-    for index, text in enumerate(made.sources.values()):
-        yield f"{name}source-{index}", text
-    documents = documents_of(made, name)
-    for item in made.compiles:
-        if own := documents.get(item.index):
-            yield from compile_texts(recording, made, item, own, stages_block(item, name))
 
 
 def _asset(name: str) -> str:

@@ -10,11 +10,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count
 from dynadiag.kernels.document_links import DocumentLinks
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
+from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
 from dynadiag.recording.reader import Recording
@@ -24,32 +27,46 @@ from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
 from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from dynadiag.render.graph_titles import graph_titles
+from dynadiag.render.page.kernel_stages import KernelStages
 from dynadiag.render.paths import relative_path
 from dynadiag.render.readable_graph import readable_lines
 
-__all__ = ["MAX_DRAWN", "DocumentView", "compile_documents", "compile_texts"]
+__all__ = ["MAX_DRAWN", "NO_STAGES", "DocumentView", "StageNames", "compile_documents", "compile_texts", "kernel_block"]
 
 MAX_DRAWN = 100  # graphs of a recording that are drawn; drawing one takes up to half a second
+_ORDER = ("source", "graph", "module", "stage")  # of the kinds: links of later ones rest on those of earlier ones
+StageNames = Mapping[tuple[int, str], Sequence[str]]  # the stages of a kernel, by its module's event and its name
+NO_STAGES: StageNames = MappingProxyType({})
 _AOT = ("joint", "inference", "forward")  # what AOTAutograd made; the joint graph is the one before it is split
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentView:
-    """A text of a compile. ``block`` is the name of its text in the page, ``event`` the one that it was recorded in."""
+    """A text of a compile. ``block`` is the name of its text in the page, ``event`` the one that it was recorded in.
+
+    ``stage`` is that of a graph, or of the kernel that is called ``kernel``.
+    """
 
     block: str
-    kind: str  # "source" | "graph" | "module"
+    kind: str  # "source" | "graph" | "module" | "stage"
     title: str
     detail: str
     stage: str = ""
     event: int = -1
     is_drawn: bool = False
+    kernel: str = ""
 
 
 def compile_documents(
-    item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel], drawn: frozenset[int], name: str, source: str
+    item: Compile,
+    graphs: Sequence[Graph],
+    kernels: Sequence[Kernel],
+    drawn: frozenset[int],
+    name: str,
+    source: str,
+    stages: StageNames = NO_STAGES,
 ) -> tuple[DocumentView, ...]:
-    """What there is to show of a compile: its source, every graph, the generated code.
+    """What there is to show of a compile: its source, every graph, the generated code, and stages of its kernels.
 
     ``drawn`` has the indices of the graphs that are drawn, ``name`` begins the names of blocks, ``source`` is the block
     of the compile's own file or empty.
@@ -64,11 +81,28 @@ def compile_documents(
         found.append(
             DocumentView(f"{name}module-{event}", "module", "generated code", count(size, "kernel"), "", event)
         )
+    for kernel in kernels:
+        for stage in stages.get((kernel.event or 0, kernel.name), ()):
+            block, event = f"{kernel_block(kernel, name)}-{stage}", kernel.event or 0
+            found.append(
+                DocumentView(block, "stage", f"{stage} of {kernel.name}", "", stage, event, kernel=kernel.name)
+            )
     return tuple(found)
 
 
+def kernel_block(kernel: Kernel, name: str) -> str:
+    """The anchor of a kernel, with which the names of its stages begin."""
+    return f"{name}kernel-{kernel.index}"
+
+
 def compile_texts(
-    recording: Recording, made: Explanation, item: Compile, documents: Sequence[DocumentView], block: str
+    recording: Recording,
+    made: Explanation,
+    item: Compile,
+    documents: Sequence[DocumentView],
+    block: str,
+    name: str,
+    stages: KernelStages,
 ) -> Iterator[tuple[str, str]]:
     """The name and text of each block of a compile: its texts, the pictures of graphs, and what links their lines."""
     graphs = {graph.event: graph for graph in made.graphs if graph.compile_id == item.compile_id}
@@ -79,8 +113,15 @@ def compile_texts(
     by_event = {module.event: module for module in modules}
     links: dict[str, DocumentLinks] = {}
     room = MAX_LINKED_NODES
-    for each in sorted(documents, key=lambda one: (one.kind == "module", one.stage != "dynamo")):
+    for each in sorted(documents, key=lambda one: (_ORDER.index(one.kind), one.stage != "dynamo")):
         if each.kind == "source":
+            continue
+        if each.kind == "stage":
+            module = by_event.get(each.event)
+            call = next((call for call in module.calls if call.name == each.kernel), None) if module else None
+            if call is not None and (stage := stages.of(recording, call).get(each.stage)) is not None:
+                yield each.block, stage.text
+                links[each.block] = _stage_links(stage, call, links[f"{name}module-{each.event}"])
             continue
         text = recording.payload(each.event)
         yield each.block, text
@@ -93,7 +134,28 @@ def compile_texts(
         yield f"{each.block}-readable", _readable(text)
         if each.is_drawn:
             yield from _drawings(recording, graph, text, links[each.block], each.block)
-    yield block, _panes_document(documents, links, shown)
+    kernels = [each for each in made.kernels if each.compile_id == item.compile_id]
+    yield block, _panes_document(documents, links, _places(kernels, by_event, name), shown)
+
+
+def _stage_links(stage: Stage, call: KernelCall, module: DocumentLinks) -> DocumentLinks:
+    """The source lines of a stage of a kernel: those of the line of the kernel's source that each line is made of."""
+    assert call.definition is not None
+    pairs = [(line, call.definition.first_line + source - 1) for line, source in stage.lines]
+    found = {line: module.lines[source] for line, source in pairs if source in module.lines}
+    inferred = frozenset(line for line, source in pairs if source in module.inferred)
+    return DocumentLinks(found, inferred, context=frozenset(line for line, source in pairs if source in module.context))
+
+
+def _places(kernels: Sequence[Kernel], modules: Mapping[int, GeneratedModule], name: str) -> dict[str, int]:
+    """The line of each kernel in its module: its definition, or its first call where it is a library's."""
+    found = {}
+    for kernel in kernels:
+        module = modules.get(-1 if kernel.event is None else kernel.event)
+        call = next((call for call in module.calls if call.name == kernel.name), None) if module else None
+        if call is not None:
+            found[kernel_block(kernel, name)] = call.definition.first_line if call.definition else call.line
+    return found
 
 
 def _readable(text: str) -> str:
@@ -126,8 +188,15 @@ def _lines_of_box(box: GraphBox, links: DocumentLinks) -> frozenset[SourceLine]:
     return frozenset(line for row in rows if row is not None for line in links.lines.get(row, ())) or box.sources
 
 
-def _panes_document(documents: Sequence[DocumentView], links: Mapping[str, DocumentLinks], shown: partial[str]) -> str:
-    """What the panes show, as JSON: the documents, which of them first, and the source lines of each line."""
+def _panes_document(
+    documents: Sequence[DocumentView],
+    links: Mapping[str, DocumentLinks],
+    places: Mapping[str, int],
+    shown: partial[str],
+) -> str:
+    """What the panes show, as JSON: the documents, which of them first, the source lines of each line, and the lines of
+    kernels.
+    """
     keys: dict[SourceLine, int] = {}
     found = {}
     for block, each in links.items():
@@ -138,7 +207,8 @@ def _panes_document(documents: Sequence[DocumentView], links: Mapping[str, Docum
         for each in documents
     ]
     names = [f"{clean(shown(key.file))}:{key.line}" for key in keys]
-    return json.dumps({"documents": told, "panes": _first_shown(documents), "keys": names, "links": found})
+    panes = {"documents": told, "panes": _first_shown(documents), "keys": names, "links": found, "places": places}
+    return json.dumps(panes)
 
 
 def _numbers(lines: Iterable[SourceLine], keys: dict[SourceLine, int]) -> list[int]:

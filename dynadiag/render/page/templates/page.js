@@ -78,16 +78,27 @@ async function goToLine(name, place) {
   }
 }
 
-// A link to a graph or to generated code shows it beside the source, in the last pane.
+// A link to a graph or to generated code shows it beside the source, in the last pane. What is made of a kernel stands
+// beside the kernel.
 async function goToDocument(link) {
   const stages = link.closest("details").querySelector(".stages");
   openAround(stages);
   await openStages(stages);
   const panes = [...stages.querySelectorAll(".pane")];
-  const place = panes[0].stages.documents.findIndex((each) => each.block === link.dataset.document);
+  const { documents, places } = panes[0].stages;
+  const placeOf = (block) => documents.findIndex((each) => each.block === block);
+  const place = placeOf(link.dataset.document);
   const form = link.dataset.form || "readable";
   const pane = panes.find((each) => each.querySelector("select").value === String(place)) || panes[panes.length - 1];
   await choose(pane, place, form);
+  const beside = panes.findLast((each) => each !== pane);
+  if (link.dataset.beside && beside) await choose(beside, placeOf(link.dataset.beside), form);
+  const line = places[link.dataset.kernel || link.id];
+  const row = line && (link.dataset.beside ? beside : pane)?.querySelector('.row[data-line="' + line + '"]');
+  if (row) {
+    select(row.closest(".pane"), row);
+    scrollTo(row);
+  }
   stages.scrollIntoView({ block: "start" });
   pane.querySelector("pre:not([hidden]), .drawing:not([hidden])").focus({ preventScroll: true });
 }
@@ -113,6 +124,9 @@ function filterBy(words) {
 
 for (const details of document.querySelectorAll("details[data-block]")) {
   details.addEventListener("toggle", () => { if (details.open) fill(details); });
+}
+for (const details of document.querySelectorAll("details[data-flame]")) {
+  details.addEventListener("toggle", () => { if (details.open) openFlame(details); });
 }
 for (const details of document.querySelectorAll("details[data-stages]")) {
   details.addEventListener("toggle", () => { if (details.open) openStages(details); });

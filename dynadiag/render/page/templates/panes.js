@@ -5,6 +5,7 @@
 const FORMS = {
   source: { printed: "source" },
   module: { printed: "code" },
+  stage: { printed: "code" },
   graph: { readable: "text", printed: "as torch printed it", drawing: "drawn", "drawing-all": "drawn, every node" },
 };
 const MAX_ROWS = 50000; // lines of a text that are elements of their own

@@ -1,0 +1,59 @@
+"""The stages of kernels (assembly, IR) that a page shows: those that the recording has, and those of this machine.
+
+Showing executes nothing: the stages come from the recorded run, or were compiled on request earlier. With
+``compile_own`` those are compiled, too, whose code is in this machine's own compiler cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.stages import STAGES, is_in_own_cache, make_stages
+from dynadiag.kernels.triton_artifacts import EVENT_KIND
+from dynadiag.recording.reader import Recording
+
+__all__ = ["KernelStages"]
+
+
+@dataclass(slots=True)
+class KernelStages:
+    """Finds the stages of kernels. ``missing`` says for which kernels there are none, and why."""
+
+    compile_own: bool = False
+    say: Callable[[str], None] = lambda _: None
+    missing: list[str] = field(default_factory=list)
+
+    def names(self, recording: Recording) -> dict[tuple[int, str], tuple[str, ...]]:
+        """The stages of each kernel, which is known by the event of its module and by its name.
+
+        Generated code is read for it only where there is something to be found.
+        """
+        if not (self.compile_own or recording.has_derived() or recording.counts().get(EVENT_KIND)):
+            return {}
+        calls = {(call.event, call.name): call for call in kernel_calls(recording) if call.language in STAGES}
+        found: dict[tuple[int, str], tuple[str, ...]] = {}
+        for number, (key, call) in enumerate(calls.items(), 1):
+            if self.compile_own:
+                self.say(f"assembly of kernel {number} of {len(calls)}")
+            if names := tuple(self.of(recording, call, on_error=self.missing.append)):
+                found[key] = names
+        return found
+
+    def of(
+        self, recording: Recording, call: KernelCall, on_error: Callable[[str], None] = lambda _: None
+    ) -> Mapping[str, Stage]:
+        """The stages of a kernel by their names; none where it has none."""
+        if call.language not in STAGES:
+            return {}
+        try:
+            made = make_stages(recording, call, trusted=self.compile_own and is_in_own_cache(recording, call))
+        except DynadiagError as error:
+            on_error(str(error))
+            return {}
+        known = STAGES[call.language][1:]  # without the source; what a stranger saved may have other names
+        return {name: stage for name, stage in made.stages.items() if name in known}
