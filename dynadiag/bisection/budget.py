@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import longest_seconds
 
 __all__ = ["MAX_TRIALS", "AnswersContradictError", "SearchBudget", "SearchStoppedError", "TakesLongError"]
 
@@ -33,11 +38,37 @@ class SearchBudget:
     trials: int = MAX_TRIALS
     trials_by_time: int = MAX_TRIALS
     _began: float = field(default_factory=time.monotonic)
+    _kept: float = 0.0
     _used: int = 0
 
     def seconds_left(self) -> float | None:
         """The seconds that are left, 0 or less where none are; ``None`` without a limit."""
-        return None if self.seconds is None else self.seconds - (time.monotonic() - self._began)
+        return None if self.seconds is None else self.seconds - self._kept - (time.monotonic() - self._began)
+
+    def keep_back(self, seconds: float) -> None:
+        """Leave these seconds for what comes after the search; 0 gives them back."""
+        self._kept = seconds
+
+    def part(self, most: float | None = None) -> SearchBudget:
+        """A budget for a search within this one: the time that is left, and at most these seconds."""
+        limits = [each for each in (self.seconds_left(), most) if each is not None]
+        return SearchBudget(min(limits, default=None))
+
+    def run(self, runner: Runner, run: Callable[[], list[Outcome]]) -> list[Outcome]:
+        """The outcomes of trials. Raises `SearchStoppedError` if the time ends before them, or in them."""
+        left, limits = self.seconds_left(), runner.limits
+        if left is None or left >= longest_seconds(limits):
+            return run()
+        if left <= 0:
+            raise self.out_of_time()
+        runner.limits = replace(limits, seconds=left, of_cpu=False)
+        try:
+            outcomes = run()
+        finally:
+            runner.limits = limits
+        if any(outcome.is_hang for outcome in outcomes):  # cut short by the budget, which says nothing about it
+            raise self.out_of_time()
+        return outcomes
 
     @property
     def is_out_of_time(self) -> bool:
@@ -64,4 +95,4 @@ class SearchBudget:
 
     def out_of_time(self) -> SearchStoppedError:
         """The error for a search whose seconds are spent."""
-        return SearchStoppedError(f"its {self.seconds:g} seconds (--budget) are spent")
+        return SearchStoppedError("its time (--budget) is used up")

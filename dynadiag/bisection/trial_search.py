@@ -13,7 +13,6 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
-from dynadiag.trial.supervise import Limits
 
 __all__ = ["LabeledPlan", "TrialSearch"]
 
@@ -187,17 +186,7 @@ class TrialSearch:
     def _within_budget(self, run: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
         """The outcomes of new trials. Raises `SearchStoppedError` if the budget ends before them, or in them."""
         self.budget.take(count, fails_by_time=self.fails_by_time)
-        left, limits = self.budget.seconds_left(), self.runner.limits
-        if left is None or left >= limits.seconds:
-            return run()
-        self.runner.limits = Limits(max(left, 0.0), limits.memory)
-        try:
-            outcomes = run()
-        finally:
-            self.runner.limits = limits
-        if any(outcome.is_hang for outcome in outcomes):  # cut short by the budget, which says nothing about it
-            raise self.budget.out_of_time()
-        return outcomes
+        return self.budget.run(self.runner, run)
 
     def _add(self, key: str, outcome: Outcome, label: str, across_rungs: bool) -> Outcome:
         """Log the outcome of a new trial and report it."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import bisect_releases, common
+from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
 from dynadiag.commands.minify import reduce_to_repro, written
@@ -36,7 +37,12 @@ _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
 _VERSIONS = "versions.dynadiag"
 FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
 _NO_VERDICT = 5
+_OUT_OF_TIME = "the time of --budget was used up"
 _MIN_SECONDS = 1.0  # seconds that a part needs to be begun
+_SHARES = {"explain": 0.25, "bisect": 0.5, "minify": 1.0, "versions": 1.0}  # of the seconds that are left
+# What the environment, the page and the issue take at the end: 30 s on a busy machine, and less of a small budget.
+_SECONDS_TO_WRITE, _SHARE_TO_WRITE = 45.0, 0.15
+_GRACE = 1 / 3  # of these seconds, for a part that has used its own, before it is interrupted
 _MAX_OUTPUT = 1 << 20  # bytes of the end of an output
 _NOT_MINIFIED = {
     "passes": "the program does not fail",
@@ -75,7 +81,7 @@ class TriageRun:
         self._part("explain", self._explain, _RUN, _OUTPUT)
         self._part("bisect", self._bisect, _BISECT)
         self._part("minify", self._minify, _MINIFY, _REPRO, skip=self._why_not_minified())
-        if self.args.torch or self.args.python:
+        if self._asks_for_releases:
             self._part("versions", self._search_releases, _VERSIONS, skip=self._why_not_searched())
         environment = self._environment()
         self._part("report", self._write_report, _REPORT, always=True)
@@ -88,41 +94,60 @@ class TriageRun:
         self, name: str, make: Callable[[], str | None], *files: str, skip: str | None = None, always: bool = False
     ) -> None:
         """Do a part and note how it ended. ``make`` returns why the part was not done in full, or ``None``."""
-        began, status, reason = time.monotonic(), "done", None
+        began = time.monotonic()
+        left = None if always else self._seconds_for(name)
         if not always:
             skip = skip or ("interrupted before it began" if self.interrupted else None)
-            left = self._seconds_left()
-            skip = skip or ("the time of --budget was used up" if left is not None and left < _MIN_SECONDS else None)
-        try:
-            if skip is None:
-                self.progress.message(f"triage: {name}")
-                reason = make()
-                status = "failed" if reason else "done"
-            else:
-                status, reason = "skipped", skip
-        except KeyboardInterrupt:
-            self.interrupted, status, reason = True, "interrupted", "Ctrl-C or SIGTERM"
-        except TargetError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever ends one part, the others are still of use
-            status, reason = "failed", f"{type(error).__name__}: {error}"
+            skip = skip or (_OUT_OF_TIME if left is not None and left < _MIN_SECONDS else None)
+        status, reason = ("skipped", skip) if skip else self._run_part(name, make, left)
         if reason:
             self.progress.message(f"triage: {name} {status}: {reason}")
         present = tuple(each for each in files if (self.folder / each).exists())
         self.parts.append(PartDocument(name, status, reason, round(time.monotonic() - began, 2), present))
 
-    def _seconds_left(self) -> float | None:
-        budget = self.args.budget
-        return None if budget is None else budget - (time.monotonic() - self.began)
+    def _run_part(self, name: str, make: Callable[[], str | None], left: float | None) -> tuple[str, str | None]:
+        """Do a part within its time. Returns its status, and the reason where it is not done."""
+        self.progress.message(f"triage: {name}")
+        alarm = Alarm(None if left is None else left + _GRACE * self._seconds_to_write)
+        try:
+            with alarm:
+                reason = make()
+        except TargetError:
+            raise
+        except KeyboardInterrupt:
+            if alarm.went_off:
+                return "failed", _OUT_OF_TIME
+            self.interrupted = True
+            return "interrupted", "Ctrl-C or SIGTERM"
+        except Exception as error:  # noqa: BLE001 - whatever ends one part, the others are still of use
+            return "failed", f"{type(error).__name__}: {error}"
+        return ("failed" if reason else "done"), reason
 
-    def _options(self) -> argparse.Namespace:
-        return argparse.Namespace(**vars(self.args) | {"budget": self._seconds_left(), "force": True})
+    def _seconds_for(self, part: str) -> float | None:
+        """The seconds that a part may take: a share of those that are left, without those for writing at the end."""
+        budget = self.args.budget
+        if budget is None:
+            return None
+        left = budget - self._seconds_to_write - (time.monotonic() - self.began)
+        share = _SHARES[part] * (0.5 if part == "minify" and self._asks_for_releases else 1.0)
+        return float(left * share)
+
+    @property
+    def _seconds_to_write(self) -> float:
+        return min(_SECONDS_TO_WRITE, _SHARE_TO_WRITE * (self.args.budget or 0.0))
+
+    @property
+    def _asks_for_releases(self) -> bool:
+        return bool(self.args.torch or self.args.python)
+
+    def _options(self, part: str) -> argparse.Namespace:
+        return argparse.Namespace(**vars(self.args) | {"budget": self._seconds_for(part), "force": True})
 
     def _explain(self) -> str | None:
         options = argparse.Namespace(
             target=self.args.target, fresh=self.args.fresh, no_source=False, stop_after=None, limit=2.0, gpu=None
         )
-        left = self._seconds_left()
+        left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)
         recording = self.kept / _RUN
         with (self.kept / _OUTPUT).open("wb") as file:
@@ -138,19 +163,19 @@ class TriageRun:
         return f"the program was stopped after {limit:.0f} s" if ended.seconds >= limit else None
 
     def _bisect(self) -> str | None:
-        options = self._options()
+        options = self._options("bisect")
         log = new_trial_log("bisect", self.program, options, self.kept / _BISECT)
         try:
             self.verdict = find_culprits_of(self.program, options, log, self.progress)
         finally:
             self._add_recording(_BISECT)
-        return None
+        return "; ".join(self.verdict.notes) if self.verdict.verdict == "stopped" else None
 
     def _why_not_minified(self) -> str | None:
         return None if self.verdict is None else _NOT_MINIFIED.get(self.verdict.verdict)
 
     def _minify(self) -> str | None:
-        options, output = self._options(), self.kept / _REPRO
+        options, output = self._options("minify"), self.kept / _REPRO
         if self.verdict is not None:
             options.resume = self.kept / _BISECT  # the first runs are the same
         log = new_trial_log("minify", self.program, options, self.kept / _MINIFY)
@@ -171,11 +196,12 @@ class TriageRun:
         """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
         repro, output = self.kept / _REPRO, self.kept / _VERSIONS
         proved = self.minified is not None and self.minified.proved
+        options = self._options("versions")
         try:
             report = (
-                bisect_releases.search_with_repro(repro, self._options(), output, self.progress)
+                bisect_releases.search_with_repro(repro, options, output, self.progress)
                 if proved
-                else bisect_releases.search_releases(self.program, self._options(), output, self.progress)
+                else bisect_releases.search_releases(self.program, options, output, self.progress)
             )
         finally:
             self._add_recording(_VERSIONS)

@@ -33,13 +33,16 @@ from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.remote_task import TaskResult, run_task
+from dynadiag.trial.remote_task import STOP_TIMEOUT, TaskResult, run_task
 from dynadiag.trial.typed_json import dump
 
 __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
+# A proof runs the repro in two fresh interpreters and once at each rung below; the repro is smaller than the program,
+# but its caches are empty. A small budget is shared: without a repro there is nothing to prove.
+_RUNS_OF_PROOF, _SHARE_OF_PROOF = 3.0, 0.3
 _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph in the trial log
 
 
@@ -57,10 +60,7 @@ def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
 
     Raises `TargetError` if the target is not a program, and `Interrupted` after Ctrl-C.
     """
-    began = time.monotonic()
-    result = _Minimizer(search, request).run()
-    cached = result.cached + search.log.replayed
-    return replace(result, seconds=time.monotonic() - began, trials=search.log.count, cached=cached)
+    return _Minimizer(search, request).run()
 
 
 @dataclass(slots=True)
@@ -68,20 +68,41 @@ class _Minimizer:
     search: TrialSearch
     request: MinifyRequest
     notes: list[str] = field(default_factory=list)
+    torch: str | None = None
+    began: float = field(default_factory=time.monotonic)
 
     def run(self) -> MinifyResult:
-        torch = None
+        try:
+            return self._complete(self._minify())
+        except Interrupted as interrupt:
+            raise Interrupted(self._complete(interrupt.result)) from None
+        except KeyboardInterrupt:
+            raise Interrupted(self._complete(self._stopped())) from None
+
+    def _complete(self, result: MinifyResult) -> MinifyResult:
+        """The result with what is known of the whole search."""
+        return replace(
+            result,
+            torch=self.torch,
+            notes=tuple(dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])),
+            side_finds=self.search.other_failures,
+            seconds=time.monotonic() - self.began,
+            trials=self.search.log.count,
+            cached=result.cached + self.search.log.replayed,
+        )
+
+    def _stopped(self, verdict: str = "stopped") -> MinifyResult:
+        return MinifyResult(verdict, failure=self.search.reference)
+
+    def _minify(self) -> MinifyResult:
         try:
             located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS, FRAME)))
-            torch = located.torch
+            self.torch = located.torch
             self.notes += located.notes
-            result = self._after_ladder(located)
+            return self._after_ladder(located)
         except SearchStoppedError as stop:
-            contradict = isinstance(stop, AnswersContradictError)
-            result = MinifyResult("flaky" if contradict else "stopped", failure=self.search.reference)
             self.notes.append(str(stop))
-        notes = dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])
-        return replace(result, torch=torch, notes=tuple(notes), side_finds=self.search.other_failures)
+            return self._stopped("flaky" if isinstance(stop, AnswersContradictError) else "stopped")
 
     def _after_ladder(self, located: FailingRung) -> MinifyResult:
         if located.verdict is not None:
@@ -96,6 +117,7 @@ class _Minimizer:
         rung, failure = located.ladder.first, located.ladder.outcome.signature
         self.search.reference = failure
         base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch)
+        self.search.budget.keep_back(self._seconds_to_prove(located.first.seconds))
         if located.cached:
             return replace(base, verdict="cached")
         if rung == "eager" or self.request.source:
@@ -109,6 +131,12 @@ class _Minimizer:
         if place.accuracy or place.caught:
             base = replace(base, failure=place.signature)
         return self._reduce(base, place, located)
+
+    def _seconds_to_prove(self, seconds: float) -> float:
+        """What the repro takes to be written and proved, at most. ``seconds`` are those of the program."""
+        left = self.search.budget.seconds_left()
+        needed = STOP_TIMEOUT + _RUNS_OF_PROOF * seconds
+        return needed if left is None else min(needed, left * _SHARE_OF_PROOF)
 
     def _reduce_source(self, base: MinifyResult, located: FailingRung) -> MinifyResult:
         assert located.ladder is not None
@@ -138,7 +166,9 @@ class _Minimizer:
     def _reduce(self, base: MinifyResult, place: FailingCall, located: FailingRung) -> MinifyResult:
         end, interrupted, listener = self._reduce_with_seeds(base, place, located)
         if interrupted:
-            raise Interrupted(self._result(base, listener))
+            raise Interrupted(self._result(base, listener) if listener.repro else replace(base, verdict="stopped"))
+        if listener.repro is None and not listener.ended and self.search.budget.is_out_of_time:
+            raise self.search.budget.out_of_time()
         printed = end.printed
         if not listener.captured:
             last = "".join(printed.strip().splitlines()[-1:])
@@ -170,6 +200,7 @@ class _Minimizer:
 
     def _prove(self, result: MinifyResult, rungs: Mapping[str, str]) -> MinifyResult:
         """Prove and bisect the repro in a scratch folder. The output file is written later."""
+        self.search.budget.keep_back(0.0)
         with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
             output = self.request.output
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
@@ -184,20 +215,21 @@ class _Minimizer:
                 raise Interrupted(result) from None
 
     def _run_task(self, task: ReductionTask, listener: _ReductionListener, seed: int) -> tuple[TaskResult, bool]:
-        """Run the task to its end. Returns how it ended, and whether it was interrupted.
+        """Run the task to its end, or to that of the budget. Returns how it ended, and whether it was interrupted.
 
         A process that uses a GPU cannot fork. It becomes the next trial itself, and ends with it. The task is then
         started again with the outcome, until it ends without a new trial.
         """
         answers: list[Outcome] = []
-        began = time.monotonic()
         file = self.search.runner.scratch / "answers.json"
         interrupted = False
         while True:
             file.write_text(dump(answers))
-            budget = None if task.budget is None else task.budget - (time.monotonic() - began)
-            request = replace(task, answers=str(file), stop=interrupted, budget=budget)
-            end = run_task(self.search.runner, Plan(rung="eager", task=dump(request)), listener.on_event, seed)
+            left = self.search.budget.seconds_left()
+            stop = interrupted or self.search.budget.is_out_of_time
+            request = replace(task, answers=str(file), stop=stop, budget=left)
+            plan = Plan(rung="eager", task=dump(request))
+            end = run_task(self.search.runner, plan, listener.on_event, seed, None if stop else left)
             interrupted = interrupted or end.interrupted
             if end.outcome is None:
                 return end, interrupted
@@ -223,7 +255,6 @@ class _Minimizer:
             memory=limits.memory,
             reference=place.signature,
             tolerance=self.request.options.tolerance,
-            budget=self.search.budget.seconds_left(),
             repeat=self.request.options.repeat,
             memo=str(file),
             passes=tuple(rung for rung, status in located.ladder.rungs.items() if status == "pass"),

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dynadiag.bisection.bisector import HOOKS, bisect
-from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
@@ -38,7 +38,7 @@ _CONTROL_PROGRAM = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
 _HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
 _TRIAL_TIMEOUT = 30.0  # seconds for one trial: a repro compiles only a few operations
 _TOTAL_TIMEOUT = 120.0  # for all trials together
-_NOT_IN_TIME = "the repro is not bisected: it takes too long on this machine"
+_NOT_IN_TIME = "the repro is not bisected: it takes too long"
 _NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
 
 
@@ -84,12 +84,22 @@ def prove(
 
     ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
     rung: at a rung below the failing one, the repro has to pass unless the program itself fails there otherwise.
+    A proof for which the search has no time left is none.
     """
+    try:
+        return _prove(search, program, rows, result, rungs)
+    except SearchStoppedError as stop:
+        return replace(result, notes=(*result.notes, f"the proof was not ended: {stop}"))
+
+
+def _prove(
+    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
     same = reproduces if result.level == "graph" else partial(_same_source_failure, text=result.text)
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
-        fresh_search, fork_search = (TrialSearch(runner, rows, _repro_reporter(search)) for runner in (fresh, forks))
+        fresh_search, fork_search = (_search_of(search, runner, rows) for runner in (fresh, forks))
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
@@ -105,6 +115,11 @@ def prove(
             as_well = ", and the program fails there too" if fails_otherwise and not at.passed else ""
             words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
     return replace(result, proved=proved, proof=tuple(words), printed=printed)
+
+
+def _search_of(search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None) -> TrialSearch:
+    """The trials of the repro, within the time of the whole search and within these seconds."""
+    return TrialSearch(runner, rows, _repro_reporter(search), budget=search.budget.part(seconds))
 
 
 def _same_source_failure(found: Signature | None, expected: Signature, text: str) -> bool:
@@ -131,9 +146,7 @@ def _control(search: TrialSearch, program: Program) -> Outcome:
     file.write_text(_CONTROL_PROGRAM)
     with _fresh_runner(search, Program(str(file))) as runner:
         rows = ReproTrialLog(search.log, _CONTROL_PROGRAM)
-        return TrialSearch(runner, rows, _repro_reporter(search)).run_fresh(
-            AS_WRITTEN, "for comparison, a compile that passes"
-        )
+        return _search_of(search, runner, rows).run_fresh(AS_WRITTEN, "for comparison, a compile that passes")
 
 
 def _how_it_reproduces(outcome: Outcome, control: Outcome | None) -> str:
@@ -166,7 +179,6 @@ def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verd
     search.on_message("bisecting the repro")
     with search.runner.for_program(program) as runner:
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
-        budget = SearchBudget(_TOTAL_TIMEOUT)
-        repro = TrialSearch(runner, rows, _repro_reporter(search), repeat=search.repeat, budget=budget)
+        repro = replace(_search_of(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
         verdict = bisect(repro, BisectOptions(repeat=search.repeat))
     return None if verdict.verdict == "stopped" else verdict

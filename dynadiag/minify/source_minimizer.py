@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import platform
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.next_failure import look_for_next_failure
@@ -51,7 +53,8 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     if text is None:
         return replace(base, verdict="source_passes", notes=tuple(trials.notes))
     if trials.expected is not None and trials.expected.kind == "exception":
-        look_for_next_failure(trials, text)
+        with suppress(SearchStoppedError):  # the whole program is a repro all the same
+            look_for_next_failure(trials, text)
     before = count_lines(source.text), count_tokens(source.text)
     why = "it fails in Dynamo, before there is a graph: " if trials.rung == "eager" else ""
     trials.search.on_message(f"{why}reducing {before[0]} lines of its source")

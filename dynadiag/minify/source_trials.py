@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.trial.outcome import Outcome
@@ -79,13 +80,6 @@ class SourceTrials:
         """Whether a candidate was refused because the time is over, or Ctrl-C was pressed."""
         return self.interrupted or self.out_of_time
 
-    def _is_refused(self, text: str) -> bool:
-        """Whether there is no time for a candidate. Those that a resumed search has tried take none."""
-        left = self.search.budget.seconds_left()
-        if left is not None and left <= 0 and not {_key(text), _key(_printing_to_file(text))} & self.known.keys():
-            self.out_of_time = True
-        return self.stopped
-
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""
         self.best_tokens = tokens
@@ -121,12 +115,20 @@ class SourceTrials:
         self.runner.limits = replace(self.runner.limits, seconds=min(seconds, most), of_cpu=True)
 
     def fails(self, text: str) -> bool:
-        """Whether a program fails in the expected way, and passes uncompiled. After Ctrl-C none does."""
+        """Whether a program fails in the expected way, and passes uncompiled. After the end of the search none does."""
+        with self._noting_the_end():
+            return not self.stopped and self._fails(text)
+        return False
+
+    @contextmanager
+    def _noting_the_end(self) -> Iterator[None]:
+        """Note what ends the search, instead of raising it: the best so far is kept."""
         try:
-            return not self._is_refused(text) and self._fails(text)
+            yield
         except KeyboardInterrupt:
             self.interrupted = True
-            return False
+        except SearchStoppedError:
+            self.out_of_time = True
 
     def _fails(self, text: str) -> bool:
         if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
@@ -167,9 +169,11 @@ class SourceTrials:
         return True
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
-        """What a program prints, without addresses; None if it fails."""
-        outcome = self.run(_printing_to_file(text), plan, label, keep=_PRINTED)
-        return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
+        """What a program prints, without addresses; None if it fails, or if no time is left."""
+        with self._noting_the_end():
+            outcome = self.run(_printing_to_file(text), plan, label, keep=_PRINTED)
+            return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
+        return None
 
     def matches(self, outcome: Outcome, text: str) -> bool:
         """Whether the outcome of a program is the expected failure."""
@@ -179,14 +183,14 @@ class SourceTrials:
 
     def run(self, text: str, plan: Plan, label: str, keep: str | None = None) -> Outcome:
         """The outcome of a program; a known one where the search is resumed. ``keep`` is a file that it writes, whose
-        text becomes the outcome's output.
+        text becomes the outcome's output. Raises `SearchStoppedError` if no time is left.
         """
         key = _key(text, label)
         if (known := self.known.get(key)) is not None:
             self.cached += 1
             return load(known, Outcome)
         with self._file(text) as file:
-            outcome = self.runner.run(plan)
+            (outcome,) = self.search.budget.run(self.runner, lambda: [self.runner.run(plan)])
             if keep is not None and file.with_name(keep).exists():
                 outcome = replace(outcome, tail=file.with_name(keep).read_text(errors="replace")[-_MAX_PRINTED:])
         self._log(key, outcome, text, label)
@@ -216,7 +220,9 @@ class SourceTrials:
     def observe(self, text: str) -> Observed:
         """What an uncompiled run of the program showed. Empty if it cannot be observed."""
         if text not in self.observed:
-            self.observed = {text: self._observe(text)}
+            self.observed = {text: Observed()}
+            with self._noting_the_end():
+                self.observed = {text: self._observe(text)}
         return self.observed[text]
 
     def _observe(self, text: str) -> Observed:
@@ -227,7 +233,7 @@ class SourceTrials:
             seconds = str(self.runner.limits.seconds * _OBSERVED_SHARE)
             self.runner.program = Program(str(observer_file()), (str(file), str(output), seconds))
             try:
-                self.runner.run(UNCOMPILED)
+                self.search.budget.run(self.runner, lambda: [self.runner.run(UNCOMPILED)])
             finally:
                 self.runner.limits = limits
             try:
@@ -236,7 +242,7 @@ class SourceTrials:
                 return Observed()
 
 
-def _key(text: str, label: str = "uncompiled") -> str:
+def _key(text: str, label: str) -> str:
     """The key of a trial in the trial log."""
     return f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
 

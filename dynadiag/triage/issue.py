@@ -26,6 +26,7 @@ __all__ = ["TriagedCase", "issue_text"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
+_OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise", "not_run": "not run"}
 _SENTENCES = {
     "found": "The program passes uncompiled and fails compiled.",
@@ -93,12 +94,23 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_, message = failure.type.replace("wrong_result", "wrong result"), " ".join(failure.message.split())
+    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), _gist(failure.message)
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
-    first = case.bisect.culprits[:1] if case.bisect is not None else ()
+    culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
+    first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
     return [f"# torch.compile{at}: {inline_code(truncate_end(said, _MAX_TITLE))}{named}"]
+
+
+def _gist(message: str) -> str:
+    """The first line of a message, with what a colon announces. The arguments of an operator stand below."""
+    said: list[str] = []
+    for line in filter(None, map(str.strip, message.splitlines())):
+        said.append(line)
+        if not line.endswith(":"):
+            break
+    return " ".join(" ".join(said).split()).removeprefix("GraphModule: ")  # which is what a graph is called
 
 
 def _description(case: TriagedCase) -> Iterator[str]:
@@ -120,17 +132,22 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     made = case.minify
     if made is None or not case.repro:
         return
-    yield "#### Minimal repro"
+    yield "#### Minimal repro" if made.proved else "#### Reduced program, not proved"
     proved = (
         "It fails as the program does, in a fresh process."
         if made.proved
-        else "It is **not** proved to fail as the program does."
+        else "It is **not** proved to fail as the program does: rely on the program itself."
     )
     yield f"{_sizes(made)} {proved}"
     if has_commands(case.repro):  # it must stay as it is, and could not be printed by a step of GitHub Actions
         yield f"It is in the file {inline_code(case.repro_name)} beside this issue."
     else:
         yield fenced(case.repro, "python")
+
+
+def _has_proved_repro(case: TriagedCase) -> bool:
+    """Whether the issue can rest on the repro alone."""
+    return bool(case.repro) and case.minify is not None and case.minify.proved
 
 
 def _sizes(made: MinifyDocument) -> str:
@@ -183,10 +200,9 @@ def _tried(case: TriagedCase) -> Iterator[str]:
         yield f"- explain: {count(made.graph_count, 'graph')}, {breaks}, {recompiles}"
     if case.bisect is not None:
         yield f"- bisect: {count(case.bisect.trials, 'trial')} in {case.bisect.seconds:.0f} s"
-    if case.minify is not None and case.minify.trials:
+    if case.minify is not None:
         shared = ", those of bisect included," if case.bisect is not None else ""
         yield f"- minify: {count(case.minify.trials, 'trial')}{shared} in {case.minify.seconds:.0f} s"
-    if case.minify is not None:
         yield from (f"  - {inline_code(strip_directories(text))}" for text in case.minify.proof)
     for part in case.parts:
         if part.status != "done":
@@ -197,7 +213,8 @@ def _tried(case: TriagedCase) -> Iterator[str]:
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):
-        where = "In the folder of this issue" if case.repro else "In the folder in which the program was run"
+        proved = _has_proved_repro(case)
+        where = "In the folder of this issue" if proved else "In the folder in which the program was run"
         yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
 
 
@@ -205,9 +222,10 @@ def _commands(case: TriagedCase) -> list[str]:
     """Commands that show the failure, and where it goes."""
     if case.redacted or case.bisect is None or case.bisect.failure is None:
         return []
-    bisect = f"dynadiag bisect{' --accuracy' * (case.accuracy and not case.repro)}"
-    program = case.repro_name if case.repro else case.command
-    if case.is_function and not case.repro:
+    proved = _has_proved_repro(case)
+    bisect = f"dynadiag bisect{' --accuracy' * (case.accuracy and not proved)}"
+    program = case.repro_name if proved else case.command
+    if case.is_function and not proved:
         return [f"{bisect} {program}"]
     return [f"python {program}", f"{ENVIRONMENT_OF_RUNG['uncompiled']} python {program}", f"{bisect} {program}"]
 
@@ -216,7 +234,7 @@ def _logs(case: TriagedCase) -> Iterator[str]:
     if case.redacted:
         yield "Left out."
         return
-    if case.repro_output:
+    if case.repro_output and _has_proved_repro(case):
         yield "What the repro prints:"
         yield _end(case.repro_output)
     elif case.output:

@@ -15,10 +15,10 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import ProcessResult, RunningProcess, kill_session, read_tail
 
-__all__ = ["OnEvent", "TaskResult", "run_task"]
+__all__ = ["STOP_TIMEOUT", "OnEvent", "TaskResult", "run_task"]
 
 OnEvent = Callable[[TrialEvent], None]
-_STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after Ctrl-C
+STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after it was asked to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class TaskResult:
     interrupted: bool
 
 
-def run_task(runner: Runner, plan: Plan, on_event: OnEvent, seed: int = 0) -> TaskResult:
+def run_task(runner: Runner, plan: Plan, on_event: OnEvent, seed: int = 0, seconds: float | None = None) -> TaskResult:
     """Run the program with ``plan.task`` for its hooks, and call ``on_event`` with each event. ``seed`` as in
-    `Runner.start_process`.
+    `Runner.start_process`. After ``seconds`` the task is asked to stop, as after Ctrl-C.
 
     The process has one thread until it forks. A task that cannot fork says so (`OwnTrialStarted`) and goes on as its
     own trial, with a time limit; from then on its events belong to the trial.
     """
     with runner.start_process(plan, seed) as process:
-        listener = _Listener(process, on_event)
+        listener = _Listener(process, on_event, seconds)
         listener.listen()
         printed = read_tail(process.output)
         own_trial = listener.own_trial
@@ -65,20 +65,20 @@ class _OwnTrial:
 
 
 class _Listener:
-    def __init__(self, process: RunningProcess, on_event: OnEvent) -> None:
+    def __init__(self, process: RunningProcess, on_event: OnEvent, seconds: float | None) -> None:
         self._process, self._on_event = process, on_event
         self._buffer = bytearray()
-        self._deadline = float("inf")
+        self._last_call = float("inf") if seconds is None else time.monotonic() + seconds
+        self._deadline = float("inf")  # set once the task was asked to stop
         self.own_trial: _OwnTrial | None = None
-
-    @property
-    def interrupted(self) -> bool:
-        return self._deadline < float("inf")
+        self.interrupted = False
 
     def listen(self) -> None:
         """Read events until the process ends or its time is over."""
         while time.monotonic() < self._deadline and not self._timed_out():
             try:
+                if time.monotonic() >= self._last_call and self.own_trial is None:
+                    self._ask_to_stop()
                 readable, _, _ = select.select([self._process.ended, self._process.events], [], [], 1.0)
                 if self._process.events in readable and self._read():
                     self._handle_lines()
@@ -87,9 +87,14 @@ class _Listener:
             except KeyboardInterrupt:
                 if self.interrupted:
                     break
-                os.kill(self._process.pid, signal.SIGINT)
-                self._deadline = time.monotonic() + _STOP_TIMEOUT
+                self.interrupted = True
+                self._ask_to_stop()
         kill_session(self._process.pid)
+
+    def _ask_to_stop(self) -> None:
+        if self._deadline == float("inf"):
+            os.kill(self._process.pid, signal.SIGINT)
+            self._deadline = time.monotonic() + STOP_TIMEOUT
 
     def _timed_out(self) -> bool:
         if self.own_trial is None or time.monotonic() - self.own_trial.began < self.own_trial.seconds:

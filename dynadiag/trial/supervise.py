@@ -21,6 +21,7 @@ __all__ = [
     "exceeded_limit",
     "kill_descendants",
     "kill_session",
+    "longest_seconds",
     "read_tail",
     "session_memory",
     "supervise",
@@ -80,6 +81,11 @@ class ProcessResult:
     seconds: float
     stop_reason: str | None
     cpu_seconds: float = 0.0
+
+
+def longest_seconds(limits: Limits) -> float:
+    """The most seconds of wall clock that a process with these limits takes."""
+    return limits.seconds * (_WAITING_FACTOR if limits.of_cpu else 1.0)
 
 
 def _available_memory() -> int:

@@ -102,6 +102,31 @@ def test_a_trial_that_the_budget_cuts_short_is_no_hang(rows: TrialLog) -> None:
     assert rows.count == 0
 
 
+def test_a_trial_under_a_budget_keeps_the_other_limits(rows: TrialLog) -> None:
+    def answer(_plan: Plan, _n: int) -> Outcome:
+        seen.append(search.runner.limits)
+        return PASSED
+
+    seen: list[Limits] = []
+    search = search_of(rows, answer, seconds=50.0)
+    search.runner.limits = Limits(20.0, 1 << 30, output=7, of_cpu=True)  # up to 80 s of wall clock
+    search.run(Plan(rung="eager"), "eager")
+    assert (seen[0].output, seen[0].of_cpu) == (7, False)
+    assert seen[0].seconds <= 50.0
+    assert search.runner.limits.of_cpu
+
+
+def test_what_is_kept_back_is_not_for_the_search() -> None:
+    budget = SearchBudget(50.0)
+    budget.keep_back(60.0)
+    assert budget.is_out_of_time
+    assert (budget.part(5.0).seconds or 0.0) < 0.0
+    budget.keep_back(0.0)
+    assert not budget.is_out_of_time
+    assert budget.part(5.0).seconds == 5.0
+    assert SearchBudget().part().seconds is None
+
+
 def test_known_answers_that_change_end_the_search(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_search, "_TRIALS_PER_CHECK", 3)
     search = search_of(rows, lambda _plan, n: PASSED if n < 4 else FAILED)

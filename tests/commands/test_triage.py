@@ -49,7 +49,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _recorded(program: object, recording: Path, args: object, **_: object) -> ProcessEnd:
     journal(recording, file="/somewhere/secret.py")
-    return ProcessEnd(1, 1.0, False, ())
+    return ProcessEnd(1, 0.01, False, ())
 
 
 def _found(verdict: str) -> Any:
@@ -161,6 +161,28 @@ def test_a_budget_that_is_used_up_is_told() -> None:
     assert status(document)["bisect"] == "skipped"
     assert status(document)["environment"] == "done"
     assert "--budget" in Path("out", "issue.md").read_text()
+
+
+@pytest.mark.parametrize("part", ["find_culprits_of", "reduce_to_repro"])
+def test_a_part_that_does_not_end_is_interrupted_and_the_rest_is_written(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never_ends(*_: object) -> NoReturn:
+        try:
+            while True:
+                signal.pause()
+        except KeyboardInterrupt:
+            raise Interrupted(replace(REPRO, trials=7)) from None
+
+    monkeypatch.setattr(triage_run, "_MIN_SECONDS", 0.01)
+    monkeypatch.setattr(triage_run, part, never_ends)
+    code, document = run("-o", "out", "--budget", "0.8")
+    name = "minify" if part == "reduce_to_repro" else "bisect"
+    assert code == (0 if name == "minify" else 5)
+    (failed,) = (each for each in document["parts"] if each["status"] == "failed")
+    assert (failed["name"], failed["reason"]) == (name, "the time of --budget was used up")
+    assert document["minify"] is None or document["minify"]["trials"] == (7 if name == "minify" else 0)
+    assert {"environment": "done", "report": "done", "issue": "done"}.items() <= status(document).items()
 
 
 @pytest.mark.usefixtures("capsys")

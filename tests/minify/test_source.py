@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from dynadiag.bisection.budget import SearchBudget
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.minify.source_program import read_program
 from dynadiag.minify.source_trials import SourceTrials
@@ -89,6 +90,12 @@ def test_names_of_the_program_and_numbers_do_not_count() -> None:
     )
     assert same_failure_of_source(small, whole, "class A: pass", "class Feature: pass")
     assert not same_failure_of_source(small, whole, "pass", "class Feature: pass")
+
+
+def test_names_that_a_message_does_not_quote_do_not_count() -> None:
+    whole, small = (_failure(f"Recompiling function {name} in program.py:{n}") for name, n in (("loss", 116), ("f", 3)))
+    assert same_failure_of_source(small, whole, "def f(): pass", "def loss(): pass")
+    assert not same_failure_of_source(small, whole, "pass", "def loss(): pass")
 
 
 def test_a_word_of_torchs_that_is_also_a_name_of_the_whole_program_does_not_count_against_a_smaller_one() -> None:
@@ -220,8 +227,7 @@ def test_what_the_program_lacks_as_one_file_is_told(kind: str | None, monkeypatc
 def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = {"compiled": Outcome(_failure("no"), cpu_seconds=2.0), "uncompiled": Outcome(cpu_seconds=3.0)}
     monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
-    search = MagicMock()
-    search.budget.seconds_left.return_value = None
+    search = MagicMock(budget=SearchBudget())
     search.runner.limits = Limits(seconds=600.0, memory=0)
     trials = SourceTrials(search, search.runner, "", _failure("no"))
     assert trials.fails("f()")
@@ -235,8 +241,7 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
 
 
 def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = MagicMock()
-    search.budget.seconds_left.return_value = None
+    search = MagicMock(budget=SearchBudget())
     search.runner.limits = Limits(seconds=600.0, memory=0)
     ends = {"compiled": Outcome(_failure("no")), "uncompiled": Outcome()}
     search.runner.run.side_effect = lambda plan: ends["compiled" if plan.rung == "eager" else "uncompiled"]
@@ -244,7 +249,7 @@ def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: p
     first = SourceTrials(search, search.runner, "", _failure("no"))
     assert first.fails("known()")
     known = {call.args[0]: dump(call.args[1]) for call in search.log.add.call_args_list}
-    search.budget.seconds_left.return_value = -1.0
+    search.budget = SearchBudget(-1.0)
     resumed = SourceTrials(search, search.runner, "", _failure("no"), known=known)
     assert resumed.fails("known()")
     assert (resumed.cached, resumed.stopped) == (2, False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
-from dynadiag.minify.minify_result import MinifyResult, minify_document
+from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
 from dynadiag.minify.minify_result import issue_text as minify_issue_text
 from dynadiag.render.json_document import encode
 from dynadiag.triage.document import PartDocument
@@ -68,7 +70,35 @@ def test_it_has_the_parts_of_the_template() -> None:
 
 def test_its_title_has_the_message_the_backend_and_the_culprit() -> None:
     first, *_ = issue_text(a_case()).splitlines()
-    assert first == "# torch.compile with backend `inductor`: `mine.relu: relu more`, at fault: lowering `relu`"
+    assert first == "# torch.compile with backend `inductor`: `relu: relu`, at fault: lowering `relu`"
+
+
+def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    told = FailureDocument(
+        "exception",
+        "torch._inductor.exc.InductorError",
+        "GraphModule: Lowering:\n\n  target: relu\n  args[0]",
+        None,
+        None,
+    )
+    frame = msgspec.structs.replace(case.bisect.culprits[0], kind="frame", name="step")
+    text = issue_text(
+        replace(case, minify=replace(case.minify, failure=told), bisect=replace(case.bisect, culprits=(frame,)))
+    )
+    assert text.splitlines()[0] == "# torch.compile with backend `inductor`: `InductorError: Lowering: target: relu`"
+
+
+def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    found = ReproCulpritDocument("lowering", "tanh", "inference")
+    minified = replace(case.minify, bisected=(found,))
+    text = issue_text(replace(case, minify=minified, bisect=replace(case.bisect, culprits=(), verdict="stopped")))
+    assert text.splitlines()[0].endswith("at fault: lowering `tanh`")
 
 
 def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
@@ -87,11 +117,20 @@ def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
     assert "-Ltorch/lib -o a.so" in text
 
 
-def test_a_minify_that_was_interrupted_counts_no_trials() -> None:
-    made = replace(a_case().minify, trials=0, proved=False)  # type: ignore[type-var]
+def test_a_minify_that_was_interrupted_tells_its_trials() -> None:
+    made = replace(a_case().minify, trials=7, proved=False)  # type: ignore[type-var]
     text = issue_text(a_case(minify=made))
-    assert "minify: 0 trials" not in text
-    assert "It is **not** proved to fail as the program does." in text
+    assert "minify: 7 trials" in text
+    assert "It is **not** proved to fail as the program does" in text
+
+
+def test_an_issue_does_not_rest_on_a_repro_that_is_not_proved() -> None:
+    made = replace(a_case().minify, proved=False)  # type: ignore[type-var]
+    text = issue_text(a_case(minify=made, output="the program", repro_output="the repro"))
+    assert commands(text)[0] == "python train.py --lr 1"
+    assert "In the folder in which the program was run" in text
+    assert "the program" in text.partition("### Error logs")[2]
+    assert "the repro" not in text.partition("### Error logs")[2]
 
 
 def test_its_commands_are_for_the_repro_or_else_for_the_program() -> None:

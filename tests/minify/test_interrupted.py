@@ -1,0 +1,72 @@
+"""minify that is interrupted, or has no time left: it tells the trials that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify import minimizer
+from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.minimizer import Interrupted, MinifyRequest, minify
+from dynadiag.minify.proof import ReproTrialLog, prove
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.signature import Signature
+from tests.bisection.test_budget import FAILED, Answers
+from tests.minify.test_proof import Runner
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[TrialLog]:
+    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"])
+    yield made
+    made.discard()
+
+
+def test_an_interrupted_minify_tells_its_trials(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ladder(search: TrialSearch, _: object) -> None:
+        search.run(Plan(rung="eager"), "eager")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(minimizer, "find_failing_rung", ladder)
+    search = TrialSearch(Answers(lambda _plan, _n: FAILED), rows, reference=FAILED.signature)  # type: ignore[arg-type]
+    with pytest.raises(Interrupted) as interrupt:
+        minify(search, MinifyRequest(BisectOptions(), Path("repro.py")))
+    result = interrupt.value.result
+    assert (result.verdict, result.trials, result.failure) == ("stopped", 1, FAILED.signature)
+
+
+def test_a_reduction_that_is_interrupted_tells_its_trials(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = MinifyResult("reduced", rung="eager", text="import torch\n", cached=2)
+
+    def reduce(_minimizer: object, _located: object) -> MinifyResult:
+        rows.add("candidate", Outcome(), "pass")
+        raise Interrupted(best)
+
+    monkeypatch.setattr(minimizer, "find_failing_rung", lambda *_: SimpleNamespace(torch="2.13.0", notes=["a note"]))
+    monkeypatch.setattr(minimizer._Minimizer, "_after_ladder", reduce)
+    search = TrialSearch(Answers(lambda _plan, _n: FAILED), rows)  # type: ignore[arg-type]
+    with pytest.raises(Interrupted) as interrupt:
+        minify(search, MinifyRequest(BisectOptions(), Path("repro.py")))
+    result = interrupt.value.result
+    assert (result.text, result.trials, result.cached) == (best.text, 1, 2)
+    assert (result.torch, result.notes) == ("2.13.0", ("a note",))
+
+
+def test_a_proof_without_time_is_none_and_says_so(rows: TrialLog) -> None:
+    search = TrialSearch(Runner(), rows, budget=SearchBudget(-1.0))  # type: ignore[arg-type]
+    failure = Signature("exception", "ValueError", "no")
+    made = MinifyResult("reduced", rung="inductor", failure=failure, text="import torch\n")
+    result = prove(search, Program("repro.py"), ReproTrialLog(rows, made.text), made, {})
+    assert not result.proved
+    (note,) = result.notes
+    assert "--budget" in note
+    assert rows.count == 0
