@@ -244,6 +244,10 @@ class ParsedSource:
             self._given.add(name)
         return name
 
+    def imports(self, package: str) -> bool:
+        """Whether an import at the top of the file gives a package its own name. `import torch.nn` does."""
+        return any(_binds(name, package) for statement in self.module.body for name in _plain_imports(statement))
+
     def after_imports(self) -> int:
         """The line in front of which a line of configuration goes: behind the last import at the top of the file."""
         last = 0
@@ -257,6 +261,18 @@ def _is_import(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.SimpleStatementLine) and any(
         isinstance(part, (cst.Import, cst.ImportFrom)) for part in statement.body
     )
+
+
+def _plain_imports(statement: cst.CSTNode) -> Iterator[cst.ImportAlias]:
+    if isinstance(statement, cst.SimpleStatementLine):
+        for part in statement.body:
+            yield from part.names if isinstance(part, cst.Import) else ()
+
+
+def _binds(name: cst.ImportAlias, package: str) -> bool:
+    if name.asname is not None:
+        return name.evaluated_name == package == name.evaluated_alias
+    return name.evaluated_name.partition(".")[0] == package
 
 
 def callee_name(call: cst.Call) -> str | None:

@@ -51,6 +51,22 @@ def test_configuration_goes_behind_the_last_import() -> None:
     assert file.after_imports() == 6
 
 
+@pytest.mark.parametrize(
+    ("text", "imported"),
+    [
+        ("import torch\n", True),
+        ("import numpy as np, torch\n", True),
+        ("import torch.nn\n", True),
+        ("import torch.nn as nn\n", False),
+        ("import torch as th\n", False),
+        ("from torch import nn\n", False),
+        ("def f():\n    import torch\n", False),
+    ],
+)
+def test_a_file_imports_a_package_where_its_name_is_known(text: str, imported: bool) -> None:
+    assert ParsedSource("a.py", text).imports("torch") == imported
+
+
 def test_places_of_a_changed_file_lead_back() -> None:
     edits = [Edit("a.py", 13, 13, "\nx = 1\n"), Edit("a.py", TEXT.index("g( x )"), TEXT.index("g( x )") + 6, "k(x)")]
     places = SourceMap("a.py", TEXT, edits)

@@ -7,7 +7,6 @@ operands of such functions are replaced by 1 where the side is not taken. The pr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -29,7 +28,7 @@ _WHY_COND = "both sides only compute values, both are in the graph, and only the
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate | Refusal]:
     """`torch.where` for an `if` statement, an early return, or a conditional expression; then `torch.cond`."""
     file = sources.file(problem.file)
-    if file is None or problem.kind != "break" or not re.search(r"^import torch\b(?! as)", file.text, re.M):
+    if file is None or problem.kind != "break" or not file.imports("torch"):
         return
     found = if_around(file, problem.span)
     if found is None:

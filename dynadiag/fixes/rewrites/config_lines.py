@@ -55,10 +55,5 @@ def logging_line(file: ParsedSource, function: str) -> Candidate:
 def config_line(file: ParsedSource, line: str) -> Edit:
     """The edit that puts a line of configuration behind the imports at the top of a file."""
     end = file.newline
-    needs_import = not _imports_torch(file)
-    text = (f"import torch{end}" if needs_import else "") + f"{end}{line}{end}"
+    text = ("" if file.imports("torch") else f"import torch{end}") + f"{end}{line}{end}"
     return file.insert_line(file.after_imports(), text)
-
-
-def _imports_torch(file: ParsedSource) -> bool:
-    return re.search(r"^import torch\b(?! as)", file.text, re.M) is not None

@@ -47,7 +47,7 @@ def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit
         if not isinstance(value, (cst.Name, cst.Attribute)):
             return None
         lines.append(f"torch._dynamo.{function}({file.code(value)}, {dimension})")
-    if re.search(r"^import torch\b(?! as)", file.text, re.M) is None:
+    if not file.imports("torch"):
         return None
     text = "".join(f"{file.indent(statement)}{line}{file.newline}" for line in dict.fromkeys(lines))
     return file.insert_line(file.line(statement), text)
