@@ -78,14 +78,12 @@ class Calls:
             return methods
         return [m for m in methods if self.owners[m].name in self._bases(kind)]
 
-    def _bases(self, name: str) -> set[str]:
-        found, waiting = {name}, [name]
-        while waiting:
-            for base in self.classes[waiting.pop()].bases:
-                text = ast.unparse(base)
-                if text in self.classes and text not in found:
-                    found.add(text)
-                    waiting.append(text)
+    def _bases(self, name: str) -> list[str]:
+        """A class of the program and those that it inherits from, the nearest first."""
+        found = [name]
+        for known in found:  # which grows
+            bases = map(ast.unparse, self.classes[known].bases)
+            found += [base for base in bases if base in self.classes and base not in found]
         return found
 
     def _method(self, method: ast.FunctionDef, receiver: ast.expr) -> Iterator[CallTarget]:
@@ -98,11 +96,12 @@ class Calls:
             yield CallTarget(method, receiver)
 
     def constructors(self) -> Iterator[tuple[ast.Call, ast.ClassDef, ast.FunctionDef | None]]:
-        """Each construction of a class of the program, with the class and its ``__init__``."""
+        """Each construction of a class of the program, with the class and its ``__init__``, which it may inherit."""
         for call in self.calls:
             if isinstance(call.func, ast.Name) and call.func.id in self.classes:
                 owner = self.classes[call.func.id]
-                inits = (i for i in owner.body if isinstance(i, ast.FunctionDef) and i.name == "__init__")
+                bodies = (item for name in self._bases(owner.name) for item in self.classes[name].body)
+                inits = (i for i in bodies if isinstance(i, ast.FunctionDef) and i.name == "__init__")
                 yield call, owner, next(inits, None)
 
     def callers(self, function: ast.FunctionDef | ast.Lambda) -> list[tuple[ast.Call, int]]:
@@ -111,9 +110,8 @@ class Calls:
         """
         if isinstance(function, ast.Lambda):  # called itself, or as torch.compile(lambda ...)(...)
             return [(c, 0) for c in self.calls if c.func is function or _first_argument(c.func) is function]
-        if function.name == "__init__":
-            return [(c, 1) for c, _, i in self.constructors() if i is function]
-        return [(c, t.bound) for c in self.calls for t in self.targets(c) if t.function is function]
+        constructions = [(c, 1) for c, _, i in self.constructors() if i is function]
+        return constructions + [(c, t.bound) for c in self.calls for t in self.targets(c) if t.function is function]
 
 
 def _first_argument(node: ast.expr) -> ast.expr | None:

@@ -17,6 +17,8 @@ import os
 import signal
 import sys
 import types
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ _MAX_VALUES = 3  # different values of one expression
 _MAX_NOTES = 200  # evaluations of one expression, and calls of one function, that are looked at
 _MAX_CALLS = 16  # different arguments of one function: more than a recompile limit
 _MAX_CALL_TEXT = 600  # characters of the arguments of a call
-_CREATED: dict[int, tuple[Any, str]] = {}  # objects by identity, with the arguments of `__init__`
+_CREATED: dict[int, tuple[Callable[[], Any], str]] = {}  # references by `id`, with the arguments of `__init__`
 
 
 class _Notes:
@@ -70,7 +72,7 @@ class _Notes:
         if text is None:
             return
         if owner and owner[1] == "__init__":
-            _CREATED.setdefault(id(owner[0]), (owner[0], text))
+            _note_creation(owner[0], text)
         made = _literal(owner[0]) if owner else ""
         if made is not None and len(made + text) <= _MAX_CALL_TEXT and (call := (made, text, _has_grad())) not in known:
             known.append(call)
@@ -81,7 +83,7 @@ class _Notes:
         value = made_by(*args, **kwargs)
         if text is not None and type(value) is made_by:
             with contextlib.suppress(Exception):
-                _CREATED.setdefault(id(value), (value, text))
+                _note_creation(value, text)
         return value
 
     def _note(self, number: int, value: Any) -> None:
@@ -89,6 +91,28 @@ class _Notes:
         known = self.values.setdefault(number, [])
         if len(known) <= _MAX_VALUES and (text := literal(value)) is not None and text not in known:
             known.append(text)
+
+
+def _note_creation(value: Any, text: str) -> None:
+    """Note the arguments of a constructor, unless those of a subclass are known. The object lives no longer for it:
+    `__del__` and weak references are what a program may print.
+    """
+    if _creation(value) is None:
+        try:
+            reference: Callable[[], Any] = weakref.ref(value)
+        except TypeError:  # its class has slots
+            reference = functools.partial(_itself, value)
+        _CREATED[id(value)] = reference, text
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _creation(value: Any) -> str | None:
+    """The arguments with which an object was made; None if they are not known."""
+    reference, text = _CREATED.get(id(value), (None, None))
+    return text if reference is not None and reference() is value else None
 
 
 def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -157,8 +181,8 @@ def _object(value: Any) -> str | None:
     name = _global_name(type(value))
     if name is None:
         return None
-    if id(value) in _CREATED:
-        return name + _CREATED[id(value)][1]
+    if (arguments := _creation(value)) is not None:
+        return name + arguments
     if type(value).__module__ != "__main__":
         return None
     fields = getattr(value, "_fields", None) or [

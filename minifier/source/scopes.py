@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 __all__ = [
     "bound_names",
@@ -17,6 +17,7 @@ __all__ = [
     "names_read",
     "new_name",
     "own_nodes",
+    "scope_of",
     "use_counts",
 ]
 
@@ -29,6 +30,15 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield child
         if not isinstance(child, _SCOPES):
             yield from own_nodes(child)
+
+
+def scope_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST:
+    """The function that has a node in its body, or the module."""
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+    return node
 
 
 def bound_names(scope: ast.AST) -> set[str]:

@@ -8,7 +8,16 @@ from typing import Any
 
 from minifier.source.calls import Calls, CallTarget
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, functions, is_free_of, names_read, new_name, own_nodes, use_counts
+from minifier.source.scopes import (
+    bound_names,
+    functions,
+    is_free_of,
+    names_read,
+    new_name,
+    own_nodes,
+    scope_of,
+    use_counts,
+)
 from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
 
 __all__ = [
@@ -121,7 +130,7 @@ def _inlined(
     statement = _statement_of(call, parents)
     if statement is None:
         return
-    prologue, result = _prologue(tree, function, arguments, body, last, _scope_of(call, parents))
+    prologue, result = _prologue(tree, function, arguments, body, last, scope_of(call, parents))
     if isinstance(statement, ast.Expr) and statement.value is call and (last is None or isinstance(last, ast.Constant)):
         yield {statement: tuple(prologue)}
     else:
@@ -221,14 +230,6 @@ def _statement_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.stmt | 
             return None
         node = parents[node]
     return None if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else node
-
-
-def _scope_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
-    while node in parents:
-        node = parents[node]
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            break
-    return node
 
 
 def to_lambda(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, classes, names_read, new_name, own_nodes, use_counts
+from minifier.source.scopes import bound_names, classes, names_read, new_name, scope_of, use_counts
 from minifier.source.trees import Edit, Replacement, call_arguments, expression, parents_of, substitute
 
 __all__ = [
@@ -173,16 +173,17 @@ def _values_of_attributes(init: ast.FunctionDef | None, arguments: dict[str, ast
 
 def attributes_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     """Replace an attribute that `__init__` sets by a variable of the module, or by its value."""
-    calls, parents = Calls(tree, seen), parents_of(tree)
+    calls, parents, shared = Calls(tree, seen), parents_of(tree), bound_names(tree)
     stores = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store | ast.Del)]
     for node in _attribute_assignments(tree):
         target = node.targets[0]
         assert isinstance(target, ast.Attribute)
-        if sum(store.attr == target.attr for store in stores) != 1:
+        same = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == target.attr and n is not target]
+        loads = [n for n in same if n not in stores]
+        if sum(store.attr == target.attr for store in stores) != 1:  # of several classes
+            if names_read(node.value) <= shared:
+                yield [{load: node.value} for load in loads]
             continue
-        loads = [
-            n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == target.attr and n is not target
-        ]
         method = parents[node]
         variants = [node.value]
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
@@ -325,7 +326,7 @@ def _is_own(node: ast.Attribute) -> bool:
 
 
 def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Replace the attributes of an object that only one function uses by variables of that function."""
+    """Replace the attributes of an object that has a name by variables of the function, or module, that makes it."""
     calls, parents = Calls(tree, seen), parents_of(tree)
     for call, _, init in calls.constructors():
         statement = parents.get(call)
@@ -335,19 +336,30 @@ def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
             name = statement.targets[0].id
         else:
             continue
-        scope = parents[statement]
-        while scope in parents and not isinstance(scope, ast.FunctionDef | ast.Module):
-            scope = parents[scope]
+        scope = scope_of(statement, parents)
         arguments = call_arguments(init, call, 1) if init is not None else {}
         if arguments is None:
             continue
         taken = bound_names(scope)
         own = _self_name(init) if init is not None else None
-        reads = [n for n in own_nodes(scope) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
+        reads = [n for n in ast.walk(scope) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
         variables = {n.attr: new_name(n.attr, taken - {n.attr}) for n in reads}
         body = [_attributes_as_names(substitute(s, arguments), own) for s in (init.body if init is not None else ())]
         kept = [s for s in body if not isinstance(s, ast.Pass)]
-        yield [{statement: tuple(kept), **{n: ast.Name(variables[n.attr], n.ctx) for n in reads}}]
+        stored = {n: variables[n.attr] for n in reads if not isinstance(n.ctx, ast.Load)}
+        declared = _declarations(scope, stored, parents)
+        yield [{statement: tuple(kept), **{n: ast.Name(variables[n.attr], n.ctx) for n in reads}, **declared}]
+
+
+def _declarations(scope: ast.AST, stored: dict[ast.Attribute, str], parents: dict[ast.AST, ast.AST]) -> Edit:
+    """The edit that declares the names that functions inside a scope store there."""
+    names: dict[ast.FunctionDef, list[str]] = {}
+    for node, name in stored.items():
+        function = scope_of(node, parents)
+        if isinstance(function, ast.FunctionDef) and function is not scope:
+            names.setdefault(function, []).append(name)
+    declare = ast.Global if isinstance(scope, ast.Module) else ast.Nonlocal
+    return {f.body[0]: (declare(sorted({*found})), f.body[0]) for f, found in names.items()}
 
 
 class _AttributesAsNames(ast.NodeTransformer):

@@ -222,6 +222,17 @@ def test_a_program_may_have_the_names_of_the_observer(tmp_path: Path) -> None:
     assert len(_observed(text + "def main(): pass\nmain()\n", tmp_path).calls) == 2
 
 
+def test_objects_live_no_longer_while_they_are_observed(tmp_path: Path) -> None:
+    text = "n = 0\nclass Held:\n    def __init__(self, x):\n        self.x = x\n"
+    text += "    def __del__(self):\n        global n\n        n += 1\n"
+    text = render(ast.parse(text + "Held(2).x\nHeld(3)\nprint(n)"))
+    tree = ast.parse(text)
+    printed = tree.body[-1]
+    assert isinstance(printed, ast.Expr)
+    assert isinstance(printed.value, ast.Call)
+    assert _observed(text, tmp_path).of(tree).values(printed.value.args[0]) == ("2",)
+
+
 def test_the_observer_writes_what_it_has_seen_when_its_time_is_over(tmp_path: Path) -> None:
     program, output = tmp_path / "program.py", tmp_path / "observed.json"
     program.write_text("def f(x):\n    return x\nwhile True:\n    f(3)\n")

@@ -162,6 +162,30 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "c = 3\nprint(((lambda x: x * 2) if c else lambda x: x + 1)(c))\n",
         "lambda",
     ),
+    "an attribute that two classes set": (
+        objects.attributes_to_variables,
+        "shared = [3]\nclass A:\n    def __init__(self):\n        self.kept = shared\n"
+        "class B:\n    def __init__(self, kept):\n        self.kept = kept\nprint(A().kept, B(2) is None)\n",
+        "A().kept",
+    ),
+    "an object whose attributes a function sets": (
+        objects.objects_to_variables,
+        "class A:\n    def __init__(self):\n        self.n = 1\na = A()\n"
+        "def f():\n    a.n += 2\n    return a.n\nprint(f(), a.n)\n",
+        "a.n",
+    ),
+    "an argument of an inherited constructor": (
+        definitions.drop_parameters,
+        "class A:\n    def __init__(self, name):\n        self.n = 1\n"
+        "class B(A):\n    pass\nprint(B('a').n, A('b').n)\n",
+        "'a'",
+    ),
+    "an argument that a constructor passes on": (
+        definitions.drop_parameters,
+        "class A:\n    def __init__(self, name):\n        self.n = 1\n"
+        "class B(A):\n    def __init__(self):\n        super().__init__('a')\nprint(B().n)\n",
+        "'a'",
+    ),
     "a lambda that only calls": (
         inlining.call_directly,
         "import functools\n\ndef f(x, y):\n    return x - y\nprint(functools.partial(lambda y: f(3, y))(5))\n",
