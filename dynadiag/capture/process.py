@@ -112,7 +112,10 @@ def _end_recording(recorder: Recorder, started: float) -> None:
             recorder.record_kernels()
             recorder.record_flight_recorder()
             recorder.record_exception(error)
-            recorder.note("end", run_footer(started, error, source=recorder.keeps_source))
+            footer = run_footer(started, error, source=recorder.keeps_source)
+            recorder.note("end", footer)
+            for frame in footer["stack"][-1:]:
+                recorder.record_source(frame["file"], {})
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)

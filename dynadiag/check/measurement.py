@@ -119,8 +119,8 @@ def peak_memory(recording: Recording) -> int | None:
 
 
 def _occurrences(item: Finding, target: str, show: Callable[[Finding], str]) -> Iterator[Problem]:
-    """A finding at each of its places, unless it follows from another one or costs nothing."""
-    if item.caused_by is not None or item.severity == "note":
+    """A finding at each of its places, unless it follows from another one, costs nothing, or is the program's end."""
+    if item.caused_by is not None or item.severity == "note" or item.rule == "failed-program":
         return
     shown = show(item)
     identities = item.place_identities or (item.identity,)

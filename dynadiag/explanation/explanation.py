@@ -16,8 +16,10 @@ from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.explanation.guards import complete
 from dynadiag.explanation.headline import Headline, headline
+from dynadiag.explanation.program_end import program_findings
 from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
+from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.run_records import RunRecords, method_classes
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
 from dynadiag.explanation.skipped import uncompiled_findings, with_operators
@@ -135,6 +137,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses else set()
+    end = read_end(recording)
+    files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
         run=recording.run,
         compiles=compiles,
@@ -151,6 +155,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         code=_code(recording, failed),
         bypasses=bypasses,
         coverage=read_coverage(recording),
+        end=end,
     )
 
 
@@ -159,6 +164,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found = [*break_findings(run)]
     told = [id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids]
     found += failure_findings(run, told)
+    found += program_findings(run, found)
     found += recompile_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count
+from dynadiag.explanation.program_end import bad_end
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import SkippedFrame
@@ -19,18 +20,39 @@ _REASONS = 3  # reasons that are named
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """``severity`` is that of the worst finding, "good" where there is none; ``why`` has more where there is more."""
+    """``severity`` is that of the worst finding, "good" where there is none; ``why`` has more where there is more.
+
+    ``tells_end``: it says how the program ended, which was not well.
+    """
 
     sentence: str
     severity: str  # "good" | "error" | "warning" | "note"
     why: tuple[str, ...] = ()
+    tells_end: bool = False
 
 
 def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
     """What a run comes to. ``events`` counts the events that the recording holds, by kind."""
     failed = [item for item in findings if item.rule == "failed-compile"]
     if failed:
-        return Headline(_failed(failed, findings), "error")
+        return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
+    found, ended = _compiled(run, findings, events), bad_end(run, findings)
+    if ended is None:
+        return found
+    rest = "" if found.severity == "good" else f" {found.sentence}"
+    return Headline(f"{ended}{_no_failure(run)}{rest}", "error", found.why, tells_end=True)
+
+
+def _no_failure(run: RunRecords) -> str:
+    """That the program's end is no failed compile, or which compile it came in."""
+    cut_short = next((item for item in run.compiles if item.outcome == "error" and not item.error), None)
+    if cut_short is not None:
+        return f" {cut_short.function} was being compiled then."
+    return " No compile failed." if run.compiles else ""
+
+
+def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
+    """What was compiled, where no compile failed."""
     made = sum(graph.stage == "dynamo" for graph in run.graphs)
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, events))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.coverage import Coverage
+from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.runtime_cost import WarmCalls
 from dynadiag.recording.records import (
     Break,
@@ -36,7 +37,7 @@ class RunRecords:
     ``modules`` maps a compile to the class of the object that its function is a method of, ``sources`` a file to its
     text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
     ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
-    there are any, ``sources`` has all files of the user's.
+    there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
     """
 
     run: Run
@@ -54,6 +55,7 @@ class RunRecords:
     code: Mapping[str, str]
     bypasses: Sequence[CacheLookup] = ()
     coverage: Coverage | None = None
+    end: RunEnd | None = None
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows

@@ -10,6 +10,7 @@ from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import rank_list
 from dynadiag.job.waits import clock_offsets
+from dynadiag.recording.code_origin import is_generated_file
 from dynadiag.recording.records import Frame
 
 __all__ = ["describe_end", "describe_ends", "ended_by_itself", "find_dead_ranks", "last_place", "place_text"]
@@ -21,8 +22,6 @@ _PEER_IS_GONE = re.compile(
     r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
     re.IGNORECASE,
 )
-# Modules that Inductor wrote, and torch's own names of functions without a file.
-_GENERATED = re.compile(r"(?<!\.py)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 _MESSAGE = 140  # characters of an exception's message
 _LISTED = 8  # ranks whose end is told one by one
@@ -35,7 +34,7 @@ def ended_by_itself(item: Process) -> bool:
 
 def last_place(item: Process) -> Frame | None:
     """Where a process was last: at the line of the exception that ended it, else in its last collective."""
-    written = [frame for frame in item.stack if not _GENERATED.search(frame.file)]
+    written = [frame for frame in item.stack if not is_generated_file(frame.file)]
     if written:
         return written[-1]
     last = item.trace.last if item.trace else None

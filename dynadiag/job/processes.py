@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.run_end import read_frames
 from dynadiag.job.trace import RankTrace, TraceReader
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
@@ -126,7 +127,7 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         complete=run.complete,
         uncaught=_text(end.get("uncaught")),
         message=_text(end.get("message")),
-        stack=tuple(_frames(end.get("stack"))),
+        stack=tuple(read_frames(end.get("stack"))),
         started=run.started,
         ended=end.get("ended") if isinstance(end.get("ended"), float) else None,
         trace=trace,
@@ -139,12 +140,6 @@ def _data(recording: Recording, kind: str) -> dict[str, Any]:
         found = recording.metadata(event.index).get(kind)
         return found if isinstance(found, dict) else {}
     return {}
-
-
-def _frames(frames: Any) -> Iterable[Frame]:
-    for each in frames if isinstance(frames, list) else ():
-        if isinstance(each, dict):
-            yield Frame(str(each.get("file")), _integer(each.get("line")), str(each.get("function")))
 
 
 def _integer(value: Any) -> int | None:

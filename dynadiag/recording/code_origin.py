@@ -10,6 +10,7 @@ import re
 from dynadiag.recording.records import Break, Frame
 
 __all__ = [
+    "is_generated_file",
     "is_resume_function",
     "is_stdlib_file",
     "is_torch_file",
@@ -31,6 +32,8 @@ _TORCH = re.compile(
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen ")
 # The folders of installed packages: of an environment, of Debian, of conda.
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<inside>.+)", re.S)
+# Modules that Inductor wrote, and torch's own names of functions without a file.
+_GENERATED = re.compile(r"(?<!\.py)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
 # Our own code that calls the program's.
 _OURS = re.compile(r"/dynadiag/(?:api|compare/\w+|trial/\w+)\.py$")
 
@@ -55,6 +58,11 @@ def is_torch_file(file: str | None) -> bool:
 def is_stdlib_file(file: str | None) -> bool:
     """Whether a file belongs to Python's own library."""
     return file is not None and not is_torch_file(file) and _STDLIB.search(file) is not None
+
+
+def is_generated_file(file: str) -> bool:
+    """Whether a file is generated code, or no file at all (``<string>``)."""
+    return _GENERATED.search(file) is not None
 
 
 def path_in_packages(file: str) -> str | None:

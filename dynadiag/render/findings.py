@@ -26,6 +26,7 @@ _TITLE = 60  # columns of a title in a list
 _LISTED = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _WORDS = {  # rule -> what a paragraph begins with, one in a count
     "failed-compile": ("error", "failed compile"),
+    "failed-program": ("error", "failed program"),
     "divergence": ("divergence", "divergence"),
     "break": ("break", "graph break"),
     "recompile": ("recompile", "recompile"),
@@ -35,6 +36,7 @@ _WORDS = {  # rule -> what a paragraph begins with, one in a count
 }
 _ROLES = {
     "failed-compile": "error",
+    "failed-program": "error",
     "divergence": "error",
     "recompile-limit": "error",
     "recompile": "recompile",
@@ -96,7 +98,7 @@ def _head(item: Finding, style: Style) -> list[str]:
 
 def _source(item: Finding, explanation: Explanation, style: Style) -> list[str]:
     """The line itself; of a whole function that was compiled again its name says enough."""
-    if item.rule not in ("break", "failed-compile", "divergence"):
+    if item.rule not in ("break", "failed-compile", "failed-program", "divergence"):
         return []
     return snippet(explanation.sources.get(item.span.file or ""), item.span, style)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
@@ -16,6 +18,7 @@ __all__ = ["summary_section", "time_section"]
 
 _PART = 24  # columns of a version or a device
 _SLOWEST = 5  # compiles that are named
+_SIGNAL = re.compile(r"the program was .* by signal \d+ ")  # a note of the digest's
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
     "aot": "AOTAutograd",
@@ -29,9 +32,10 @@ _PARTS = {
 def summary_section(explanation: Explanation, style: Style) -> list[str]:
     """The answer first, then what was run, the counts, how the program ended, and notes."""
     lines = [*_headline(explanation, style), *_head(explanation.run, style), *_counts(explanation, style)]
-    lines += _exit_note(explanation.run, style)
+    told = explanation.headline.tells_end
+    lines += [] if told else _exit_note(explanation.run, style)
     for note in explanation.notes:
-        lines += labelled_lines("note", "strong", note, style)
+        lines += [] if told and _SIGNAL.match(note) else labelled_lines("note", "strong", note, style)
     return lines
 
 

@@ -30,6 +30,7 @@ __all__ = [
 
 _WORDS = {
     "failed-compile": "failed compile",
+    "failed-program": "failed program",
     "break": "graph break",
     "recompile": "recompile",
     "recompile-limit": "gave up",

@@ -1,0 +1,67 @@
+"""How a program ended, where that was not well: by its own exception, its own exit code, or a signal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.identity import identity
+from dynadiag.explanation.run_end import RunEnd
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.code_origin import is_generated_file, is_user_file
+from dynadiag.recording.records import Span
+
+__all__ = ["bad_end", "program_findings"]
+
+_TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
+_SIGNAL = re.compile(r"the program was (?P<how>.* by signal \d+ \(\w+\)): ")  # a note of the digest's
+_INTERRUPT = "builtins.KeyboardInterrupt"
+
+
+def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The exception that ended the program. Nothing where a failed compile raised it, which is told as that."""
+    end = run.end
+    if end is None or end.error in (None, _INTERRUPT) or _is_of_compile(end, run, before):
+        return ()
+    stack = [each for each in end.stack if is_user_file(each.file) and not is_generated_file(each.file)]
+    function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
+    return (
+        Finding(
+            rule="failed-program",
+            id=None,
+            identity=identity("failed-program", None, function, (span,), run.sources, end.error or ""),
+            severity="error",
+            span=span,
+            function=function,
+            title=f"the program raised {end.name}: {end.said}".removesuffix(": "),
+            places=(span,),
+            called=tuple(stack[:-1]),
+        ),
+    )
+
+
+def _is_of_compile(end: RunEnd, run: RunRecords, before: Sequence[Finding]) -> bool:
+    """Whether it is what a failed compile ended in: an exception of torch's own, or the one that the compile raised."""
+    if not any(item.rule == "failed-compile" for item in before):
+        return False
+    raised = {each.error for each in run.compiles if each.outcome == "error"}
+    return end.name.startswith(_TORCHS) or end.name.rpartition(".")[2] in raised
+
+
+def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
+    """How the program ended, in a sentence. None where it ended well, or nobody saw it."""
+    code, end = run.run.exit_code, run.end
+    raised = next((item.span for item in findings if item.rule == "failed-program"), None)
+    if raised is not None and end is not None:
+        at = f" at {Path(raised.file).name}:{raised.line}" if raised.file else ""
+        return f"The program raised {end.name}{at}: {end.said}".removesuffix(": ").removesuffix(".") + "."
+    if not code or run.run.is_foreign:
+        return None
+    if code < 0:
+        signals = (found for note in run.run.notes if (found := _SIGNAL.match(note)))
+        return next((f"The program was {found['how']}." for found in signals), f"Signal {-code} ended the program.")
+    if end is not None and end.error is None:
+        return f"The program ended itself with exit code {code} (`sys.exit`)."
+    return f"The program ended with exit code {code}."

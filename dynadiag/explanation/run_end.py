@@ -1,0 +1,59 @@
+"""What the recorder saw at the end of a program: the exception that nothing caught, with its message and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.recording.records import Frame
+
+__all__ = ["RunEnd", "read_end", "read_frames"]
+
+_MESSAGE = 300  # characters of an exception's message
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The end of a program's interpreter. ``error`` is the qualified type of the exception that ended it, if any.
+
+    ``stack`` are the user's frames that the exception passed, outermost first.
+    """
+
+    error: str | None
+    message: str
+    stack: tuple[Frame, ...]
+
+    @property
+    def name(self) -> str:
+        """The type of the exception as a traceback has it."""
+        return (self.error or "").removeprefix("builtins.").removeprefix("__main__.")
+
+    @property
+    def said(self) -> str:
+        """Its message on one line, cut where it is long."""
+        text = " ".join(self.message.split())
+        return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
+
+
+def read_end(recording: ExplainedRecording) -> RunEnd | None:
+    """The end that a recording has. None where nobody saw it (`os._exit`, a signal, a foreign log)."""
+    for event in recording.events("dynadiag_end"):
+        end = recording.metadata(event.index).get("dynadiag_end")
+        if isinstance(end, dict):
+            error, message = end.get("uncaught"), end.get("message")
+            return RunEnd(
+                error if isinstance(error, str) else None,
+                message if isinstance(message, str) else "",
+                tuple(read_frames(end.get("stack"))),
+            )
+    return None
+
+
+def read_frames(frames: Any) -> Iterable[Frame]:
+    """The frames of a stack that the recorder wrote."""
+    for each in frames if isinstance(frames, list) else ():
+        if isinstance(each, dict):
+            line = each.get("line")
+            yield Frame(str(each.get("file")), line if type(line) is int else None, str(each.get("function")))

@@ -1,0 +1,113 @@
+"""How a program ended leads its report, where that was not well and no failed compile is the reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynadiag
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.program_end import bad_end, program_findings
+from dynadiag.explanation.run_end import RunEnd
+from dynadiag.recording.records import Frame, Span
+from dynadiag.render.report import explanation_text
+from tests.explanation.build import FILE, FakeRecording, a_compile, a_graph, a_run, records
+
+PROGRAM = """\
+import sys
+
+import torch
+
+
+class Settings:
+    pass
+
+
+@torch.compile(backend="eager")
+def double(x):
+    return x * 2
+
+
+def main():
+    double(torch.ones(3))
+    {end}
+
+
+main()
+"""
+CRASHED = "the program was crashed by signal 11 (SIGSEGV): the recording holds what came before"
+
+
+def ended(folder: Path, end: str) -> tuple[Explanation, str]:
+    (folder / "program.py").write_text(PROGRAM.replace("{end}", end))
+    command = [sys.executable, "-m", "dynadiag", "record", "-o", "run.dynadiag", "program.py"]
+    subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=240)
+
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        made = explain(recording)
+    return made, explanation_text(made)
+
+
+def test_the_programs_own_exception_leads(tmp_path: Path) -> None:
+    made, text = ended(tmp_path, "print(Settings().missing)")
+    said = "AttributeError at program.py:17: 'Settings' object has no attribute 'missing'"
+    assert made.headline.sentence == f"The program raised {said}. No compile failed."
+    first = made.findings[0]
+    assert (first.rule, first.span.line, first.function) == ("failed-program", 17, "main")
+    assert "17 |     print(Settings().missing)" in text
+    assert "exit code" not in text
+
+
+def test_an_exit_code_of_its_own_leads(tmp_path: Path) -> None:
+    made, text = ended(tmp_path, "sys.exit(3)")
+    assert made.headline.sentence == "The program ended itself with exit code 3 (`sys.exit`). No compile failed."
+    assert text.count("exit code") == 1
+    assert made.findings == ()
+
+
+def told(ended: str, compile_error: str | None = None) -> list[str]:
+    """The titles of what is told of a program that ends with an exception, perhaps after a failed compile."""
+    compiled = a_compile(outcome="error" if compile_error else "ok", error=compile_error)
+    run = records(compiles=(compiled,), end=RunEnd(ended, "no\nway", (Frame(FILE, 9, "main"),)))
+    failed = Finding("failed-compile", None, "", "error", Span(FILE, 1), "forward", "compiling forward failed")
+    return [item.title for item in program_findings(run, (failed,) if compile_error else ())]
+
+
+def test_the_exception_of_a_failed_compile_is_not_told_twice() -> None:
+    assert told("torch._inductor.exc.InductorError", "InductorError") == []
+    assert told("torch._dynamo.exc.Unsupported", "Unsupported") == []
+    assert told("builtins.AssertionError", "AssertionError") == []
+    assert told("builtins.ValueError", "Unsupported") == ["the program raised ValueError: no way"]
+    assert told("torch._dynamo.exc.FailOnRecompileLimitHit")
+
+
+def test_an_interrupt_is_no_failure() -> None:
+    assert told("builtins.KeyboardInterrupt") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "notes", "sentence"),
+    [
+        (0, (), None),
+        (None, (), None),
+        (4, (), "The program ended with exit code 4."),  # `os._exit`: no recorder saw the end
+        (-11, (CRASHED,), "The program was crashed by signal 11 (SIGSEGV)."),
+        (-9, (), "Signal 9 ended the program."),
+    ],
+)
+def test_how_a_program_ends_without_an_exception(code: int | None, notes: tuple[str, ...], sentence: str) -> None:
+    assert bad_end(records(run=a_run(exit_code=code, notes=notes)), ()) == sentence
+
+
+def test_a_compile_that_the_end_came_in_is_named() -> None:
+    begun = a_compile(outcome="error", error=None, reason="the recording ends during this compile")
+    run = a_run(exit_code=-11, notes=(CRASHED,), complete=True)
+    made = explain(FakeRecording(run=run, compile_records=(begun,), graph_records=(a_graph(),)))
+    assert made.headline.sentence == (
+        "The program was crashed by signal 11 (SIGSEGV). forward was being compiled then."
+    )
+    assert explanation_text(made).count("SIGSEGV") == 1
