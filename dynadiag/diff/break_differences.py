@@ -1,4 +1,4 @@
-"""Graph breaks and recompiles that only one of two runs has."""
+"""Graph breaks and recompiles that only one of two runs has, or that are at another place."""
 
 from __future__ import annotations
 
@@ -6,36 +6,47 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from dynadiag.diff.compile_matching import CompilePair, GraphReader
 from dynadiag.diff.difference import Difference
-from dynadiag.explanation.breaks import group_breaks, roots
+from dynadiag.diff.moved_breaks import moved_breaks
+from dynadiag.explanation.breaks import group_breaks, operator_error, roots
+from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete, parse_guard
 from dynadiag.explanation.identity import place_text
 from dynadiag.explanation.registry import Registry
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, GuardFailure, Recompile
+from dynadiag.recording.records import Break, Recompile, Span
 
 __all__ = ["break_differences", "recompile_differences"]
 
-_MAX_GUARD = 80  # characters of a guard in a sentence
+_MAX_EXPRESSION = 60  # characters of source in a sentence
 
 T = TypeVar("T")
 
 
-def break_differences(before: Recording, after: Recording, ids: Mapping[str, str]) -> list[Difference]:
-    """Return the root causes of graph breaks that only one run has. `ids` leads from the second run's compiles to the
-    first's."""
+def break_differences(
+    recordings: tuple[Recording, Recording],
+    runs: tuple[GraphReader, GraphReader],
+    pairs: Sequence[CompilePair],
+    ids: Mapping[str, str],
+) -> list[Difference]:
+    """Return the root causes of graph breaks that only one run has, that end the compile of one, or that moved.
+
+    `ids` leads from the second run's compiles to the first's.
+    """
     registry = Registry.installed()
-    sides = [roots(group_breaks([registry.complete(item) for item in side.breaks()])) for side in (before, after)]
+    sides = [roots(group_breaks([registry.complete(item) for item in side.breaks()])) for side in recordings]
     texts = {
         item: place_text(_source(side, item), item.span)
-        for side, items in zip((before, after), sides, strict=True)
+        for side, items in zip(recordings, sides, strict=True)
         for item in items
     }
 
-    def kind(item: Break) -> str:
-        return item.gb_id or item.gb_type
+    def kind(item: Break) -> Hashable:
+        return item.gb_id or item.gb_type, item.fatal
 
     gone, new = _unmatched(
         sides[0],
@@ -43,10 +54,12 @@ def break_differences(before: Recording, after: Recording, ids: Mapping[str, str
         lambda item: (kind(item), item.function, texts[item]),
         lambda item: (kind(item), texts[item]) if texts[item] else (kind(item), item.function),
     )
+    gone = [item for item in gone if (texts[item], not item.fatal) not in {(texts[now], now.fatal) for now in new}]
     back = {old: now for now, old in ids.items()}
     return [
-        *(_break(item, "a new graph break", (ids.get(item.compile_id), item.compile_id)) for item in new),
-        *(_gone(item, (item.compile_id, back.get(item.compile_id))) for item in gone),
+        *(_break(item, (ids.get(item.compile_id), item.compile_id)) for item in new),
+        *(_gone(item, _source(recordings[0], item), (item.compile_id, back.get(item.compile_id))) for item in gone),
+        *moved_breaks([item for item in sides[1] if item not in new], pairs, runs),
     ]
 
 
@@ -54,14 +67,29 @@ def _source(recording: Recording, item: Break) -> str | None:
     return recording.source(item.span.file) if item.span.file else None
 
 
-def _break(item: Break, what: str, ids: tuple[str | None, str | None]) -> Difference:
+def _break(item: Break, ids: tuple[str | None, str | None]) -> Difference:
     id_ = f" {item.gb_id}" if item.gb_id else ""
-    return Difference("break", ids, item.span.file, item.span.line, f"{what}{id_} in {item.function}: {item.gb_type}")
+    text = f"a new graph break{id_} in {item.function}: {item.gb_type}"
+    if item.fatal:
+        text = f"{item.function} fails to compile here: {operator_error(item) or f'{id_} {item.gb_type}'.strip()}"
+    return Difference("break", ids, item.span.file, item.span.line, text)
 
 
-def _gone(item: Break, ids: tuple[str | None, str | None]) -> Difference:
-    told = _break(item, "the graph break", ids)
-    return Difference("break", ids, None, None, f"{told.text}, at line {item.span.line} of the first run, is gone")
+def _gone(item: Break, source: str | None, ids: tuple[str | None, str | None]) -> Difference:
+    written = f", `{text}`," if (text := _expression(source, item.span)) else ""
+    what = "ends the compile" if item.fatal else "breaks the graph"
+    id_ = f" {item.gb_id}" if item.gb_id else ""
+    text = f"line {item.span.line} of the first run{written} no longer {what} of {item.function}:{id_} {item.gb_type}"
+    return Difference("break", ids, None, None, text)
+
+
+def _expression(source: str | None, span: Span) -> str:
+    """What stands at a place, as it is written; the whole line where its columns are not known."""
+    if source is None or span.line is None or len(lines := source.splitlines()) < span.line:
+        return ""
+    line = lines[span.line - 1]
+    ends_here = span.column is not None and span.end_line in (None, span.line)
+    return brief(line[span.column : span.end_column] if ends_here else line.strip(), _MAX_EXPRESSION)
 
 
 def recompile_differences(before: Recording, after: Recording, ids: Mapping[str, str]) -> list[Difference]:
@@ -78,18 +106,13 @@ def recompile_differences(before: Recording, after: Recording, ids: Mapping[str,
 
 
 def _recompile(item: Recompile, what: str, ids: tuple[str | None, str | None], line: int | None) -> Difference:
-    reasons = [complete(reason) for reason in item.reasons]
-    place = next(((reason.file, reason.line) for reason in reasons if line is not None and reason.line), None)
-    file, line = place or ((item.file, line) if line is not None else (None, None))
-    why = "; ".join(_reason(reason) for reason in reasons[:1]) or "torch gave no reason"
+    change = next(iter(main_changes([complete(reason) for reason in item.reasons])), None)
+    file = item.file if line is not None else None
+    if line is not None and change is not None and change.line:
+        file, line = change.file, change.line
+    why = described(change) if change is not None else "torch gave no reason"
     limit = ", and the recompile limit is reached" if item.limit_reached else ""
     return Difference("recompile", ids, file, line, f"{what} of {original_name(item.function)}: {why}{limit}")
-
-
-def _reason(reason: GuardFailure) -> str:
-    if reason.source and reason.was is not None and reason.now is not None:
-        return f"{reason.source} was {brief(reason.was)}, then {brief(reason.now)}"
-    return f"the guard {brief(reason.guard, _MAX_GUARD)} failed"
 
 
 def _recompile_key(item: Recompile) -> Hashable:

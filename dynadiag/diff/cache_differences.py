@@ -34,8 +34,14 @@ def cache_differences(before: Recording, after: Recording, pairs: Sequence[Compi
                 continue
             ids = pair.before.compile_id, pair.after.compile_id
             why = f": {brief(new[1] or old[1], _MAX_REASON)}" if new[1] or old[1] else ""
-            text = f"{name} has a {new[0]} for {pair.after.function}, was a {old[0]}{why}"
+            text = _change(old[0], new[0]).format(cache=name, function=pair.after.function) + why
             yield Difference("cache", ids, pair.after.file, pair.after.line, text)
+
+
+def _change(old: str, new: str) -> str:
+    if new == "bypass":
+        return "{function} bypasses {cache} now"
+    return "{function} no longer bypasses {cache}" if old == "bypass" else "{cache} lacks {function} now, was a hit"
 
 
 def _tells(old: str, new: str) -> bool:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dynadiag.diff.break_differences import break_differences, recompile_differences
 from dynadiag.diff.cache_differences import cache_differences
 from dynadiag.diff.canonical_graph import CanonicalNode, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
-from dynadiag.diff.environment_differences import environment_differences, source_differences
+from dynadiag.diff.environment_differences import environment_differences, matching_line, source_differences
 from dynadiag.diff.exchanged_inputs import exchanged_inputs
 from dynadiag.diff.graph_changes import NodeChange, graph_changes
 from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_differences, is_on_traced_code
+from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
-from dynadiag.explanation.guard_text import source_text
-from dynadiag.explanation.process_state import setting_words, state_words
-from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 
@@ -57,7 +57,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
     ids = {pair.after.compile_id: pair.before.compile_id for pair in pairs if pair.before and pair.after}
     graphs = [found for pair in pairs for found in _graph_differences(pair, *runs)]
     found = [
-        *break_differences(before, after, ids),
+        *break_differences((before, after), runs, pairs, ids),
         *recompile_differences(before, after, ids),
         *_guard_stage(before, after, pairs, graphs),
         *_only_one_side(pairs, runs),
@@ -83,9 +83,20 @@ def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) ->
         if not side.run.complete and not side.run.is_foreign:
             yield f"the recording of the {which} run was cut short: what came later is not compared"
         if side.run.exit_code and before.run.exit_code != after.run.exit_code:
-            yield f"the {which} run ended with exit code {side.run.exit_code}"
+            yield f"the {which} run ended with exit code {side.run.exit_code}{_exception(side)}"
         if side.compiles() and not any(True for _ in side.events("dynadiag_source", limit=1)):
             yield f"the recording of the {which} run has no source: source is not compared"
+
+
+def _exception(recording: Recording) -> str:
+    """The exception that ended a run, where it was recorded."""
+    for event in recording.events("dynadiag_end", limit=1):
+        end = recording.metadata(event.index).get("dynadiag_end")
+        if isinstance(end, dict) and end.get("uncaught"):
+            message = str(end.get("message") or "").partition("\n")[0]
+            said = f": {brief(message, _MAX_GUARD)}" if message else ""
+            return f", with {str(end['uncaught']).removeprefix('builtins.')}{said}"
+    return ""
 
 
 # Graphs
@@ -109,7 +120,9 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
             changes = graph_changes(graphs[0], reordered)
             reads_earlier = reads_earlier or (stage == "dynamo" and reordered is not graphs[1])
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
-                yield _graph_difference(stage, name, ids, changes, pair.after)
+                found = _graph_difference(stage, name, ids, changes, pair.after)
+                line = _line_of_removed(_lead(changes), pair.before, pair.after, before, after)
+                yield found if line is None else replace(found, file=pair.after.file, line=line)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
             yield Difference(stage, ids, pair.after.file, pair.after.line, text, name)
@@ -139,10 +152,26 @@ def _operators_differ(changes: Sequence[NodeChange]) -> bool:
     return olds != news
 
 
+def _lead(changes: Sequence[NodeChange]) -> NodeChange:
+    """The change that is told: of an operator, and rather what is computed than in which order."""
+    return min(changes, key=lambda change: (not change.is_operator, change.kind == "moved"))
+
+
+def _line_of_removed(
+    lead: NodeChange, old: Compile, new: Compile, before: GraphReader, after: GraphReader
+) -> int | None:
+    """The line of the second program that stands where an operator that is gone was; None where there is none."""
+    place = lead.before.source_line if lead.kind == "removed" and lead.before is not None else None
+    if place is None or place.file != old.file or old.file is None or new.file is None:
+        return None
+    was, now = before.recording.source(old.file), after.recording.source(new.file)
+    return matching_line(was, now, place.line) if was is not None and now is not None else None
+
+
 def _graph_difference(
     stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange], item: Compile
 ) -> Difference:
-    lead = next((change for change in changes if change.is_operator), changes[0])
+    lead = _lead(changes)
     place = lead.source_line or next((change.source_line for change in changes if change.source_line), None)
     operators = sum(change.is_operator for change in changes)
     more = f" ({count(operators, 'operator')} differ)" if operators > 1 else ""
@@ -159,20 +188,23 @@ def _graph_difference(
 
 def _change_text(change: NodeChange) -> str:
     """A change of a node in words."""
-    old, new = (_text(node) for node in (change.before, change.after))
-    if change.kind == "added":
-        return f"{new} is new"
-    if change.kind == "removed":
-        return f"{old} is gone"
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return f"{_text(after)} is new" if before is None else f"{_text(before)} is gone"
     if change.kind == "moved":
-        return f"{new} has another place in the order"
-    if old == new and change.before is not None and change.after is not None:
-        return f"{new} is {change.after.type or '?'}, was {change.before.type or '?'}"
-    return f"{old} became {new}"
+        return f"{_text(after)} has another place in the order"
+    if before.call == after.call and before.type != after.type:
+        return f"{_text(after)} is {after.type or '?'}, was {before.type or '?'}"
+    old, new = brief_pair(_whole_text(before), _whole_text(after), _MAX_NODE)
+    return f"{old} became {new}" if old != new else f"{new} reads other values"
+
+
+def _whole_text(node: CanonicalNode) -> str:
+    return node.text.removeprefix("torch.ops.")
 
 
 def _text(node: CanonicalNode | None) -> str:
-    return "" if node is None else brief(node.text.removeprefix("torch.ops."), _MAX_NODE)
+    return "" if node is None else brief(_whole_text(node), _MAX_NODE)
 
 
 def _node(change: NodeChange) -> NodeDifference:
@@ -182,8 +214,7 @@ def _node(change: NodeChange) -> NodeDifference:
 
 
 def _node_text(node: CanonicalNode) -> str:
-    text = node.text.removeprefix("torch.ops.")
-    return f"{node.name} = {text}" if node.computes else text
+    return f"{node.name} = {_whole_text(node)}" if node.computes else _whole_text(node)
 
 
 def _only_one_side(pairs: Sequence[CompilePair], runs: tuple[GraphReader, GraphReader]) -> Iterator[Difference]:
@@ -194,12 +225,28 @@ def _only_one_side(pairs: Sequence[CompilePair], runs: tuple[GraphReader, GraphR
         item, reader = (pair.after, runs[1]) if pair.after is not None else (pair.before, runs[0])
         if item is None or not (reader.graphs(item.compile_id, "dynamo") or item.outcome == "error"):
             continue
+        both = {(_place(each.before), _place(each.after)) for each in pairs if each.before and each.after}
+        again = any(_place(item) == side[0 if pair.after is None else 1] for side in both)
+        how = f"{'once more' if again else 'only'} in the {'first' if pair.after is None else 'second'} run"
+        text = f"{_compiled_part(item, reader)} is compiled {how}"
         if pair.after is not None:
-            text = f"{item.function} is compiled in the second run only"
             yield Difference("dynamo", (None, item.compile_id), item.file, item.line, text)
         else:
-            text = f"{item.function} is compiled in the first run only"
             yield Difference("dynamo", (item.compile_id, None), None, None, text)
+
+
+def _place(item: Compile) -> tuple[str | None, int | None, str]:
+    return item.file, item.line, item.function
+
+
+def _compiled_part(item: Compile, reader: GraphReader) -> str:
+    """The function that was compiled, or the rest of it after a break: torch compiles that as a function of its own."""
+    name = original_name(item.function)
+    whole = [
+        (each.file, original_name(each.function)) for each in reader.compiles if (each.line or 0) < (item.line or 0)
+    ]
+    rest = is_resume_function(item.function) or (item.file, name) in whole
+    return f"the rest of {name} after a break" if rest else name
 
 
 def _failure(old: Compile, new: Compile, before: GraphReader, after: GraphReader) -> Difference | None:
@@ -223,8 +270,8 @@ def _guard_stage(
     """The guards that differ in compiles that both runs have."""
     other_graph = {item.compile_ids for item in graphs if item.stage == "dynamo"}
     for pair in pairs:
-        if pair.before is None or pair.after is None:
-            continue
+        if pair.before is None or pair.after is None or "error" in (pair.before.outcome, pair.after.outcome):
+            continue  # a compile that failed has no guards
         ids = pair.before.compile_id, pair.after.compile_id
         sides = before.guards(ids[0]), after.guards(ids[1])
         found = guard_differences(*sides)
@@ -235,9 +282,9 @@ def _guard_stage(
 
 
 def _guard_difference(found: Sequence[GuardDifference], item: Compile, ids: tuple[str, str]) -> Difference:
-    placed = min(found, key=_place_rank)
+    placed = min(found, key=lambda each: (_place_rank(each), value_rank(each)))
     lead = next((each for each in found if changed_state(each)), placed)  # a mode changes what tensors dispatch to
-    texts = [_guard_text(each) for each in (lead, *(each for each in found if each is not lead))]
+    texts = [guard_change_text(each) for each in (lead, *(each for each in found if each is not lead))]
     place = (placed.after.file, placed.after.line) if placed.after and placed.after.line else (item.file, item.line)
     more = f" ({count(len(found), 'guard')} differ)" if len(found) > 1 else ""
     return Difference("guard", ids, *place, f"{texts[0]}{more}", details=tuple(texts[1:]))
@@ -248,19 +295,3 @@ def _place_rank(found: GuardDifference) -> int:
     if found.after is None or not found.after.file or not found.after.line:
         return 2
     return 0 if is_user_file(found.after.file) else 1
-
-
-def _guard_text(found: GuardDifference) -> str:
-    if found.before is None or found.after is None:
-        guard, what = (found.after, "a new guard") if found.after else (found.before, "a guard is gone")
-        return f"{what}: {brief(guard.expression, _MAX_GUARD) if guard else '?'}"
-    if changed := changed_state(found):
-        return "; ".join(
-            f"{state_words(name)} changed"
-            if was.startswith(("{", "["))
-            else f"{state_words(name)} was {setting_words(name, was)}, is {setting_words(name, now)}"
-            for name, (was, now) in changed.items()
-        )
-    old, new = brief_pair(found.before.expression, found.after.expression, _MAX_GUARD)
-    on = "" if found.after.source in new else f" on {source_text(found.after.source)}"
-    return f"a guard{on} changed: {old} became {new}"

@@ -17,7 +17,7 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 
-__all__ = ["environment_differences", "source_differences"]
+__all__ = ["environment_differences", "matching_line", "source_differences"]
 
 _METRICS = {
     "dynamo_config": "torch._dynamo.config",
@@ -195,3 +195,12 @@ def _source_difference(was: str, old: str, now: str, new: str) -> Difference | N
     first, count = changed[0][3], sum(max(block[2] - block[1], block[4] - block[3]) for block in changed)
     text = f"the source differs in {count} line{'s' if count > 1 else ''}"
     return Difference(ENVIRONMENT, _NOBODY, now, min(first + 1, max(len(lines[1]), 1)), text, details=tuple(diff))
+
+
+def matching_line(old: str, new: str, line: int) -> int | None:
+    """Return the line of the second source that stands in the place of a line of the first, if it was not deleted."""
+    lines = old.splitlines(), new.splitlines()
+    for kind, start, end, first, last in difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+        if start < line <= end and kind != "delete":
+            return min(first + line - start, last)
+    return None

@@ -33,6 +33,7 @@ _NAME = re.compile(
 )
 _THREADS = "num_threads"
 _STATE = "GLOBAL_STATE"
+_VALUE = "value"
 # What torch checks of the code and the tensors that it traced. It follows from the operators in the graph.
 _OF_TRACED_CODE = frozenset(
     {
@@ -74,7 +75,7 @@ def guard_differences(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[
 
 def _check(guard: Guard) -> str:
     """What a guard checks: a value, whatever torch's kind for ``True`` and ``False``, or else its kind."""
-    return "value" if guarded_value(guard.expression) is not None else guard.kind
+    return _VALUE if guarded_value(guard.expression) is not None else guard.kind
 
 
 def is_on_traced_code(difference: GuardDifference, before: Sequence[Guard], after: Sequence[Guard]) -> bool:
@@ -126,7 +127,12 @@ def _canonical(guard: Guard, state_names: Container[str] | None = None) -> tuple
             if name != _THREADS and (state_names is None or name in state_names)
         }
         return guard.kind, source, json.dumps(state, sort_keys=True)
-    return guard.kind, source, without_addresses(_OBJECT_ID.sub(r"\1)", _HINT.sub("", expression)))
+    check = _check(guard)
+    return (
+        check,
+        "" if check == _VALUE else source,  # the expression has it
+        without_addresses(_OBJECT_ID.sub(r"\1)", _HINT.sub("", expression))),
+    )
 
 
 def _global_state(expression: str) -> dict[str, Any]:
@@ -141,9 +147,20 @@ def _global_state(expression: str) -> dict[str, Any]:
 def _without_equal(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
     """The guards that the other side does not have."""
     shared = _state_names(before) & _state_names(after)
+    before, after = _once(before), _once(after)
     keys = [[_canonical(guard, shared) for guard in side] for side in (before, after)]
     found = _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
     return tuple([guard for guard in side if not _OF_CALLED_CODE.match(guard.expression)] for side in found)  # type: ignore[return-value]
+
+
+def _once(guards: Iterable[Guard]) -> list[Guard]:
+    """The guards without those that compare the same value again, for a symbol that torch made of it."""
+    met: set[str] = set()
+    return [
+        guard
+        for guard in guards
+        if _check(guard) != _VALUE or not (guard.expression in met or met.add(guard.expression))  # type: ignore[func-returns-value]
+    ]
 
 
 def _surplus(

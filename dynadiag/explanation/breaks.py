@@ -25,7 +25,7 @@ from dynadiag.explanation.runtime_cost import CallCost, costs, total
 from dynadiag.recording.code_origin import is_resume_function, is_stdlib_file, is_torch_file, original_name, user_frame
 from dynadiag.recording.records import Break, SkippedFrame, Span
 
-__all__ = ["break_findings", "group_breaks", "roots"]
+__all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
@@ -103,7 +103,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
     compiled = any(graph.stage == "dynamo" for graph in run.graphs)
     rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
-    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or _operator_error(root) or kind
+    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or operator_error(root) or kind
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
@@ -130,8 +130,8 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     )
 
 
-def _operator_error(root: Break) -> str | None:
-    """The exception of an operator that failed when torch ran it on tensors without data, else None."""
+def operator_error(root: Break) -> str | None:
+    """Return the exception of an operator that failed when torch ran it on tensors without data, else None."""
     found = _FAILED_OPERATOR.search(root.explanation) if root.fatal else None
     if found is None:
         return None

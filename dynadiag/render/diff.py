@@ -78,17 +78,23 @@ def _body(found: Comparison, before: Recording, after: Recording, style: Style, 
     lead, *rest = wrap(f"first difference: {first.stage}{_location(first, cwd)}: {first.text}", style.columns)
     yield style.paint(lead, "strong")
     yield from rest
-    yield from _detail(first, before, after, style, all_=all_)
+    yield from _source_line(first, after, style)
     others = [item for item in found.differences if item is not first]
     given = [item for item in others if item.stage == ENVIRONMENT]
     yield from _causes(given, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
+    yield from _detail(first, before, after, style, all_=all_)
     yield from _consequences([item for item in others if item.stage != ENVIRONMENT], before, after, style, all_=all_)
 
 
-def _detail(item: Difference, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
-    """The source line, then the nodes side by side or the lines of the text."""
+def _source_line(item: Difference, after: Recording, style: Style) -> Iterator[str]:
     if item.file and item.line:
         yield from snippet(after.source(item.file), Span(item.file, item.line), style)
+
+
+def _detail(item: Difference, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
+    """The nodes side by side, or the lines of the text."""
+    if item.nodes or item.details:
+        yield style.paint("what differs:", "help")
     if item.nodes:
         yield from _side_by_side(item, before, after, style, len(item.nodes) if all_ else _MAX_NODES)
     else:
@@ -153,4 +159,5 @@ def _consequences(
             more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 and not all_ else ""
             yield from _listed(f"{stage}{_location(item, after.run.cwd)}: {item.text}{more}", style)
             if all_:
+                yield from _source_line(item, after, style)
                 yield from _detail(item, before, after, style, all_=True)

@@ -115,10 +115,16 @@ def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, ne
             "block.double()(torch.ones(2, 4).double())",
             "guard",
             "torch.relu",
-            "torch.float64",
+            "x is of dtype torch.float64, was torch.float32",
         ),
-        ("block(torch.ones(2, 4))", "block(torch.ones(6, 4))", "guard", "torch.relu", "size=[6, 4]"),
-        ('"scale": 2.0', '"scale": 3.0', "guard", '["scale"]', "== 3.0"),
+        (
+            "block(torch.ones(2, 4))",
+            "block(torch.ones(6, 4))",
+            "guard",
+            "torch.relu",
+            "x is of size [6, 4], was [2, 4]",
+        ),
+        ('"scale": 2.0', '"scale": 3.0', "guard", '["scale"]', "SETTINGS['scale'] is 3.0, was 2.0"),
         (".sum().backward()", ".sum()", "", "", ""),
         (
             "block(torch.ones(2, 4)).sum().backward()",
@@ -205,7 +211,7 @@ def test_a_second_shape_is_a_recompile_with_the_two_values(compare: Compare) -> 
     program = BASE + "block(torch.ones(3, 4))\n"
     found = compare(program)
     assert _first(found)["stage"] == "recompile"
-    assert "was 2, then 3" in _first(found)["text"]
+    assert "was 2, now 3" in _first(found)["text"]
 
 
 def test_a_compile_that_fails_in_one_run(compare: Compare) -> None:

@@ -23,6 +23,9 @@ class _Recording:
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
         return tuple(Graph(index, id_, "dynamo", 3, 1, index) for index, (id_, _, _) in enumerate(self._given))
 
+    def source(self, file: str) -> str | None:
+        return None
+
     def payload(self, event: int) -> str:
         return _GRAPH.format(self._given[event][2])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.diff.guard_changes import guard_differences
+from dynadiag.diff.guard_changes import GuardDifference, guard_differences
+from dynadiag.diff.guard_sentences import guard_change_text
 from dynadiag.recording.records import Guard
 
 
@@ -66,3 +67,37 @@ def test_where_a_function_stands_and_hints_are_no_difference(was: str, now: str,
         for text in (was, now)
     ]
     assert bool(guard_differences(*guards)) == differ
+
+
+_TENSOR = (
+    "check_tensor(L['x'], Tensor, DispatchKeySet(CPU), torch.{}, device=None, "
+    "requires_grad={}, size=[{}, 8], stride=[8, 1])"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "was", "now", "told"),
+    [
+        ("EQUALS_MATCH", "L['o']['act']", "L['o']['act'] == 'relu'", "L['o']['act'] == 'tanh'",
+         "o['act'] is 'tanh', was 'relu'"),
+        ("TENSOR_MATCH", "L['x']", _TENSOR.format("float32", "False", 4), _TENSOR.format("float32", "True", "None"),
+         "x is of size [any, 8], was [4, 8], and with requires_grad True, was False"),
+        ("EQUALS_MATCH", "list(dict.keys(L['self']._modules['a']._modules))[2]", None,
+         "list(dict.keys(L['self']._modules['a']._modules))[2] == '2'", "a new guard: self.a has the key '2'"),
+        ("TYPE_MATCH", "L['k']", None, "___check_type_id(L['k'], 7), type=<class 'int'>",
+         "a new guard: k is of type <class 'int'>"),
+        ("ID_MATCH", "G['F']", "___check_obj_id(G['F'], 7), type=<class 'set'>", None,
+         "a guard is gone: F is the same object, of type <class 'set'>"),
+    ],
+)  # fmt: skip
+def test_a_guard_is_told_as_the_program_writes_it(
+    kind: str, source: str, was: str | None, now: str | None, told: str
+) -> None:
+    guards = [None if text is None else Guard(0, "0/0", kind, source, text, "p.py", 3) for text in (was, now)]
+    assert guard_change_text(GuardDifference(*guards)) == told
+
+
+def test_a_value_that_torch_checks_twice_is_one_guard() -> None:
+    once = Guard(0, "0/0", "EQUALS_MATCH", "L['eps']", "L['eps'] == 1e-05", "p.py", 3)
+    again = Guard(1, "0/0", "SHAPE_ENV", "", "L['eps'] == 1e-05", None, None)
+    assert not guard_differences([once], [once, again])
