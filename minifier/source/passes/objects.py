@@ -118,13 +118,17 @@ def collapse_classes(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 
 def callables_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Make a class whose only method besides `__init__` is called a function, with its attributes as parameters."""
+    """Make a class whose only method besides `__init__` is called, or iterates, a function, with its attributes as
+    parameters.
+    """
     calls = Calls(tree, seen)
     for owner in calls.classes.values():
         methods = {m.name: m for m in owner.body if isinstance(m, ast.FunctionDef)}
         names = [name for name in methods if name != "__init__"]
         made = [(call, init) for call, of, init in calls.constructors() if of is owner]
-        if len(names) != 1 or names[0] not in _CALL_METHODS or len(made) != 1 or len(methods) != len(owner.body):
+        if len(names) != 1 or len(made) != 1 or len(methods) != len(owner.body):
+            continue
+        if names[0] not in (*_CALL_METHODS, "__iter__"):
             continue
         method, (construction, init) = methods[names[0]], made[0]
         own = _self_name(method)
@@ -135,9 +139,13 @@ def callables_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]
         function = _without_self(method, owner.name)
         function.args.args = [*(ast.arg(name) for name in values), *function.args.args]
         function.body = [_attributes_as_names(copy.deepcopy(part), own) for part in method.body]
-        edit: dict[ast.AST, ast.AST] = {owner: function, construction: ast.Name(owner.name, ast.Load())}
+        made_by, given = ast.Name(owner.name, ast.Load()), copy.deepcopy(list(values.values()))
+        if names[0] == "__iter__":
+            yield [{owner: function, construction: ast.Call(made_by, given, [])}]
+            continue
+        edit: dict[ast.AST, ast.AST] = {owner: function, construction: made_by}
         for call in _calls_of_object(tree, construction):
-            edit[call] = ast.Call(call.func, [*copy.deepcopy(list(values.values())), *call.args], call.keywords)
+            edit[call] = ast.Call(call.func, [*copy.deepcopy(given), *call.args], call.keywords)
         yield [edit]
 
 

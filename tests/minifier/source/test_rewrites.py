@@ -152,6 +152,12 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "f = functools.partial(Adder(3))\nprint(f(5), functools.partial(f)(1), len('ab'))\n",
         "class ",
     ),
+    "an object that iterates": (
+        objects.callables_to_functions,
+        "class Evens:\n\n    def __init__(self, n):\n        self.n = n\n\n"
+        "    def __iter__(self):\n        yield from range(0, self.n, 2)\nfor x in Evens(5):\n    print(x)\n",
+        "class ",
+    ),
     "an exec of a text": (
         inlining.inline_exec,
         "space = {'n': 3}\ncode = 'def f(x):\\n    return x * 2\\n'\nexec(code, space)\nprint(space['f'](4))\n",
