@@ -50,6 +50,7 @@ _COARSE: tuple[Proposals, ...] = (
     objects.attributes_to_variables,
     inlining.unroll_generators,
     inlining.unroll_comprehensions,
+    inlining.unwrap_single_items,
     statements.print_at_once,
     statements.unroll_loops,
     statements.loop_over_less,

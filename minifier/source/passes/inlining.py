@@ -28,6 +28,7 @@ __all__ = [
     "to_lambda",
     "unroll_comprehensions",
     "unroll_generators",
+    "unwrap_single_items",
 ]
 
 _SIMPLE = (ast.Name, ast.Constant)
@@ -338,6 +339,40 @@ def unroll_comprehensions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]
             ) if isinstance(values, ast.List | ast.Tuple) and len(values.elts) <= _MAX_UNROLLED:
                 parts = [substitute(element, {name: value}) for value in values.elts]
                 yield [{node: ast.Set(parts) if isinstance(node, ast.SetComp) else ast.List(parts, ast.Load())}]
+
+
+def unwrap_single_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace a list, tuple or dict of one item by the item: `y = [x]` becomes `y = x`, with all that reads `y[0]` or
+    goes through it.
+    """
+    parents = parents_of(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=[item]) | ast.Tuple(elts=[item])):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=[ast.expr()], values=[item])):
+                pass
+            case _:
+                continue
+        reads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and _is_load(n)]
+        edits = [_read_of_item(read, parents) for read in reads]
+        if edits and all(edits):
+            yield [{node.value: item} | {key: value for edit in edits for key, value in edit.items()}]
+
+
+def _read_of_item(read: ast.Name, parents: dict[ast.AST, ast.AST]) -> Edit:
+    """The edit that reads the item where ``read`` was what holds it; empty if it is used in another way."""
+    user = parents[read]
+    match user:
+        case ast.Subscript(value=value) if value is read:
+            return {user: read}
+        case ast.comprehension(target=ast.Name(id=name), ifs=[]):
+            whole = parents[user]
+            if isinstance(whole, ast.ListComp | ast.SetComp | ast.GeneratorExp) and len(whole.generators) == 1:
+                return {whole: ast.List([substitute(whole.elt, {name: read})], ast.Load())}
+        case ast.For(target=target):
+            return {user: (ast.Assign([target], read), *user.body)}
+    return {}
 
 
 def _unrolled(

@@ -158,6 +158,16 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "    def __iter__(self):\n        yield from range(0, self.n, 2)\nfor x in Evens(5):\n    print(x)\n",
         "class ",
     ),
+    "a list of one item": (
+        inlining.unwrap_single_items,
+        "y = [3]\nfor x in y:\n    print(x, y[0], sum(x * 2 for x in y))\n",
+        "[3]",
+    ),
+    "a dict of one item": (
+        inlining.unwrap_single_items,
+        "y = {'a': 3}\n\ndef f():\n    return y['a']\nprint(f())\n",
+        "'a'",
+    ),
     "an exec of a text": (
         inlining.inline_exec,
         "space = {'n': 3}\ncode = 'def f(x):\\n    return x * 2\\n'\nexec(code, space)\nprint(space['f'](4))\n",
