@@ -2,11 +2,12 @@
 
     pip install 'dynadiag[bench]'                     # shrinkray and picire
     python benchmarks/minify_source.py --seconds 300 program.py other_program.py ...
+    python benchmarks/minify_source.py --calls 5 program.py ...    # the others ask at most five times as often as ours
 
 The predicate is the one of `minify`: it passes uncompiled and fails in the same way, tried in forks that have torch
 loaded. Another reducer asks it over a socket, by a script, one candidate at a time. Its result is the smallest program
-that it asked about and that fails; a tool that is still running after `--seconds` is stopped. Exits with 1 if ours
-leaves more tokens than another.
+that it asked about and that fails; a tool that is still running after `--seconds`, or after `--calls`, is stopped.
+Exits with 1 if ours leaves more tokens than another.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+", type=Path)
     parser.add_argument("--seconds", type=float, default=300.0, help="for each tool and program")
+    parser.add_argument("--calls", type=float, default=math.inf, help="of another tool, for one of ours")
     parser.add_argument("--trial", type=float, default=60.0, help="seconds of one trial")
     parser.add_argument("--tools", nargs="*", default=["shrinkray", "picire"], choices=["shrinkray", "picire"])
     options = parser.parse_args()
@@ -92,7 +94,11 @@ def main() -> int:
             for tool in (OURS, *options.tools):
                 # Small programs have shortened these, and each tool begins with the whole one.
                 trials.runner.limits, trials.fastest = trials.search.runner.limits, math.inf
-                score = ours(trials, options.seconds) if tool == OURS else theirs(tool, trials, options.seconds)
+                if tool == OURS:
+                    score = ours(trials, options.seconds)
+                else:
+                    most = options.calls * scores[OURS][-1].calls
+                    score = theirs(tool, trials, options.seconds, most)
                 scores.setdefault(tool, []).append(score)
                 end = "done" if score.done else "stopped"
                 print(
@@ -122,8 +128,8 @@ def ours(trials: SourceTrials, seconds: float) -> Score:
     return Score(count.best, count.calls, time.monotonic() - began, cpu_seconds(trials) - cpu, reduced.minimal)
 
 
-def theirs(tool: str, trials: SourceTrials, seconds: float) -> Score:
-    """The reduction by another program, which asks this process."""
+def theirs(tool: str, trials: SourceTrials, seconds: float, most: float) -> Score:
+    """The reduction by another program, which asks this process at most ``most`` times."""
     count = Count(trials.fails, best=count_tokens(trials.whole_text))
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as server:
         folder = Path(place)
@@ -143,7 +149,7 @@ def theirs(tool: str, trials: SourceTrials, seconds: float) -> Score:
             stderr=(folder / "errors").open("wb"),
             start_new_session=True,
         )
-        done = answer(server, process, count, began + seconds)
+        done = answer(server, process, count, began + seconds, most)
         taken = time.monotonic() - began
         if not count.calls:
             raise SystemExit(f"{tool} asked nothing: {(folder / 'errors').read_text()[-500:]}")
@@ -162,9 +168,11 @@ def command(tool: str, script: Path, program: Path) -> list[str]:
     return [executable, *plain, "--parallelism", "1", "--timeout", "0", str(script), str(program)]
 
 
-def answer(server: socket.socket, process: subprocess.Popen[bytes], count: Count, until: float) -> bool:
-    """Answer the tool's questions until it ends or its time is over. Returns whether it has ended by itself."""
-    while process.poll() is None and time.monotonic() < until:
+def answer(server: socket.socket, process: subprocess.Popen[bytes], count: Count, until: float, most: float) -> bool:
+    """Answer the tool's questions until it ends, or its time or its calls are over. Returns whether it has ended by
+    itself.
+    """
+    while process.poll() is None and time.monotonic() < until and count.calls < most:
         try:
             channel, _ = server.accept()
         except TimeoutError:
