@@ -51,7 +51,7 @@ _COARSE: tuple[Proposals, ...] = (
     inlining.unroll_generators,
     inlining.unroll_comprehensions,
     inlining.unwrap_single_items,
-    statements.print_at_once,
+    statements.use_at_once,
     statements.unroll_loops,
     statements.loop_over_less,
     statements.loop_over_numbers,

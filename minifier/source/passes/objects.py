@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minifier.source.calls import Calls
@@ -336,7 +336,7 @@ def _is_own(node: ast.Attribute) -> bool:
 def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     """Replace the attributes of an object that has a name by variables of the function, or module, that makes it."""
     calls, parents = Calls(tree, seen), parents_of(tree)
-    for call, _, init in calls.constructors():
+    for call, owner, init in calls.constructors():
         statement = parents.get(call)
         if isinstance(statement, ast.Expr):
             name = ""
@@ -353,10 +353,22 @@ def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
         reads = [n for n in ast.walk(scope) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
         variables = {n.attr: new_name(n.attr, taken - {n.attr}) for n in reads}
         body = [_attributes_as_names(substitute(s, arguments), own) for s in (init.body if init is not None else ())]
-        kept = [s for s in body if not isinstance(s, ast.Pass)]
+        fields = _fields_of(owner, {} if init is not None else _values(call, owner, init) or {})
+        kept = [*fields, *(s for s in body if not isinstance(s, ast.Pass))]
         stored = {n: variables[n.attr] for n in reads if not isinstance(n.ctx, ast.Load)}
         declared = _declarations(scope, stored, parents)
         yield [{statement: tuple(kept), **{n: ast.Name(variables[n.attr], n.ctx) for n in reads}, **declared}]
+
+
+def _fields_of(owner: ast.ClassDef, given: Mapping[str, ast.expr]) -> Iterator[ast.Assign]:
+    """Assignments of what a class's body sets, and of what a dataclass was ``given``."""
+    own = {ast.unparse(s.targets[0]): s.value for s in owner.body if isinstance(s, ast.Assign)}
+    for name, value in {**own, **given}.items():
+        match value:
+            case ast.Call(func=function, keywords=[ast.keyword(arg="default_factory", value=factory)]):
+                if ast.unparse(function).rpartition(".")[2] == "field":
+                    value = ast.Call(factory, [], [])
+        yield ast.Assign([ast.Name(name, ast.Store())], value)
 
 
 def _declarations(scope: ast.AST, stored: dict[ast.Attribute, str], parents: dict[ast.AST, ast.AST]) -> Edit:

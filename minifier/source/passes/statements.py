@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minifier.source.observed import Seen
-from minifier.source.scopes import classes, import_bindings, is_free_of, new_name, use_counts
+from minifier.source.scopes import classes, import_bindings, is_free_of, names_read, new_name, use_counts
 from minifier.source.trees import Edit, apply_edit, blocks, expression, size
 
 __all__ = [
@@ -20,11 +20,11 @@ __all__ = [
     "keep_value_only",
     "loop_over_less",
     "loop_over_numbers",
-    "print_at_once",
     "roll_calls",
     "split_tuples",
     "unroll_loops",
     "unwrap_compounds",
+    "use_at_once",
 ]
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -249,8 +249,10 @@ def _at(node: Any, place: _Place) -> Any:
     return node
 
 
-def print_at_once(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Print what is collected in a list where it is collected: `found.append(x)` becomes `print(x)`."""
+def use_at_once(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Use what is collected in a list where it is collected: `found.append(x)` becomes `print(x)`, or the body of a
+    loop over what was found.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value])):
@@ -258,6 +260,9 @@ def print_at_once(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 if shown:
                     printed = ast.Expr(ast.Call(ast.Name("print", ast.Load()), [value], []))
                     yield [{node: printed, **dict.fromkeys(shown, ())}]
+                for loop in ast.walk(tree):
+                    if isinstance(loop, ast.For) and name in names_read(loop.iter) and not _jumps(loop):
+                        yield [{node: (_assign(loop.target, value), *loop.body), loop: ()}]
 
 
 def _prints(node: ast.AST, name: str) -> bool:

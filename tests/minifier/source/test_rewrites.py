@@ -168,6 +168,18 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "y = {'a': 3}\n\ndef f():\n    return y['a']\nprint(f())\n",
         "'a'",
     ),
+    "a loop over what was collected": (
+        statements.use_at_once,
+        "found = []\nfor n in range(3):\n    found.append((n, n * n))\nfor a, b in found:\n    print(a, b)\n",
+        "found.append",
+    ),
+    "a dataclass whose attributes a function sets": (
+        objects.objects_to_variables,
+        "from dataclasses import dataclass, field\n@dataclass\n"
+        "class A:\n    m: int\n    n: list = field(default_factory=list)\n"
+        "    k: int = 5\ndef f():\n    a = A(3)\n    a.k += a.m\n    a.n.append(a.k)\n    return a.n\nprint(f())\n",
+        "a.k",
+    ),
     "an exec of a text": (
         inlining.inline_exec,
         "space = {'n': 3}\ncode = 'def f(x):\\n    return x * 2\\n'\nexec(code, space)\nprint(space['f'](4))\n",
@@ -241,7 +253,7 @@ def test_a_field_stays_until_its_arguments_go() -> None:
 
 def test_what_is_collected_is_printed_where_it_is_collected() -> None:
     tree = ast.parse("found = []\nfor i in range(3):\n    found.append(i)\nprint('found', found)\n")
-    ((edit,),) = statements.print_at_once(tree, Observed().of(tree))
+    ((edit,),) = statements.use_at_once(tree, Observed().of(tree))
     assert render(apply_edit(tree, edit)) == "found = []\nfor i in range(3):\n    print(i)\n"
 
 
