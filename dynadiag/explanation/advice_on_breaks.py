@@ -48,6 +48,31 @@ CASES = {
     "torch.capture_dynamic_output_shape_ops": AdviceEntry(
         "config.capture_dynamic_output_shape_ops = True", (AdviceTrial("finds"),), source="torch"
     ),
+    "number.where": tried(
+        "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
+        "branches_on_an_item",
+        "branches_on_a_captured_item",
+        "must_branch_on_an_item",
+    ),
+    "number.cond": tried(
+        "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        "takes_one_side_by_an_item",
+    ),
+    "number.cond_of_size": tried(
+        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.", "branches_on_how_many"
+    ),
+    "number.check": tried(
+        "Where it is always true, say so before this line: `torch._check({condition})`{option}. The other side is then "
+        "left out, and a run in which it is false raises an exception.",
+        "branches_as_always",
+        "must_branch_as_always",
+    ),
+    "number.loop": tried(
+        "Keep the number a tensor, without `.item()`, and let the graph loop: "
+        "`torch.while_loop(condition_fn, body_fn, operands)`.",
+        "loops_by_an_item",
+    ),
+    "number.split": AdviceEntry("Or leave `fullgraph=True` out: the graph ends at this line, and Python goes on."),
     "wrapper.ddp": tried(
         "Compile the module, then wrap it: `DDP(torch.compile(module))`. Then there is no break of DDP's, and torch "
         "splits the graph at DDP's buckets as it does for `torch.compile(DDP(module))`.",

@@ -22,6 +22,7 @@ from dynadiag.explanation.hints import break_advice
 from dynadiag.explanation.identity import identity, place_text
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
+from dynadiag.explanation.unknown_values import NumberCondition, branch_decision, number_advice, undecided
 from dynadiag.recording.code_origin import is_resume_function, is_stdlib_file, is_torch_file, original_name, user_frame
 from dynadiag.recording.records import Break, SkippedFrame, Span
 
@@ -108,6 +109,8 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
     known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
+    decision = branch_decision(root, run)
+    said = "this line needs a number that a tensor holds" if decision and not root.gb_id else said
     return Finding(
         rule=rule,
         id=root.gb_id,
@@ -116,12 +119,12 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
         span=root.span,
         function=root.function,
         title=f"compiling {root.function} failed: {said}" if root.fatal else f"{said}{_left_whole(root, whole, run)}",
-        cause=_ADDRESS.sub("", root.explanation or root.reason) or None,
+        cause=_cause_text(root, decision),
         places=places,
         place_identities=tuple(known(places=(place,)) for place in places),
         compile_ids=ids,
         cost=cost,
-        advice=_advice(root, left, run),
+        advice=_advice(root, left, decision, run),
         evidence=tuple(_evidence(group, entries, left, whole, cost, run)),
         called=tuple(
             frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)
@@ -185,8 +188,24 @@ def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
     return f"; {f'in {block}, so ' if block else ''}all of {list_some(whole)} is left to Python"
 
 
-def _advice(root: Break, left: Sequence[SkippedFrame], run: RunRecords) -> tuple[Advice, ...]:
+def _cause_text(root: Break, decision: NumberCondition | None) -> str | None:
+    """torch's explanation; of a number that decides something, what it decides."""
+    text = _ADDRESS.sub("", root.explanation or root.reason) or None
+    if decision is None:
+        return text
+    if decision.origin_line == root.span.line and decision.line != root.span.line:
+        return f"The number decides `{decision.condition}` at line {decision.line}, and tracing has no values."
+    found = undecided(decision)
+    return f"{found[:1].upper()}{found[1:]}."
+
+
+def _advice(
+    root: Break, left: Sequence[SkippedFrame], decision: NumberCondition | None, run: RunRecords
+) -> tuple[Advice, ...]:
     """torch's hints, which nobody has checked for this case, and ours where we know what would help."""
+    captured = ".item()" not in root.gb_type
+    if decision and (given := number_advice(decision, captured=captured, fullgraph=root.fatal)):
+        return given
     goes_on = not failed_assertion(root)
     own = (advice("rest.unseen"),) if goes_on and any(frame.reason == _NO_TENSOR for frame in left) else ()
     return (*break_advice(root, run.sources), *own)

@@ -191,11 +191,28 @@ def _code(recording: ExplainedRecording, compile_ids: set[str]) -> dict[str, str
 
 
 def _payloads(recording: ExplainedRecording, kind: str, name: str | None, compile_ids: set[str]) -> dict[str, str]:
-    """The payload of the last event of a kind in each of these compiles."""
-    if not compile_ids:
-        return {}
-    last = {each.compile_id: each.index for each in recording.events(kind) if name in (None, each.name)}
-    return {id_: recording.payload(event) for id_, event in last.items() if id_ in compile_ids}
+    """The payload of the last event of a kind in each of these compiles.
+
+    After `torch._dynamo.reset` torch counts from 0 again, and the recording tells the compiles apart ("0/0#2") but not
+    their events. Then only as many events as compiles can be told apart.
+    """
+    found: dict[str, list[int]] = {}
+    for each in recording.events(kind) if compile_ids else ():
+        if name in (None, each.name):
+            found.setdefault(each.compile_id, []).append(each.index)
+    made = {}
+    for first, events in found.items():
+        alike = sorted((id_ for id_ in compile_ids if id_.partition("#")[0] == first), key=_generation)
+        if alike == [first]:
+            made[first] = events[-1]
+        elif len(alike) == len(events):
+            made |= dict(zip(alike, events, strict=True))
+    return {id_: recording.payload(event) for id_, event in made.items()}
+
+
+def _generation(compile_id: str) -> int:
+    number = compile_id.partition("#")[2]
+    return int(number) if number.isdecimal() else 1
 
 
 def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.unknown_values import asked_decision, number_advice, undecided
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Compile, Node, Span
 
@@ -37,7 +39,13 @@ _CALLS_BACKEND = "_call_user_compiler"  # output_graph.py: all below is the back
 _FILE = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>[^\n,]+)', re.MULTILINE)
 _BACKEND = re.compile(r"backend='(?P<name>[^'\n]*)' raised:\s*")
 _BACKWARD = "in the backward: "  # the digest's mark on what failed after the forward had been compiled
-_USER_STACKS = ("\nUser stack:", "\nFound from :", "\nfrom user code:", "\nOriginal traceback:")
+_USER_STACKS = (
+    "\nUser stack:",
+    "\nUser Stack (most recent call last):",
+    "\nFound from :",
+    "\nfrom user code:",
+    "\nOriginal traceback:",
+)
 _COMPILER_ERROR = re.compile(r"^.*?\b(?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
 _KERNEL = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(", re.MULTILINE)
 _CODE_OF_ERROR = re.compile(r"\berror: [^\n]*\n\s*\d+ \| (?P<code>[^\n]*)")
@@ -116,8 +124,11 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     reason = reason.removeprefix(_BACKWARD)
     traceback = run.tracebacks.get(item.compile_id, "")[-_MAX_TEXT:]
     stage, why = _stage(item, reason, traceback), _why(reason, traceback)
-    span, lines = _blamed_spans(f"{reason}\n{traceback}", item.compile_id, run)
+    span, lines = _blamed_spans(reason, traceback, item.compile_id, run)
     named = f"{stage} (backward)" if backward else stage
+    decision = None if span is None else asked_decision(reason, item.compile_id, span, run)
+    if decision is not None:
+        return _Failure(named, undecided(decision), span, lines, number_advice(decision, captured=True, fullgraph=True))
     return _Failure(named, why, span, lines, _advice(stage, reason, why))
 
 
@@ -157,16 +168,19 @@ def _why(reason: str, traceback: str) -> str:
     return first[:_MAX_LINE] or "no reason was recorded"
 
 
-def _blamed_spans(reason: str, compile_id: str, run: RunRecords) -> tuple[Span | None, tuple[Span, ...]]:
+def _blamed_spans(
+    reason: str, traceback: str, compile_id: str, run: RunRecords
+) -> tuple[Span | None, tuple[Span, ...]]:
     """The user's line: torch names it, or the operators that the text names have one; else the lines of the graph."""
-    for heading in _USER_STACKS:
-        _, found, after = reason.partition(heading)
+    for text, heading in itertools.product((reason, traceback), _USER_STACKS):
+        _, found, after = text.partition(heading)
         frames = [Span(each["file"], int(each["line"])) for each in _FILE.finditer(after)]
         own = [span for span in frames if not is_torch_file(span.file) and not is_stdlib_file(span.file)]
         if found and own:
             return own[-1], ()
     nodes = [node for node in run.nodes.get(compile_id, ()) if node.op.startswith("call_") and node.span.file]
-    at_fault = _named_in(reason, nodes) or _of_kernel(reason, run.code.get(compile_id, ""), nodes) or nodes
+    told = f"{reason}\n{traceback}"
+    at_fault = _named_in(told, nodes) or _of_kernel(told, run.code.get(compile_id, ""), nodes) or nodes
     lines = tuple(dict.fromkeys(node.span for node in at_fault))
     return (lines[0], ()) if len(lines) == 1 else (None, lines)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dynadiag.recording.records import Span
 
-__all__ = ["computed_names", "identity", "local_number", "parsed", "place_text"]
+__all__ = ["computed_names", "enclosing_function", "identity", "local_number", "parsed", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
@@ -53,14 +53,20 @@ def local_number(source: str | None, line: int | None, name: str) -> str:
     '_1'
     """
     tree = None if source is None or line is None else parsed(source)
-    function = None if tree is None else _innermost(tree, line or 0)
+    function = enclosing_function(source, line)
     if tree is None or function is None:
         return name
     order = _order_of_appearance(function, _local_names(tree, line or 0))
     return f"_{order.index(name)}" if name in order else name
 
 
-def _innermost(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+def enclosing_function(
+    source: str | None, line: int | None
+) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    """The innermost function of a file that a line is in; None where there is none, or the source is not known."""
+    tree = None if source is None or line is None else parsed(source)
+    if tree is None or line is None:
+        return None
     functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
     return max(functions, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
 
@@ -83,8 +89,7 @@ def computed_names(source: str | None, line: int | None) -> frozenset[str]:
     >>> sorted(computed_names("def f(x):\\n    y = x + 1\\n    return y", 1))
     []
     """
-    tree = None if source is None or line is None else parsed(source)
-    function = None if tree is None else _innermost(tree, line or 0)
+    function = enclosing_function(source, line)
     if function is None or isinstance(function, ast.Lambda) or function.body[0].lineno > (line or 0):
         return frozenset()
     parameters = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}

@@ -163,6 +163,75 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum().item()
+    doubled = v * 2
+    if total > 3:
+        return doubled + 1
+    return doubled - 1
+
+
+def chooses_by_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum()
+    doubled = v * 2
+    return torch.where(total > 3, doubled + 1, doubled - 1)
+
+
+def takes_one_side_by_a_tensor(v: torch.Tensor) -> Any:
+    total = v.sum()
+    return torch.cond(total > 3, lambda a: a + 1, lambda a: a - 1, (v * 2,))
+
+
+def branches_as_always(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum().item()
+    doubled = v * 2
+    torch._check(total > 3)
+    if total > 3:
+        return doubled + 1
+    return doubled - 1
+
+
+def branches_on_how_many(v: torch.Tensor) -> torch.Tensor:
+    found = v.nonzero()
+    number = found.shape[0]
+    if number > 2:
+        return v + 1
+    return v - 1
+
+
+def takes_one_side_by_how_many(v: torch.Tensor) -> Any:
+    number = v.nonzero().shape[0]
+    return torch.cond(number > 2, lambda a: a + 1, lambda a: a - 1, (v,))
+
+
+def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum().item()
+    while total > 3:
+        v = v + 1
+        total = total - 2
+    return v
+
+
+def loops_by_a_tensor(v: torch.Tensor) -> Any:
+    return torch.while_loop(lambda a, total: total > 3, lambda a, total: (a + 1, total - 2), (v, v.sum()))[0]
+
+
+def captures() -> None:
+    config.capture_scalar_outputs = config.capture_dynamic_output_shape_ops = True
+
+
+def whole(fn: Callable[..., Any], fallback: Callable[..., Any]) -> Program:
+    """A program that demands one graph, and runs uncompiled where it gets none."""
+
+    def run(compile_: Compile) -> list[Any]:
+        try:
+            return [compile_(fn, fullgraph=True)(x)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [fallback(x)]
+
+    return run
+
+
 def multiplies(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum()
 
@@ -1100,6 +1169,29 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
     ),
+    "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
+    "branches_on_a_captured_item": (
+        configured(calls(branches_on_an_item, (x,)), captures),
+        configured(calls(chooses_by_a_tensor, (x,)), captures),
+    ),
+    "must_branch_on_an_item": (
+        whole(branches_on_an_item, branches_on_an_item),
+        whole(chooses_by_a_tensor, chooses_by_a_tensor),
+    ),
+    "takes_one_side_by_an_item": (calls(branches_on_an_item, (x,)), calls(takes_one_side_by_a_tensor, (x,))),
+    "branches_as_always": (
+        calls(branches_on_an_item, (x,)),
+        configured(calls(branches_as_always, (x,)), captures),
+    ),
+    "must_branch_as_always": (
+        whole(branches_on_an_item, branches_on_an_item),
+        whole(branches_as_always, branches_as_always),
+    ),
+    "branches_on_how_many": (
+        configured(calls(branches_on_how_many, (x,)), captures),
+        configured(calls(takes_one_side_by_how_many, (x,)), captures),
+    ),
+    "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "finds": (
         calls(finds, (x,)),

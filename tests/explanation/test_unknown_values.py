@@ -1,0 +1,111 @@
+"""What is told where tracing would have to know a number that a tensor holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.findings import Finding
+
+config = torch._dynamo.config
+ONES = torch.ones(5)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        yield
+    torch._dynamo.reset()
+
+
+def by_a_name(x: torch.Tensor) -> torch.Tensor:
+    total = x.sum().item()
+    half = total / 2
+    if half > 1:
+        return x + 1
+    return x
+
+
+def by_a_call(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.sum().item() > 3 else x
+
+
+def by_a_size(x: torch.Tensor) -> torch.Tensor:
+    found = x.nonzero()
+    if found.shape[0] > 3:
+        return x + 1
+    return x
+
+
+def by_what_is_made_of_it(x: torch.Tensor) -> torch.Tensor:
+    number = x.to(torch.int64).sum().item()
+    zeros = torch.zeros(number)
+    if zeros.numel():
+        return x + 1
+    return x
+
+
+def by_its_count(x: torch.Tensor) -> torch.Tensor:
+    number = x.to(torch.int64).sum().item()
+    for i in range(int(number)):
+        x = x + i
+    return x
+
+
+def told(folder: Path, *fns: Callable[..., Any], fullgraph: bool) -> list[Finding]:
+    """The findings on these functions, each of which is compiled anew, as after a reset."""
+    with dynadiag.record(folder / "run.dynadiag"):
+        for fn in fns:
+            torch._dynamo.reset()
+            try:
+                torch.compile(fn, backend="eager", fullgraph=fullgraph)(ONES)
+            except Exception:  # noqa: BLE001 - the failed compile is what is told
+                continue
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return [item for item in explain(recording).findings if item.severity != "note"]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_the_condition_and_where_its_number_comes_from_are_named(tmp_path: Path, fullgraph: bool) -> None:
+    fns = (by_a_name, by_a_call, by_a_size, by_what_is_made_of_it, by_its_count)
+    found = {item.function: item for item in told(tmp_path, *fns, fullgraph=fullgraph)}
+    causes = {name: (item.cause or "").partition(", and tracing")[0].removesuffix(".") for name, item in found.items()}
+    first = {fn.__name__: fn.__code__.co_firstlineno for fn in fns}
+    assert {name: item.span.line for name, item in found.items()} == {
+        "by_a_name": first["by_a_name"] + 3,
+        "by_a_call": first["by_a_call"] + 1,
+        "by_a_size": first["by_a_size"] + 2,
+        "by_what_is_made_of_it": first["by_what_is_made_of_it"] + 3,
+        "by_its_count": first["by_its_count"] + 2,
+    }
+    assert causes["by_a_name"] == (
+        "`half > 1` cannot be decided while tracing: it depends on the number that `x.sum().item()` takes from a "
+        f"tensor at line {first['by_a_name'] + 1}"
+    )
+    assert causes["by_a_call"].endswith("it depends on the number that `x.sum().item()` takes from a tensor")
+    assert f"the size of `x.nonzero()` at line {first['by_a_size'] + 1}" in causes["by_a_size"]
+    assert "`zeros.numel()` cannot be decided" in causes["by_what_is_made_of_it"]
+    assert causes["by_its_count"].lower().startswith("this line needs the number that")
+
+
+def test_advice_names_what_can_be_written(tmp_path: Path) -> None:
+    found = {item.function: item for item in told(tmp_path, by_a_call, by_what_is_made_of_it, fullgraph=True)}
+    texts = {name: " ".join(each.text for each in item.advice) for name, item in found.items()}
+    assert "torch.where(x.sum() > 3, a, b)" in texts["by_a_call"]  # the tensor, not its number
+    assert "torch._check" not in texts["by_a_call"]  # each `.item()` is another number
+    assert "torch._check(zeros.numel() != 0)" in texts["by_what_is_made_of_it"]
+    assert "torch.where" not in texts["by_what_is_made_of_it"]  # a size cannot be a tensor
+
+
+def test_a_number_that_decides_a_branch_is_not_captured(tmp_path: Path) -> None:
+    with config.patch(capture_scalar_outputs=False):
+        (found,) = told(tmp_path, by_a_name, fullgraph=False)
+    assert (found.cause or "").startswith("The number decides `half > 1` at line")
+    assert all("Set `torch._dynamo.config.capture_scalar_outputs" not in each.text for each in found.advice)
