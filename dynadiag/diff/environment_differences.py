@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 
-__all__ = ["environment_differences", "matching_line", "source_differences"]
+__all__ = ["OptionChange", "changed_options", "environment_differences", "matching_line", "source_differences"]
 
 _METRICS = {
     "dynamo_config": "torch._dynamo.config",
@@ -39,6 +40,17 @@ _MAX_VALUE = 60  # characters of a value in a sentence
 _NOBODY = (None, None)
 
 _Options = dict[tuple[str, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChange:
+    """An option of torch with its two values as text, and the line that sets it."""
+
+    name: str
+    was: str
+    now: str
+    file: str | None
+    line: int | None
 
 
 def environment_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
@@ -89,14 +101,30 @@ def _option_differences(before: Recording, after: Recording, pairs: Sequence[Com
         if pair.before is None or pair.after is None:
             continue
         ids = pair.before.compile_id, pair.after.compile_id
-        old, new = (side.options(id_) for side, id_ in zip(sides, ids, strict=True))
-        known = {*sides[0].changed(ids[0]), *sides[1].changed(ids[1])} if defaults_differ else {*old, *new}
-        for name in sorted(known & old.keys() & new.keys()):
-            if _comparable(old[name]) != _comparable(new[name]) and not _IDLE_OPTION.match(name[1]):
-                text = f"{'.'.join(name)} was {_short(old[name])} and is {_short(new[name])}"
-                place = _line_setting(after, name[1])
-                found.setdefault(text, Difference(ENVIRONMENT, ids, *place, text))
+        for name, (old, new) in _changed_options(sides, ids, defaults_differ=defaults_differ):
+            text = f"{'.'.join(name)} was {_short(old)} and is {_short(new)}"
+            place = _line_setting(after, name[1])
+            found.setdefault(text, Difference(ENVIRONMENT, ids, *place, text))
     return list(found.values())
+
+
+def changed_options(before: Recording, after: Recording, ids: tuple[str, str]) -> list[OptionChange]:
+    """Return torch's options that differ between two compiles, with the line of the second program that sets each."""
+    sides = _Settings(before), _Settings(after)
+    return [
+        OptionChange(".".join(name), _short(old), _short(new), *_line_setting(after, name[1]))
+        for name, (old, new) in _changed_options(sides, ids, defaults_differ=False)
+    ]
+
+
+def _changed_options(
+    sides: tuple[_Settings, _Settings], ids: tuple[str, str], *, defaults_differ: bool
+) -> Iterator[tuple[tuple[str, str], tuple[Any, Any]]]:
+    old, new = (side.options(id_) for side, id_ in zip(sides, ids, strict=True))
+    known = {*sides[0].changed(ids[0]), *sides[1].changed(ids[1])} if defaults_differ else {*old, *new}
+    for name in sorted(known & old.keys() & new.keys()):
+        if _comparable(old[name]) != _comparable(new[name]) and not _IDLE_OPTION.match(name[1]):
+            yield name, (old[name], new[name])
 
 
 def _comparable(value: Any) -> Any:

@@ -18,6 +18,7 @@ from dynadiag.recording.records import Break
 __all__ = ["RankDifference", "Side", "first_difference"]
 
 _MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only the common beginning
+_MAX_HISTORY = 500  # steps in which an earlier run like the last one is looked for
 _USUAL_TYPE = "f32"  # torch's default dtype
 
 
@@ -40,7 +41,8 @@ class RankDifference:
 
     ``position`` is that in the steps of the first one. ``first`` and ``second`` are their steps; None if a rank has
     none. ``unusual`` is the side that did something more, 0 or 1. What differs is a break (``brk``), or nodes of the
-    ``graph``-th graph: ``node`` on the unusual side, ``other_node`` on the other.
+    ``graph``-th graph: ``node`` on the unusual side, ``other_node`` on the other. ``instead`` is the collective with
+    which the rank that lacks one goes on.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class RankDifference:
     graph: int = 0
     node: CanonicalNode | None = None
     other_node: CanonicalNode | None = None
+    instead: CollectiveStep | None = None
 
     @property
     def step(self) -> Step | None:
@@ -107,9 +110,9 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Rank
     elif (
         isinstance(one, CollectiveStep)
         and isinstance(two, CollectiveStep)
-        and (one.key != two.key or _swapped(first, second, one, two))
+        and (one.key != two.key or _swapped(first, second, one, two) or _is_one_more(first, second, one, two))
     ):
-        yield RankDifference("collective", position, one, two, _on_earlier_line(one, two))
+        yield _of_collectives((first, second), position, (one, two))
 
 
 def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
@@ -118,12 +121,62 @@ def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep
     return here != there and here in _lines(second.steps) and there in _lines(first.steps)
 
 
+def _is_one_more(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
+    """Whether one of two ranks issues a collective on a line that the other never does, and so has more."""
+    numbers = [sum(isinstance(step, CollectiveStep) for step in side.steps) for side in (first, second)]
+    shared = _line(one) in _lines(second.steps), _line(two) in _lines(first.steps)
+    return numbers[0] != numbers[1] and shared[0] != shared[1] and numbers[shared.index(False)] == max(numbers)
+
+
 def _line(step: CollectiveStep) -> tuple[str | None, int | None]:
     return step.collective.file, step.collective.line
 
 
 def _lines(steps: Sequence[Step]) -> set[tuple[str | None, int | None]]:
     return {_line(step) for step in steps if isinstance(step, CollectiveStep)}
+
+
+def _of_collectives(
+    sides: tuple[Side, Side], position: int, steps: tuple[CollectiveStep, CollectiveStep]
+) -> RankDifference:
+    """The difference of two collectives in one place: one more on a rank, one that a rank left out, or another one.
+
+    It is one more if only this rank ever issues one on that line, and the other's is issued by both. It is left out if
+    both issue both, and the other rank does what followed the last time.
+    """
+    shared = [_line(steps[side]) in _lines(sides[1 - side].steps) for side in (0, 1)]
+    if shared[0] != shared[1]:
+        side = shared.index(False)
+        return _only_on(steps, side, position, unusual=side)
+    if all(shared) and (usual := _usual_step(sides[0].steps, position)) is not None:
+        same = [(usual.key, usual.details) == (step.key, step.details) for step in steps]
+        if same[0] != same[1]:
+            side = same.index(True)
+            return _only_on(steps, side, position, unusual=1 - side)
+    return RankDifference("collective", position, *steps, _on_earlier_line(*steps))
+
+
+def _only_on(steps: tuple[CollectiveStep, CollectiveStep], side: int, position: int, *, unusual: int) -> RankDifference:
+    """A collective that one rank issues, and the other does not: it goes on with another one."""
+    only: list[CollectiveStep | None] = [None, None]
+    only[side] = steps[side]
+    return RankDifference("collective", position, only[0], only[1], unusual, instead=steps[1 - side])
+
+
+def _usual_step(steps: Sequence[Step], position: int) -> Step | None:
+    """What came after the longest earlier run of steps that is like the one before a position."""
+    longest, usual = 0, None
+    for end in range(position - 1, max(0, position - _MAX_HISTORY), -1):
+        length = 0
+        while length < end and _is_same(steps[end - 1 - length], steps[position - 1 - length]):
+            length += 1
+        if length > longest:
+            longest, usual = length, steps[end]
+    return usual
+
+
+def _is_same(one: Step, two: Step) -> bool:
+    return one is two or (one.label, one.details) == (two.label, two.details)
 
 
 def _on_earlier_line(one: CollectiveStep, two: CollectiveStep) -> int:
@@ -150,11 +203,11 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
     issued = [next((step for step in own[side] if isinstance(step, CollectiveStep)), None) for side in (0, 1)]
     one, two = issued
     if one is not None and two is not None:
-        yield RankDifference("collective", here[0], one, two, _on_earlier_line(one, two))
+        yield _of_collectives(sides, here[0], (one, two))
     elif one is not None and not ended[1]:
-        yield RankDifference("collective", here[0], one, None, 0)
+        yield RankDifference("collective", here[0], one, None, int(_line(one) in _lines(second.steps)))
     elif two is not None and not ended[0]:
-        yield RankDifference("collective", here[0], None, two, 1)
+        yield RankDifference("collective", here[0], None, two, int(_line(two) not in _lines(first.steps)))
 
 
 def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:

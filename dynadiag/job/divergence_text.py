@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag.diff import CanonicalNode
+from dynadiag.diff.environment_differences import changed_options
 from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.breaks import operator_error
 from dynadiag.explanation.changes import main_changes
-from dynadiag.explanation.formatting import brief, duration
+from dynadiag.explanation.formatting import brief, duration, list_some
 from dynadiag.explanation.guard_text import described, input_names, source_text
 from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import ValueDifference, find_value_difference, values_on
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence
-from dynadiag.job.ended import describe_ends
+from dynadiag.job.ended import describe_ends, ended_by_itself
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
 from dynadiag.job.trace import CollectiveStep, CompileStep, kind_of_type
@@ -26,6 +28,7 @@ from dynadiag.recording.records import Compile, Frame, Recompile
 __all__ = ["describe_divergence"]
 
 _TYPE = re.compile(r"(?<=\])\[.*$")  # strides and device after dtype and sizes
+_SYMBOL = "Sym("  # the type of a size among the inputs of a graph
 _NODE = 100  # characters of a node of a graph
 
 Location = tuple[str | None, int | None, str]  # file, line, function
@@ -122,7 +125,7 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
     return _DivergenceText(
         text,
         _recompile_location(step.recompile, step.compile),
-        why,
+        _option_cause(found, doing, others) or why,
         ("ranks.sizes", "ranks.collectives_agree")
         if own and own[0].parsed.kind in ("size", "stride", "shape")
         else ("ranks.value",),
@@ -143,9 +146,11 @@ def _break(found: RankDifference, doing: Sequence[Process], others: Sequence[Pro
     location = (frame.file, frame.line, frame.function) if frame else (item.span.file, item.span.line, item.function)
     id_ = f"{item.gb_id}, " if item.gb_id else ""
     follows = _other_collectives(found, doing, others)
+    text = f"{_verb(doing, 'break')} the graph of {item.function} ({id_}{item.gb_type or item.reason})"
+    if item.fatal:
+        text = f"{_verb(doing, 'fail')} to compile {item.function} ({operator_error(item) or f'{id_}{item.gb_type}'})"
     return _DivergenceText(
-        f"{_verb(doing, 'break')} the graph of {item.function} ({id_}{item.gb_type or item.reason}), "
-        f"{_does_not(others)}",
+        f"{text}, {_does_not(others)}",
         location,
         _value_cause(found, doing, others, location) or item.reason or None,
         ("ranks.code",),
@@ -170,10 +175,15 @@ def _other_collectives(found: RankDifference, doing: Sequence[Process], others: 
 def _node_difference(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = found.step
     assert isinstance(step, CompileStep)
-    function, node, other = step.compile.function, found.node, found.other_node
+    function = step.compile.function
+    node, other = _as_printed(step, found, found.node), _as_printed(_other_step(found), found, found.other_node)
     location = _node_place(found, doing, others)
     where = f" (line {location[1]})" if location[1] is not None else ""
-    if node is None and other is None:
+    symbolic = [_has_symbols(each, found.graph) for each in (step, _other_step(found))]
+    if symbolic[0] != symbolic[1]:
+        dynamic, static = (doing, others) if symbolic[0] else (others, doing)
+        text = f"{_verb(dynamic, 'compile')} {function} for sizes that may change, {_ranks(static)} for fixed ones"
+    elif node is None and other is None:
         count = [len(each.graphs) if isinstance(each, CompileStep) else 0 for each in (step, _other_step(found))]
         text = f"{_ranks(doing)} makes {count[0]} graphs of {function}, {_ranks(others)} {count[1]}"
     elif node is not None and other is None:
@@ -193,13 +203,25 @@ def _node_difference(found: RankDifference, doing: Sequence[Process], others: Se
     return _DivergenceText(text, location, _value_cause(found, doing, others, location), (key,))
 
 
+def _as_printed(step: object, found: RankDifference, node: CanonicalNode | None) -> CanonicalNode | None:
+    """A node with its sizes and whole numbers, which are left out where graphs are compared."""
+    nodes = step.graphs[found.graph].graph.nodes if isinstance(step, CompileStep) and node is not None else ()
+    return next((each for each in nodes if node is not None and each.name == node.name), node)
+
+
+def _has_symbols(step: object, graph: int) -> bool:
+    """Whether a graph takes sizes as inputs: it is for any of them."""
+    nodes = step.graphs[graph].graph.nodes if isinstance(step, CompileStep) and graph < len(step.graphs) else ()
+    return any(node.target == "placeholder" and node.type.startswith(_SYMBOL) for node in nodes)
+
+
 def _value_cause(
     found: RankDifference, doing: Sequence[Process], others: Sequence[Process], location: Location
 ) -> str | None:
     """The guarded value that differs between the ranks, where one does."""
     value = _value_difference(found, location[1])
     if value is None:
-        return _input_cause(found, doing, others)
+        return _input_cause(found, doing, others) or _option_cause(found, doing, others)
     at = f" (line {value.line})" if value.line is not None and value.line != location[1] else ""
     known = [
         f"{values_on(_same_compiles(each, step), value.source)} on {_ranks(each)}"
@@ -226,11 +248,29 @@ def _input_cause(found: RankDifference, doing: Sequence[Process], others: Sequen
         return None
     graphs = [each.graphs[found.graph].graph.nodes for each in (step, other)]
     for here, there in zip(*graphs, strict=False):
+        if here.type.startswith(_SYMBOL) or there.type.startswith(_SYMBOL):
+            return None  # further inputs are not the same ones
         if here.target == there.target == "placeholder" and kind_of_type(here.type) != kind_of_type(there.type):
             (name,) = input_names([here.name], (guard.source for guard in step.guards))
             types = [_TYPE.sub("", node.type) for node in (here, there)]
             return f"the input `{name}` is {types[0]} on {_ranks(doing)}, {types[1]} on {_ranks(others)}"
     return None
+
+
+def _option_cause(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> str | None:
+    """torch's options that these ranks compile with and the others do not, with the line that sets them."""
+    step, other = found.step, _other_step(found)
+    if not (isinstance(step, CompileStep) and isinstance(other, CompileStep)):
+        return None
+    ids = other.compile.compile_id, step.compile.compile_id
+    with open_recording(others[0].path) as before, open_recording(doing[0].path) as after:
+        changes = changed_options(before, after, ids)
+    told = [
+        f"`{each.name}` is {each.now} on {_ranks(doing)}, {each.was} on {_ranks(others)}"
+        + (f" (line {each.line})" if each.line is not None else "")
+        for each in changes
+    ]
+    return list_some(told) if told else None
 
 
 def _value_difference(found: RankDifference, line: int | None) -> ValueDifference | None:
@@ -244,8 +284,8 @@ def _short(node: CanonicalNode) -> str:
     """A node on one line; of a collective what it is called by and what it is about: ``all_reduce of f32[24]``."""
     if "_c10d_functional" in node.target:
         return brief(f"{node.target.rpartition('.')[2]} of {_TYPE.sub('', node.type)}", _NODE)
-    call = node.text if "#" in node.call else node.call  # the numbers of shards are left out
-    return brief(f"{call}: {node.type}" if node.type else call, _NODE)
+    call = node.text or node.call
+    return brief(f"{call}: {_TYPE.sub('', node.type)}" if node.type else call, _NODE)
 
 
 def _apart(one: CanonicalNode, two: CanonicalNode) -> tuple[str, str]:
@@ -294,7 +334,9 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
         f" in process group {each.removeprefix('#')}" if all(groups) and len({*groups}) > 1 else "" for each in groups
     ]
     peers = [
-        f" with root {each.peer}" if each and here and there and here.peer != there.peer else ""
+        f" with root {each.peer}"
+        if each and each.peer is not None and here and there and here.peer != there.peer
+        else ""
         for each in (here, there)
     ]
     issued = [
@@ -303,10 +345,20 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
         else None
         for each, group, peer in zip((here, there), own, peers, strict=True)
     ]
+    more = ""
+    if found.instead is not None:
+        after = found.instead.collective
+        more = (
+            f" and goes on with {after.op} of {after.sizes or 'nothing'} {after.dtypes} at line {after.line}".replace(
+                "  ", " "
+            )
+        )
+    elif (here is None or there is None) and ended_by_itself((doing if here is None else others)[0]):
+        more = ": it had ended"
     if here is None:
-        text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}"
+        text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}{more}"
     elif there is None:
-        text = f"{_verb(doing, 'issue')} {issued[0]}, {_does_not(others)}"
+        text = f"{_verb(doing, 'issue')} {issued[0]}, {_does_not(others)}{more}"
     else:
         text = f"{_verb(doing, 'issue')} {issued[0]} where {_verb(others, 'issue')} {issued[1]}"
     at = here or there
@@ -368,7 +420,7 @@ def _cache(found: RankDifference, doing: Sequence[Process], others: Sequence[Pro
     return _DivergenceText(
         text + times,
         _compile_location(step.compile),
-        None,
+        _option_cause(found, doing, others),
         ("ranks.cache",),
     )
 

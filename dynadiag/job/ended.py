@@ -23,6 +23,7 @@ _PEER_IS_GONE = re.compile(
     re.IGNORECASE,
 )
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
+_POINT_TO_POINT = ("send", "recv")  # a rank may still be in its last one
 _MESSAGE = 140  # characters of an exception's message
 _LISTED = 8  # ranks whose end is told one by one
 
@@ -60,9 +61,9 @@ def describe_end(item: Process) -> str | None:
     last = item.trace.last if item.trace else None
     where = f" in {last.op}{at}" if last is not None and not item.stack else at
     return (
-        f"was killed, crashed or could not write: its recording is cut short, last seen{where}"
+        f"was killed, crashed, called os._exit or could not write: its recording is cut short, last seen{where}"
         if where
-        else "was killed, crashed or could not write: its recording is cut short"
+        else "was killed, crashed, called os._exit or could not write: its recording is cut short"
     )
 
 
@@ -86,11 +87,24 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     if raised:
         return None
     if cut and len(cut) < len(ranks):
-        return _dead("died", cut, ranks, restart)
+        late = _late(cut, waited)
+        return _dead("timeout", late, ranks, restart) if late else _dead("died", cut, ranks, restart)
     if missing and waited:
         return _never_came(missing, ranks, restart)
     behind = _behind(ranks) if waited or cut else []
     return _dead("timeout", behind, ranks, restart) if behind else None
+
+
+def _late(cut: Sequence[Process], waited: Sequence[Process]) -> list[Process]:
+    """The ranks that others waited for until a timeout; what starts the job ended them, and their recordings, after it.
+
+    If a rank had died, the others would not wait so long: its connections close, and its launcher ends the job. Ranks
+    that waited too were ended with it. They came as far as those whose timeout was the first.
+    """
+    if not waited or not all(_TIMED_OUT.search(each.message or "") for each in waited):
+        return []
+    far = max(map(_collectives, waited))
+    return [each for each in cut if _collectives(each) < far]
 
 
 def _lived_on(item: Process, ranks: Sequence[Process]) -> bool:
@@ -141,11 +155,27 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
 
 
 def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Process]) -> str:
-    at = place_text(last_place(item)) or "an unknown line"
-    where = list_some(sorted({place_text(last_place(each)) for each in others} - {""}))
-    return f"{rank_list(numbers)} came only to {at} while {rank_list(each.rank or 0 for each in others)} waited" + (
-        f" at {where}" if where else ""
-    )
+    """Which rank did not come to a collective, what it did last, and where the others waited for it."""
+    waiting = [each for each in others if each.uncaught is not None and _waited(each)] or list(others)
+    where = list_some(sorted({_collective_text(each) for each in waiting} - {""}))
+    they = f"{rank_list(each.rank or 0 for each in waiting)} waited until the timeout"
+    at = f" ({where})" if where else ""
+    last = item.trace.last if item.trace else None
+    own = "its" if len(numbers) == 1 else "their"
+    if item.uncaught is not None:
+        return f"{rank_list(numbers)} came only to {place_text(last_place(item)) or 'an unknown line'} while {they}{at}"
+    if last is None:
+        return f"{rank_list(numbers)} never began {own} first collective: {they}{at}"
+    did = "began" if last.is_async or last.op in _POINT_TO_POINT else "finished"
+    said = f"{did} {own} last collective ({_collective_text(item)}) and never began the next"
+    return f"{rank_list(numbers)} {said}: {they}{at}"
+
+
+def _collective_text(item: Process) -> str:
+    """The collective that a rank was last in, with its line: ``train.py:31, all_reduce``."""
+    place, last = last_place(item), item.trace.last if item.trace else None
+    op = f", {last.op}" if place and last is not None and (last.file, last.line) == (place.file, place.line) else ""
+    return f"{place_text(place)}{op}"
 
 
 def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) -> Divergence:

@@ -10,6 +10,7 @@ import pytest
 from dynadiag.job import Divergence, find_divergence, open_job
 from tests.job import build
 from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stopped
+from tests.tui.build import at
 
 ONE = graph(("l_x_ * 2", "f32[4][1]cpu", 6))
 TYPE = "f32[4][1]cpu"
@@ -59,7 +60,9 @@ def test_a_recompile_is_told_where_all_ranks_were_killed_at_unknown_lines(tmp_pa
     made = divergence(tmp_path)
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("recompile", (1,), 6)
-    assert made.consequences == ("ranks 0-1 were killed, crashed or could not write: their recordings are cut short",)
+    assert made.consequences == (
+        "ranks 0-1 were killed, crashed, called os._exit or could not write: their recordings are cut short",
+    )
 
 
 def test_a_length_that_differs_is_told_as_one(tmp_path: Path) -> None:
@@ -264,6 +267,67 @@ def test_a_rank_that_came_less_far_until_the_timeout(tmp_path: Path) -> None:
     made = divergence(tmp_path)
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("timeout", (1,), 40)
+
+
+def test_a_rank_that_hangs_is_told_by_what_it_did_not_begin(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=21)
+    last = collective("all_reduce", line=21)
+    rank(tmp_path, 0, compiled(), collective("all_reduce"), last, end=waits, world=3)
+    rank(tmp_path, 1, compiled(), collective("all_reduce"), end=[], world=3)
+    rank(tmp_path, 2, compiled(), collective("all_reduce"), last, end=[], world=3)  # ended with the job
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("timeout", (1,), 20)
+    assert made.text == (
+        "rank 1 finished its last collective (prog.py:20, all_reduce) and never began the next: "
+        "rank 0 waited until the timeout (prog.py:21, all_reduce)"
+    )
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_collective_that_a_rank_leaves_out_or_has_more(skips: bool, tmp_path: Path) -> None:
+    """Rank 1 leaves out what both did before, or rank 0 issues on a line what rank 1 never does."""
+    step, metric = collective(line=20), collective(sizes=(), line=24)
+    before = [step, step, metric] if skips else [step, step]
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=24)
+    rank(tmp_path, 0, compiled(), *before, step, step, metric, end=waits)
+    rank(tmp_path, 1, compiled(), *before, step, step, step, end=waits)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (1,) if skips else (0,), 24)
+    assert made.text.endswith("at line 24, rank 1 does not and goes on with all_reduce of (4,) float32 at line 20")
+
+
+def test_a_collective_more_of_the_same_size_is_told_at_its_line(tmp_path: Path) -> None:
+    step, more = collective(line=20), collective(line=24)
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=20)
+    rank(tmp_path, 0, compiled(), step, more, step, more, end=waits)
+    rank(tmp_path, 1, compiled(), step, step, step)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (0,), 24)
+
+
+def test_a_rank_that_leaves_early_is_the_one(tmp_path: Path) -> None:
+    step = collective("all_reduce", line=20)
+    rank(tmp_path, 0, compiled(), step, step, end=stopped("Connection closed by peer [127.0.0.1]:1", line=20))
+    rank(tmp_path, 1, compiled(), step)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (1,), 20)
+    assert made.text.endswith("rank 1 does not: it had ended")
+
+
+def test_a_graph_for_any_size_is_told_with_the_option_that_differs(tmp_path: Path) -> None:
+    sizes = '"Sym(s0)", L_x_: "f32[s0][1]cpu"):\n        s0 = s0'
+    any_size = ONE.replace('"f32[4][1]cpu"):', sizes).replace('L_x_: "Sym', 's0: "Sym')
+    options = [
+        ({"dynadiag_options": {"torch._dynamo.config": {"dynamic_shapes": value}}, **at("0/0")}, None)
+        for value in (True, False)
+    ]
+    made = found(tmp_path, [[options[0]], compiled(graph=any_size)], [[options[1]], compiled(graph=ONE)])
+    assert made.text == "rank 0 compiles f for sizes that may change, rank 1 for fixed ones"
+    assert made.cause == "`torch._dynamo.config.dynamic_shapes` is True on rank 0, False on rank 1"
 
 
 def test_a_rank_that_never_came(tmp_path: Path) -> None:
