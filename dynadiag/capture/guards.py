@@ -8,11 +8,12 @@ code: only plain numbers, strings, dtypes and the like are written out, anything
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import re
 from collections import deque
 from collections.abc import Iterator
-from types import CodeType
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import torch
@@ -193,8 +194,11 @@ def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
     if match := _IDENTITY.match(code):
         if match["what"] == "type":
             return {"was": match["type"], "now": str(type(value))}
+        number = int(match["id"])
         return {
-            "was": _singleton_of_id(int(match["id"])) or f"another object {match['type'] or ''}".strip(),
+            "was": _singleton_of_id(number)
+            or _member_of_id(number, value)
+            or f"another object {match['type'] or ''}".strip(),
             "now": short_value(value),
         }
     if match := _LENGTH.match(code):
@@ -214,6 +218,12 @@ def _is_sized(value: Any) -> bool:
 def _singleton_of_id(number: int) -> str | None:
     """The singletons whose identity gives their value."""
     return next((repr(one) for one in (True, False, None) if id(one) == number), None)
+
+
+def _member_of_id(number: int, value: Any) -> str | None:
+    """The member of the value's enumeration that has this identity."""
+    members = vars(type(value)).get("_member_map_", {}) if isinstance(value, enum.Enum) else {}
+    return next((short_value(one) for one in members.values() if id(one) == number), None)
 
 
 def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
@@ -306,9 +316,11 @@ def short_value(value: Any) -> str:
         text = repr(value)
     elif isinstance(value, torch.Tensor):
         text = f"Tensor{tuple(value.shape)}"
+    elif isinstance(value, enum.Enum) and isinstance(name := vars(value).get("_name_"), str):
+        text = f"{type(value).__qualname__}.{name}"
     elif type(value) in (list, tuple, dict, set):
         text = f"{type(value).__name__} of length {len(value)}"
     else:
-        name = getattr(value, "__qualname__", None)
+        name = getattr(value, "__name__" if isinstance(value, BuiltinFunctionType) else "__qualname__", None)
         text = f"{name} ({type(value).__name__})" if isinstance(name, str) else f"a {type(value).__qualname__}"
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

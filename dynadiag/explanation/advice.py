@@ -14,13 +14,18 @@ from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import explaining_kinds, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources, root_name
+from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources, root_name, sizes_in
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
 __all__ = ["advise", "is_from_before_break"]
 
-_FROM_BEFORE_BREAK = {"size": "computed_size", "value": "left_over"}  # the kind of a guard on what was computed there
+_FROM_BEFORE_BREAK = {
+    "size": "computed_size",
+    "shape": "computed_size",
+    "value": "left_over",
+}  # the kind of a guard on what was computed there
+_WRAPPED = ("L['fn']", "L['partial']", "L['self']")  # what stands for it in a guard
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 
 
@@ -49,7 +54,8 @@ def is_from_before_break(reading: ParsedGuard, computed: Collection[str]) -> boo
 
 
 def _kind(reading: ParsedGuard, computed: Collection[str]) -> str:
-    is_computed = root_name(reading.subject) in computed
+    sizes = sizes_in(reading.index or "") if reading.kind == "shape" else ()
+    is_computed = all(root_name(source) in computed for source in sizes or (reading.subject,))
     return _FROM_BEFORE_BREAK.get(reading.kind, reading.kind) if is_computed else reading.kind
 
 
@@ -57,7 +63,7 @@ def _is_another_callable(reason: GuardFailure) -> bool:
     """Whether the guard is on what torch's own wrapper (``wrap_inline``, external_utils.py) was put around."""
     of_wrapper = reason.file is not None and reason.file.endswith("/torch/_dynamo/external_utils.py")
     reading = parse_guard(reason)
-    return of_wrapper and reading.kind in ("type", "identity") and (reading.subject or "").startswith("L['fn']")
+    return of_wrapper and reading.kind in ("type", "identity") and (reading.subject or "").startswith(_WRAPPED)
 
 
 def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]:

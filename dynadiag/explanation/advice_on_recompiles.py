@@ -78,8 +78,7 @@ RECOMPILES = {
     ),
     "shape.branch": tried(
         "{made}: a branch on it, in the program or in torch, takes another way beyond. Keep to one side, or "
-        "expect one compile for each; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a "
-        "range.",
+        "expect one compile for each{range}.",
         "a_range_of_sizes",
     ),
     "tensor.rank": tried(
@@ -102,6 +101,11 @@ RECOMPILES = {
         "{names} came with another `requires_grad`: with and without gradients is different code. Expect one "
         "compile for each, or `detach()` before the call where no gradient is wanted.",
         "gradients",
+    ),
+    "tensor.frozen": tried(
+        "{names} was frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
+        "before the first call, or expect one compile for each.",
+        "a_frozen_parameter",
     ),
     "tensor.alias": tried(
         "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
@@ -295,6 +299,11 @@ RECOMPILES = {
         "{names} was None in one call and not in the other: with and without it is different code. Expect one "
         "compile for each and warm up both, or always pass something (a default, an empty tensor).",
         "none",
+    ),
+    "object.none_attribute": tried(
+        "{names} was None in one call and not in the other: with and without it is different code. Set it once, before "
+        "the first call, or expect one compile for each.",
+        "a_bias_taken_away",
     ),
     "object.presence": tried(
         "{names} was there in one call and not in the other: define it from the start (in `__init__`).", "presence"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dynadiag.explanation import process_state
 from dynadiag.explanation.advice_table import advice
@@ -27,6 +28,8 @@ __all__ = [
 
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
 _MOST_GROUPS = 3  # of guards on shapes that are advised on
+_SIZE = re.compile(r"\.size\(\)\[\d+\]$")
+_STATED_RANGE = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range"
 _SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
 # What every dynamic size must be, as torch writes it: what fails it is 0 or 1.
 _NOT_SMALL = re.compile(
@@ -46,7 +49,12 @@ def size(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 
 def computed_size(found: Sequence[ParsedGuard]) -> list[Advice]:
-    return [advice("size.computed", names=joined_sources(found))]
+    tensors = [
+        replace(item, subject=_SIZE.sub("", size))
+        for item in found
+        for size in (sizes_in(item.index or "") if item.kind == "shape" else ()) or (item.subject or "",)
+    ]
+    return [advice("size.computed", names=joined_sources(tensors))]
 
 
 def _zero_or_one(tensor: str | None, dimension: str | None) -> Advice:
@@ -103,7 +111,7 @@ def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> Advice:
         return advice("shape.together", made=made)
     if expression.startswith("2 <= "):
         made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
-    return advice("shape.branch", made=made)
+    return advice("shape.branch", made=made, range=_STATED_RANGE if sizes_in(expression) else "")
 
 
 def rank(found: Sequence[ParsedGuard]) -> list[Advice]:
@@ -123,7 +131,10 @@ def device(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 
 def requires_grad(found: Sequence[ParsedGuard]) -> list[Advice]:
-    return [advice("tensor.requires_grad", names=joined_sources(found))]
+    parameters = [item for item in found if "_parameters[" in (item.subject or "")]
+    others = [item for item in found if item not in parameters]
+    kinds = (("tensor.requires_grad", others), ("tensor.frozen", parameters))
+    return [advice(key, names=joined_sources(items)) for key, items in kinds if items]
 
 
 def dispatch_keys(found: Sequence[ParsedGuard]) -> list[Advice]:

@@ -2,7 +2,7 @@
 
 Counted on torch 2.13 with four values in turn (compiles): a float, wherever it is kept, and an integer that is an
 argument, an item or an attribute of a plain object 2, with ``dynamic=True`` 1, with ``dynamic=False`` 4; an integer
-that is a global, a closure's variable or a module's attribute 4, whatever ``dynamic`` is.
+that is a global or in one, a closure's variable, a default or a module's attribute 4, whatever ``dynamic`` is.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ __all__ = [
     "value",
 ]
 
+_ITEM = re.compile(r"\[\d+\]$")
 _INTEGER = re.compile(r"-?\d+")
 _LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 _CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
+_DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 
 
 def value(found: Sequence[ParsedGuard]) -> list[Advice]:
     seen: dict[str | None, set[str | None]] = {}
+    told: dict[tuple[str, str], ParsedGuard] = {}  # of the items of one container the first
     for item in found:
         seen.setdefault(item.subject, set()).add(item.was)
-    return [given for item in found for given in _value_of(item, len(seen[item.subject]) > 1)]
+        told.setdefault((_ITEM.sub("[", item.subject or ""), _sort(item.was or "")), item)
+    return [given for item in told.values() for given in _value_of(item, len(seen[item.subject]) > 1)]
 
 
 def _value_of(item: ParsedGuard, again: bool) -> list[Advice]:
@@ -51,8 +55,10 @@ def _value_of(item: ParsedGuard, again: bool) -> list[Advice]:
         return [advice("value.training", name=name)]
     if _CELL.search(subject):
         return [_closed_over(f"`{source_text(_CELL.sub('', subject))}`", was, again)]
+    if _DEFAULT.search(subject):
+        return [advice("value.constant", name=name)]
     if _is_attribute(subject):
-        return [_attribute(name, was, again)]
+        return [_attribute(name, was, stays=again or is_global(subject))]
     if is_global(subject):
         return [_global(name, was, again)]
     return [_argument(name, was, again)]
@@ -84,13 +90,14 @@ def _global(name: str, was: str, again: bool) -> Advice:
     return advice("value.global_integer" if _INTEGER.fullmatch(was) else "value.global", name=name)
 
 
-def _attribute(name: str, was: str, again: bool) -> Advice:
+def _attribute(name: str, was: str, *, stays: bool) -> Advice:
+    """``stays``: an integer or float is still a constant after it has changed."""
     if _FLOAT.fullmatch(was) and _LEARNING_RATE.search(name):
         return advice("value.learning_rate", name=name)
     if _FLOAT.fullmatch(was):
-        return _float(f"The float attribute {name}", again)
+        return _float(f"The float attribute {name}", stays)
     if _INTEGER.fullmatch(was):
-        plain = "" if again else " On an object that is no module torch makes it a symbol from now on."
+        plain = "" if stays else " On an object that is no module torch makes it a symbol from now on."
         return advice("value.integer_attribute", name=name, plain=plain)
     return advice("value.attribute", name=name)
 
@@ -141,7 +148,10 @@ def type_(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 
 def none(found: Sequence[ParsedGuard]) -> list[Advice]:
-    return [advice("object.none", names=joined_sources(found))]
+    attributes = [item for item in found if _is_attribute(item.subject or "")]
+    others = [item for item in found if item not in attributes]
+    kinds = (("object.none", others), ("object.none_attribute", attributes))
+    return [advice(key, names=joined_sources(items)) for key, items in kinds if items]
 
 
 def left_over(_found: Sequence[ParsedGuard]) -> list[Advice]:

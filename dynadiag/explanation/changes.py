@@ -176,6 +176,8 @@ def _is_part(reason: GuardFailure, reading: ParsedGuard, other: ParsedGuard) -> 
         return False
     if other.kind == "membership":
         return reading.kind == "value" and reading.subject == whole
+    if other.kind == "length":
+        return reading.kind == "presence" and part.startswith(f"{whole}[")
     if other.kind not in ("type", "none"):
         return False
     inside = part.startswith((f"{whole}.", f"{whole}[")) and reading.subject != whole

@@ -5,6 +5,7 @@ It is a pure function of a recording. The renderers (text, JSON, the browser) ad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -25,12 +26,13 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_w
 from dynadiag.explanation.skipped import uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
-from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
     Graph,
     Guard,
+    GuardFailure,
     Kernel,
     Recompile,
     Run,
@@ -41,6 +43,8 @@ from dynadiag.recording.records import (
 __all__ = ["Explanation", "explain"]
 
 _ERROR = "dynamo_error"  # the artifact with the traceback of a failed compile
+_WRAPPED = re.compile(r"L\['fn'\]")
+_KEYWORD = re.compile(r"L\['partial'\]\.keywords\['(\w+)'\]")
 _CODE = "inductor_output_code"  # the event with a generated module
 
 
@@ -172,8 +176,20 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
 
 
 def _recompile(item: Recompile) -> Recompile:
-    reasons = tuple(complete(reason) for reason in item.reasons)
+    reasons = tuple(complete(_of_wrapped(reason, item)) for reason in item.reasons)
     return replace(item, function=original_name(item.function), reasons=reasons)
+
+
+def _of_wrapped(reason: GuardFailure, item: Recompile) -> GuardFailure:
+    """The failure as the wrapped callable sees it: torch's own wrapper around modules of its own and partials has it as
+    ``fn``, a name that no program has. A partial's keyword is an argument of its function."""
+    name = "partial" if item.function.startswith("partial(") else "self"
+    if name == "self" and not is_torch_file(item.file):
+        return reason
+    guard, source = (_WRAPPED.sub(f"L['{name}']", text or "") for text in (reason.guard, reason.source))
+    if name == "partial":
+        guard, source = (_KEYWORD.sub(r"L['\1']", text) for text in (guard, source))
+    return replace(reason, guard=guard, source=source or None)
 
 
 def _is_first(graph: Graph, compile_ids: set[str]) -> bool:

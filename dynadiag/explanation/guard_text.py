@@ -32,6 +32,17 @@ _NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _TERM = re.compile(r"[^\s()*+,-]+")
 _SIZE = re.compile(r".*?\.size\[\d+\]")
 _IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]\.")  # a module whose function is traced
+_READ_AS_TENSOR = re.compile(r"___from_numpy\((?P<of>[^()]*)\)")
+_KEYS = re.compile(r"list\(dict\.keys\((?P<of>[^()]*)\)\)")
+_OF_CLASS = re.compile(
+    r"(?:dict\(type\((?P<of>[^()]*)\)(?:\.__mro__\[\d+\])?\.__dict__\)"
+    r"|type\((?P<from>[^()]*)\)(?:\.__mro__\[\d+\])?\.__dict__)\['(?P<name>\w+)'\]"
+)
+_ITEM_OF_MODULE = re.compile(r"\._modules\['(?P<index>\d+)'\]")  # of a list of modules
+_PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
+_DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
+_SAME = re.compile(r"(?P<one>\S+) is (?P<no>not )?(?P<other>\S+)")
+_MOST_TITLE = 60  # columns of a condition in a title
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
@@ -42,13 +53,21 @@ def source_text(source: str | None) -> str:
     "os.environ['SCALE']"
     >>> source_text("G['__import_my_dot_hooks'].seen"), source_text("G['__import___main__'].seen")
     ('my.hooks.seen', 'seen')
+    >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
+    'self.layers[0].bias'
     """
     text = _IMPORTED.sub(lambda found: f"{found['name'].replace('_dot_', '.')}.", source or "a value")
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
     text = re.sub(r"environ\._data\[b('\w+')\]", r"environ[\1]", text)
     text = re.sub(r"___stack\d+", "<value from before the break>", text)
-    text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))
-    return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
+    text = _READ_AS_TENSOR.sub(r"\g<of>", text.removesuffix(".__code__"))
+    text = _KEYS.sub(r"list(\g<of>)", _OF_CLASS.sub(_class_attribute, text))
+    text = _ITEM_OF_MODULE.sub(r"[\g<index>]", text)
+    return _PART_OF_MODULE.sub(r".\g<name>", text).removesuffix("._modules")
+
+
+def _class_attribute(found: re.Match[str]) -> str:
+    return f"type({found['of'] or found['from']}).{found['name']}"
 
 
 def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str]:
@@ -116,8 +135,13 @@ def what_changed(change: GuardChange) -> str:
         return f"{subject} {dispatch_change(change.parsed.was, change.parsed.now)}"
     if change.parsed.kind == "backend":
         return "compiled by another torch.compile"
+    if told := _relation(change):
+        return told
     if change.parsed.is_condition or change.guard in change.was:
-        return "a condition on its arguments no longer held"
+        condition = source_text(change.guard)
+        return f"{'a condition' if len(condition) > _MOST_TITLE else f'`{condition}`'} no longer holds"
+    if change.parsed.kind == "keys":
+        return f"the keys of {source_text(change.parsed.subject)} changed"
     return f"{subject} changed" if subject else "a guard failed"
 
 
@@ -144,6 +168,8 @@ def described(change: GuardChange) -> str:
         was = list_some([setting_words(name, text) for text in change.was])
         return f"{state_words(name)} was {was}, now {setting_words(name, change.now)}"
     was = list_some([brief(text) for text in change.was])
+    if told := _relation(change):
+        return told
     if (change.parsed.is_condition and change.guard) or change.guard in change.was:
         held = f"`{source_text(change.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and change.now else held
@@ -156,6 +182,22 @@ def described(change: GuardChange) -> str:
     if change.now is None:
         return f"{source} is no longer {was}"
     return f"{source} was {was}, now {now}" if change.was else f"{source} is now {now}"
+
+
+def _relation(change: GuardChange) -> str | None:
+    """A guard on whether two tensors are one, or whether a container has an item, in words; None for others."""
+    kind, text = change.parsed.kind, change.guard or ""
+    if kind == "membership" and change.parsed.index:
+        return f"whether {change.parsed.index} is in {source_text(change.parsed.subject)} changed"
+    if kind != "alias":
+        return None
+    if text.startswith("Duplicate"):
+        each = [source_text(found["source"]) for found in _DUPLICATES.finditer(text)]
+        return f"{' and '.join(each)} were different tensors, and are one now" if each else None
+    if (same := _SAME.fullmatch(text)) is None:
+        return None
+    was, now = ("two objects", "one") if same["no"] else ("one object", "two")
+    return f"{source_text(same['one'])} and {source_text(same['other'])} were {was}, and are {now} now"
 
 
 def _keys(reading: ParsedGuard) -> str:

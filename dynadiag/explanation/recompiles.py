@@ -123,10 +123,14 @@ def _before_break(known: Sequence[_Cause], stack: Sequence[Frame]) -> int | None
 
 def _is_one_call(outer: Sequence[Frame], inner: Sequence[Frame]) -> bool:
     """Whether two compiles, by their stacks, were for one call: torch has no callers of the function that the call
-    begins with, for all others it has them from the program's own frame on."""
+    begins with, for all others it has them from the program's own frame on. Where the ways part in two functions, a
+    line of the program made two calls (a loop over what it runs)."""
     if len(outer) == 1:
         return any((each.file, each.function) == (outer[0].file, outer[0].function) for each in inner[:-1])
-    return outer[:1] == inner[:1]
+    if outer[:1] != inner[:1]:
+        return False
+    parted = next(((one, other) for one, other in zip(outer[:-1], inner[:-1], strict=False) if one != other), None)
+    return parted is None or (parted[0].file, parted[0].function) == (parted[1].file, parted[1].function)
 
 
 def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:

@@ -1136,6 +1136,31 @@ def pairs(v: torch.Tensor) -> torch.Tensor:
     return v.view(-1, 2).sum() + 1 if v.shape[0] % 2 == 0 else v.sum() + 1
 
 
+def changes_a_layer(change: Callable[[nn.Linear], object], *, before: bool) -> Program:
+    """A program that changes a layer of a module between two calls, or before both."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        compiled = compile_(net)
+        if before:
+            change(net[0])
+        else:
+            compiled(x)
+            change(net[0])
+        return [compiled(x).detach()]
+
+    return run
+
+
+def freezes(layer: nn.Linear) -> None:
+    layer.weight.requires_grad_(False)
+
+
+def takes_the_bias(layer: nn.Linear) -> None:
+    layer.bias = None
+
+
 MANY = tuple(range(3, 8))
 
 
@@ -1276,6 +1301,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         shapes(lambda v: v + 1, (torch.ones(4, device="meta"),), (torch.ones(4, device="meta"),)),
     ),
     "gradients": (with_gradients(on=True), with_gradients(on=False)),
+    "a_frozen_parameter": (changes_a_layer(freezes, before=False), changes_a_layer(freezes, before=True)),
+    "a_bias_taken_away": (
+        changes_a_layer(takes_the_bias, before=False),
+        changes_a_layer(takes_the_bias, before=True),
+    ),
     "the_same_tensor": (
         calls(lambda a, b: a * 2 + b, (x, y), (y, y)),
         calls(lambda a, b: a * 2 + b, (x, y), (y, y.clone())),

@@ -39,6 +39,9 @@ SENTENCES = {
     "0/0: G['h'].__closure__[0].cell_contents == 2.5  # h(x)": "A float that the function `h` closes over",
     "0/0: 2 <= x.size()[1]  # x * 2": "mark_unbacked(x, 1)",
     "0/0: x.size()[1] >= 2  # x * 2": "mark_unbacked(x, 1)",
+    "0/0: G['CONFIG'].heads == 2  # x * CONFIG.heads": "The integer attribute `CONFIG.heads`",
+    "0/0: g.__defaults__[0] == 2  # g(x)": "each value of it is compiled apart",
+    "0/0: tensor 'self._parameters['w']' requires_grad mismatch. expected requires_grad=1": "frozen or unfrozen",
     '0/0: Duplicate tensors found: ["x", "y"]': "same tensor",
     "0/0: x is y          # x + y": "same tensor",
     "0/0: set.__contains__(d, 3)  # 3 in d": "contains changed",
@@ -114,6 +117,22 @@ def test_the_limit_is_explained_first() -> None:
     assert "recompile_limit" in advice[0]
     assert "run uncompiled" in advice[0]
     assert "`m`" in advice[-1]
+
+
+def test_what_no_caller_has_is_not_to_be_marked() -> None:
+    """The function had computed it before a break: what stands before the call cannot name it."""
+    for sentence in (
+        "0/0: 2 <= L['part'].size()[0]",
+        "0/0: tensor 'L['part']' size mismatch at index 0. expected 4, actual 1",
+    ):
+        (given,) = recompile_advice.advise(a_recompile(sentence), {"part"})
+        assert given.text.startswith("`part` is computed before the graph break")
+        assert "mark_unbacked" in recompile_advice.advise(a_recompile(sentence))[0].text
+
+
+def test_what_torch_makes_a_symbol_is_said_of_nothing_else() -> None:
+    found = {place: advise(a_recompile(f"0/0: {place}.k == 1"))[0] for place in ("L['o']", "G['o']")}
+    assert {place: "makes it a symbol" in text for place, text in found.items()} == {"L['o']": True, "G['o']": False}
 
 
 def test_strides_follow_from_sizes() -> None:

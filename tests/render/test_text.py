@@ -195,7 +195,7 @@ def test_an_object_that_is_gone_is_said_to_be() -> None:
         (a_failure("n == 3"), "n is no longer 3"),
         (a_failure("GLOBAL_STATE changed: grad_mode"), "GLOBAL_STATE changed: grad_mode"),
         (a_failure("2 <= L['x'].size()[0]", source="L['x'].size()[0]", now="1"), "`2 <= x.size()[0]` does not hold"),
-        (a_failure("x is y"), "`x is y` does not hold"),
+        (a_failure("x is y"), "x and y were one object, and are two now"),
         (a_failure("___check_obj_id(f, 12)", source="L['f']", now="g (function)"), "f is another object than before"),
         (a_failure(""), "a guard of unknown text"),
     ],
