@@ -254,13 +254,13 @@ class _Instrument(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         number = self._numbers.get(node)
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "pattern", "bases") or isinstance(node, ast.Global):
+            if name in ("annotation", "returns", "pattern", "bases", "format_spec") or isinstance(node, ast.Global):
                 continue
             if isinstance(value, list):
                 setattr(node, name, self._list(value, is_body=name in ("body", "orelse", "finalbody")))
             elif isinstance(value, ast.AST):
                 setattr(node, name, self.visit(value))
-        if not isinstance(node, ast.expr) or isinstance(node, (ast.Starred, ast.Constant, ast.Slice, ast.JoinedStr)):
+        if not isinstance(node, ast.expr) or isinstance(node, (ast.Starred, ast.Constant, ast.Slice)):
             return node
         if isinstance(node, ast.Call) and _names_class(node.func):
             node = ast.Call(ast.Name("construct_for_node", ast.Load()), [node.func, *node.args], node.keywords)

@@ -11,7 +11,15 @@ from minifier.source.observed import Seen
 from minifier.source.trees import Edit, expression, size
 from minifier.source.validity import makes_unset_tensor
 
-__all__ = ["drop_items", "seen_results", "seen_values", "set_tensors", "shorter_constants", "smaller_expressions"]
+__all__ = [
+    "drop_items",
+    "seen_results",
+    "seen_values",
+    "set_tensors",
+    "shorter_constants",
+    "smaller_expressions",
+    "values_of_text",
+]
 
 _CONSTANTS = ("None", "0", "1")
 
@@ -66,6 +74,15 @@ def smaller_expressions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     for node in _expressions(tree):
         if isinstance(node, ast.Name) and node.id not in _CONSTANTS and node not in used:
             yield [{node: expression("0")}]
+
+
+def values_of_text(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace an f-string by one of its values. It may be one token, but hides what is in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    yield [{node: part.value}]
 
 
 def _never_constant(tree: ast.Module) -> set[ast.expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "inline_variables",
     "to_lambda",
     "unroll_comprehensions",
+    "unroll_function_tools",
     "unroll_generators",
     "unwrap_single_items",
 ]
@@ -339,6 +341,30 @@ def unroll_comprehensions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]
             ) if isinstance(values, ast.List | ast.Tuple) and len(values.elts) <= _MAX_UNROLLED:
                 parts = [substitute(element, {name: value}) for value in values.elts]
                 yield [{node: ast.Set(parts) if isinstance(node, ast.SetComp) else ast.List(parts, ast.Load())}]
+
+
+def unroll_function_tools(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`partial(f, x)(y)` becomes `f(x, y)`, `map(f, (x, y))` becomes `[f(x), f(y)]`, and `reduce(f, (x, y), z)` becomes
+    `f(f(z, x), y)`.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Call(func=made, args=[function, *given], keywords=named)) if _is_called(
+                made, "partial"
+            ):
+                yield [{node: ast.Call(function, [*given, *node.args], [*named, *node.keywords])}]
+            case ast.Call(func=made, args=[function, ast.List(elts=values) | ast.Tuple(elts=values), *first]):
+                if _is_called(made, "map") and not first and len(values) <= _MAX_UNROLLED:
+                    yield [{node: ast.List([ast.Call(function, [value], []) for value in values], ast.Load())}]
+                elif _is_called(made, "reduce") and len(values) <= _MAX_UNROLLED and (first or values):
+                    start, *rest = [*first, *values]
+                    found = functools.reduce(lambda done, value: ast.Call(function, [done, value], []), rest, start)
+                    yield [{node: found}]
+
+
+def _is_called(function: ast.expr, name: str) -> bool:
+    """Whether an expression is a function of this name, or of a module."""
+    return name in (getattr(function, "id", ""), getattr(function, "attr", ""))
 
 
 def unwrap_single_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:

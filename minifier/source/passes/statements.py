@@ -17,6 +17,7 @@ __all__ = [
     "drop_not_run",
     "drop_statements",
     "drop_unused",
+    "fill_literals",
     "keep_value_only",
     "loop_over_less",
     "loop_over_numbers",
@@ -115,12 +116,31 @@ def unwrap_compounds(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
         edits: list[Edit] = [{**_jumps(node), node: tuple(body)} for body in _bodies(node, seen)]
         if edits:
             yield edits
+        match node:  # a condition as the value that depends on it
+            case ast.If(test=test, body=[ast.Assign(targets=[ast.Name() as target]) | ast.AugAssign(target=target)]):
+                yield [{node: _assign(ast.Name(ast.unparse(target), ast.Store()), test)}]
         for part in [*getattr(node, "handlers", ()), *getattr(node, "items", ())]:
             if len(getattr(node, "items", "two")) > 1:
                 yield [{part: ()}]
         for block in (getattr(node, "orelse", None), getattr(node, "finalbody", None)):
             if block:
                 yield [dict.fromkeys(block, ())]
+
+
+def fill_literals(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """`x = []` with `x.append(y)` after it becomes `x = [y]`, and `x = {}` with `x[k] = y` becomes `x = {k: y}`."""
+    for block in blocks(tree):
+        for one, other in itertools.pairwise(block):
+            if not isinstance(one, ast.Assign) or not isinstance(one.targets[0], ast.Name):
+                continue
+            made, name = one.value, one.targets[0].id
+            match other:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=to), attr="append"), args=[value])):
+                    if to == name and isinstance(made, ast.List):
+                        yield [{made: ast.List([*made.elts, value], ast.Load()), other: ()}]
+                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=to), slice=key)], value=value):
+                    if to == name and isinstance(made, ast.Dict):
+                        yield [{made: ast.Dict([*made.keys, key], [*made.values, value]), other: ()}]
 
 
 def unroll_loops(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:

@@ -10,7 +10,7 @@ import pytest
 
 from minifier.source import Observed
 from minifier.source.assertions import asserting_programs, output_asserting_program, printing_assertions
-from minifier.source.passes import definitions, inlining, objects, statements
+from minifier.source.passes import definitions, expressions, inlining, objects, statements
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
 
@@ -179,6 +179,41 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "class A:\n    m: int\n    n: list = field(default_factory=list)\n"
         "    k: int = 5\ndef f():\n    a = A(3)\n    a.k += a.m\n    a.n.append(a.k)\n    return a.n\nprint(f())\n",
         "a.k",
+    ),
+    "a partial function that is called": (
+        inlining.unroll_function_tools,
+        "import functools\nprint(functools.partial(max, 3, key=abs)(-4))\n",
+        "partial",
+    ),
+    "a map over what is written": (
+        inlining.unroll_function_tools,
+        "print(list(map(str, (3, 4))))\n",
+        "map",
+    ),
+    "a reduction of what is written": (
+        inlining.unroll_function_tools,
+        "from functools import reduce\nprint(reduce(pow, [2, 3], 4), reduce(divmod, [7]))\n",
+        "[2, 3]",
+    ),
+    "a list that is filled": (
+        statements.fill_literals,
+        "x = [1]\nx.append(2)\nprint(x)\n",
+        "append",
+    ),
+    "a dict that is filled": (
+        statements.fill_literals,
+        "x = {}\nx['a'] = 2\nprint(x)\n",
+        "{}",
+    ),
+    "a condition that sets a value": (
+        statements.unwrap_compounds,
+        "n = 3\nx = False\nif n > 2:\n    x = True\nprint(x)\n",
+        "if ",
+    ),
+    "a text of a value": (
+        expressions.values_of_text,
+        "print(f'{3 + 4}')\n",
+        "f'",
     ),
     "an exec of a text": (
         inlining.inline_exec,
