@@ -18,7 +18,7 @@ from dynadiag.explanation.cache_bypass import explain_bypass
 from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete
-from dynadiag.explanation.source_search import option_span
+from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
@@ -35,6 +35,7 @@ _SWITCHES = {
 }
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 GRAPH_CACHES = ("aot_autograd", "fx_graph")
+_CPP = "cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,17 @@ class CacheReport:
                 found.setdefault(entry.lookup.compile_id, []).append(entry)
         return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
 
+    @property
+    def rebuilt(self) -> tuple[CacheEntry, ...]:
+        """The kernels that the last run built again although a cache answered for their graph."""
+        hits = {each.lookup.compile_id for each in self.last if each.lookup.cache in GRAPH_CACHES and not each.compiles}
+        compiled = {entries[0].lookup.compile_id for entries in self.compiled}
+        return tuple(
+            entry
+            for entry in self.last
+            if entry.lookup.cache == _CPP and entry.compiles and entry.lookup.compile_id in hits - compiled
+        )
+
 
 def _merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Options with others added; two dicts of one option are joined."""
@@ -139,7 +151,9 @@ def _merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, An
 def cost_of(entries: Sequence[CacheEntry]) -> float:
     """The seconds that the lookups of one compile cost: those of the outermost cache hold those of the others."""
     outer = [each.lookup.seconds for each in entries if each.lookup.cache == "aot_autograd" and each.compiles]
-    inner = [each.lookup.seconds or 0.0 for each in entries if each.lookup.cache == "fx_graph" and each.compiles]
+    inner = [
+        each.lookup.seconds or 0.0 for each in entries if each.lookup.cache in ("fx_graph", _CPP) and each.compiles
+    ]
     return max(sum(inner), *(seconds or 0.0 for seconds in outer), 0.0)
 
 
@@ -247,6 +261,8 @@ def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
 def _compared_entry(
     lookup: CacheLookup, other: CacheLookup | None, before: _Side, after: _Side, above: tuple[Cause, ...]
 ) -> CacheEntry:
+    if lookup.cache == _CPP and lookup.outcome == "miss" and _graph_was_cached(lookup, after):
+        return _entry(1, lookup, after, (), (_library_missing(after),))
     if lookup.cache not in GRAPH_CACHES or lookup.outcome not in ("hit", "miss"):
         return _entry(1, lookup, after)
     if other is None:
@@ -260,6 +276,22 @@ def _compared_entry(
     elif lookup.outcome == "miss":
         causes = (_same_key(lookup, other, before, after),)
     return _entry(1, lookup, after, changed, causes)
+
+
+def _graph_was_cached(lookup: CacheLookup, side: _Side) -> bool:
+    outcomes = {
+        each.outcome for each in side.lookups if (each.compile_id, each.cache) == (lookup.compile_id, "fx_graph")
+    }
+    return outcomes == {"hit"}
+
+
+def _library_missing(side: _Side) -> Cause:
+    """Why a C++ kernel is built again although its graph came from a cache."""
+    span = call_span(side.sources, ("load_cache_artifacts",))
+    if span is not None:
+        text = "torch.compiler.load_cache_artifacts brings graphs, but no C++ libraries"
+        return Cause(text, span, f"Keep the folder of {_FOLDER} too.")
+    return Cause("the library of the C++ kernel is not in the folder of the caches", None, "Keep the whole folder.")
 
 
 def _new_graph(compile_id: str, after: _Side) -> Cause:

@@ -19,6 +19,7 @@ from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_di
 from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
+from dynadiag.explanation.guard_text import with_program_names
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
@@ -61,7 +62,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
         *recompile_differences(before, after, ids),
         *_guard_stage(before, after, pairs, graphs),
         *_only_one_side(pairs, runs),
-        *graphs,
+        *(_with_program_names(item, before, after) for item in graphs),
         *exchanged_inputs(before, after, pairs, runs),
         *kernel_differences(before, after, ids),
         *cache_differences(before, after, pairs),
@@ -150,6 +151,15 @@ def _operators_differ(changes: Sequence[NodeChange]) -> bool:
         for side in ((change.before for change in changes), (change.after for change in changes))
     )
     return olds != news
+
+
+def _with_program_names(item: Difference, before: Recording, after: Recording) -> Difference:
+    """A difference of Dynamo's graphs whose sentence has the inputs as the program writes them."""
+    if item.stage != "dynamo":
+        return item
+    sides = zip((before, after), item.compile_ids, strict=True)
+    sources = {guard.source for side, id_ in sides if id_ is not None for guard in side.guards(id_)}
+    return replace(item, text=with_program_names(item.text, sources))
 
 
 def _lead(changes: Sequence[NodeChange]) -> NodeChange:

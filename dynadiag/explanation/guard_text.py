@@ -22,6 +22,7 @@ __all__ = [
     "sizes_in",
     "source_text",
     "what_changed",
+    "with_program_names",
 ]
 
 ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wrappers do
@@ -43,6 +44,7 @@ _PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)
 _DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
 _SAME = re.compile(r"(?P<one>\S+) is (?P<no>not )?(?P<other>\S+)")
 _MOST_TITLE = 60  # columns of a condition in a title
+_INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
@@ -80,6 +82,17 @@ def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str
     """
     names = {_NO_WORD.sub("_", source).lower(): source_text(source) for source in sources}
     return [names.get(name.lower(), name) for name in placeholders]
+
+
+def with_program_names(text: str, sources: Iterable[str]) -> str:
+    """A text with the inputs of a graph as the program writes them.
+
+    >>> with_program_names("l_y_ + l_other_", ["L['y']"])
+    'y + l_other_'
+    """
+    inputs = list(dict.fromkeys(_INPUT.findall(text)))
+    names = dict(zip(inputs, input_names(inputs, sources), strict=True))
+    return _INPUT.sub(lambda found: names[found[0]], text)
 
 
 def root_name(source: str | None) -> str | None:

@@ -31,6 +31,8 @@ _KEY = re.compile(r"\b[A-Z]\w+")
 _AUTOCAST = re.compile(r"autocast\((?P<device>\w+)\)_(?P<what>enabled|dtype)")
 _PRECISION = "cuda_matmul_precision"  # 2.15, `allow_tf32` before
 _PRECISIONS = {"0": "the default", "1": "IEEE", "2": "TF32", "3": "bfloat16"}  # at::Float32Precision
+_DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}  # c10::ScalarType
+_VALUES = {_PRECISION: _PRECISIONS, "default_dtype": _DTYPES}
 _WORDS = {
     "inference_mode": "inference mode",
     "grad_mode": "grad mode",
@@ -86,7 +88,7 @@ def state_words(name: str) -> str:
 
 def setting_words(name: str | None, value: str) -> str:
     """The value of a setting: ``on`` and ``off`` for what is either."""
-    return (_PRECISIONS if name == _PRECISION else _SWITCH).get(value, value)
+    return _VALUES.get(name or "", _SWITCH).get(value, value)
 
 
 def global_state(found: Sequence[ParsedGuard]) -> list[Advice]:

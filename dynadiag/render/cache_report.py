@@ -158,6 +158,10 @@ def headline(report: CacheReport) -> str:
     if not compiled:
         before = f", {duration(report.runs[0].compile_seconds)} in the first" if len(report.runs) == 2 else ""
         which = "the graph" if graphs == 1 else f"all {graphs} graphs"
+        if report.rebuilt:
+            again = f"{start} took {which} from the caches and built {count(len(report.rebuilt), 'C++ kernel')} again"
+            why = f": {_main_cause(report.rebuilt)}" if _main_cause(report.rebuilt) else ""
+            return f"{again}{why} ({duration(spent)} of compiling{before})."
         return f"{start} compiled nothing: {which} came from the caches ({duration(spent)} of compiling{before})."
     cost = sum(cost_of(entries) for entries in compiled)
     causes = [text for entries in compiled for text in [_main_cause(entries)] if text]
@@ -182,7 +186,7 @@ def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
 def _blocks(report: CacheReport, style: Style) -> Iterator[list[str]]:
     """One block for each cause, the costliest first."""
     groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
-    for entries in report.compiled:
+    for entries in (*report.compiled, *((entry,) for entry in report.rebuilt)):
         groups.setdefault((_main_cause(entries), _telling(entries).span), []).append(entries)
     for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
         yield list(_block(cause, span, compiles, report, style))

@@ -55,7 +55,15 @@ class Start:
         self._number = self._number if frame_compile_id is None else frame_compile_id
         self.event({kind: data, **CONTEXT, "frame_compile_id": self._number}, payload)
 
-    def compile(self, outcome: str, *components: str, key: str = "k", seconds: float = 8.0, **told: Any) -> None:
+    def compile(
+        self,
+        outcome: str,
+        *components: str,
+        key: str = "k",
+        seconds: float = 8.0,
+        library: str | None = None,
+        **told: Any,
+    ) -> None:
         self.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
         self.of_compile("dynamo_start", {"stack": []})
         self.of_compile("dynamo_output_graph", {}, GRAPH.format(1))
@@ -66,6 +74,9 @@ class Start:
         self.of_compile("aot_inference_graph", {}, GRAPH.format(1))
         self.of_compile("inductor_output_code", {}, "")
         self.of_compile("artifact", artifact, json.dumps(data | {"time_taken_ns": seconds * 1e9}))
+        if library is not None:
+            built = {"cache": "cpp", "name": "cpp_fused_add_0", "key": "c", "outcome": library, "seconds": 4.0}
+            self.of_compile("dynadiag_cache", built)
         metrics = {"entire_frame_compile_time_s": seconds + 1, "has_guarded_code": True, "guard_count": 1}
         self.of_compile(
             "compilation_metrics", metrics | {"inductor_compile_time_s": seconds, "backend_compile_time_s": seconds}
@@ -132,6 +143,28 @@ def test_two_starts_alike_compile_nothing(tmp_path: Path) -> None:
     found = report(first.ended(20.0), second.ended(5.0))
     assert text_of(found).startswith("The second start compiled nothing: the graph came from the caches")
     assert not any(entry.changed or entry.causes for entry in found.entries if entry.lookup.cache == "fx_graph")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("", "the library of the C++ kernel is not in the folder of the caches"),
+        (
+            "torch.compiler.load_cache_artifacts(kept)",
+            "torch.compiler.load_cache_artifacts brings graphs, but no C++ libraries",
+        ),
+    ],
+)
+def test_a_kernel_that_is_built_again_behind_a_hit_leads(source: str, told: str, tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True) + source) for number in (0, 1))
+    first.compile("miss", "[a] gm: code", library="miss")
+    second.compile("hit", "[a] gm: code", seconds=0.5, library="miss")
+    text = text_of(report(first.ended(20.0), second.ended(5.0)))
+    assert " ".join(text.split("\n\n")[0].split()) == (
+        "The second start took the graph from the caches and built 1 C++ kernel again: "
+        f"{told} (1.5 s of compiling, 9.0 s in the first)."
+    )
+    assert "= cost: 4.0 s\n" in text
 
 
 def test_a_bypass_names_the_line_that_sets_the_pass(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, ne
             "forward",
             "grad mode was on, is off",
         ),
+        ("return h + x", "return x + h", "dynamo", "return", "h + x became x + h"),
         ("return h + x", "return x - h", "dynamo", "return", "is gone (2 operators differ)"),
         (
             "self.first(x)) *",

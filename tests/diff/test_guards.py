@@ -97,6 +97,11 @@ def test_a_guard_is_told_as_the_program_writes_it(
     assert guard_change_text(GuardDifference(*guards)) == told
 
 
+def test_the_default_dtype_is_told_by_its_name() -> None:
+    change = GuardDifference(state('{"default_dtype":6}'), state('{"default_dtype":15}'))
+    assert guard_change_text(change) == "the default dtype was torch.float32, is torch.bfloat16"
+
+
 def test_a_value_that_torch_checks_twice_is_one_guard() -> None:
     once = Guard(0, "0/0", "EQUALS_MATCH", "L['eps']", "L['eps'] == 1e-05", "p.py", 3)
     again = Guard(1, "0/0", "SHAPE_ENV", "", "L['eps'] == 1e-05", None, None)
