@@ -95,6 +95,7 @@ def _expression(source: str | None, span: Span) -> str:
 def recompile_differences(before: Recording, after: Recording, ids: Mapping[str, str]) -> list[Difference]:
     """Return the recompiles that only one run has."""
     gone, new = _unmatched(before.recompiles(), after.recompiles(), _recompile_key, _recompile_values)
+    gone, new = (sorted(side, key=lambda item: not item.limit_reached) for side in (gone, new))
     back = {old: now for now, old in ids.items()}
     return [
         *(_recompile(item, "a new recompile", (ids.get(item.compile_id), item.compile_id), item.line) for item in new),

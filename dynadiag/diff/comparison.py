@@ -12,7 +12,12 @@ from dynadiag.diff.cache_differences import cache_differences
 from dynadiag.diff.canonical_graph import CanonicalNode, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
-from dynadiag.diff.environment_differences import environment_differences, matching_line, source_differences
+from dynadiag.diff.environment_differences import (
+    are_versions,
+    environment_differences,
+    matching_line,
+    source_differences,
+)
 from dynadiag.diff.exchanged_inputs import exchanged_inputs
 from dynadiag.diff.graph_changes import NodeChange, graph_changes
 from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_differences, is_on_traced_code
@@ -62,7 +67,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
         *recompile_differences(before, after, ids),
         *_guard_stage(before, after, pairs, graphs),
         *_only_one_side(pairs, runs),
-        *(_with_program_names(item, before, after) for item in graphs),
+        *graphs,
         *exchanged_inputs(before, after, pairs, runs),
         *kernel_differences(before, after, ids),
         *cache_differences(before, after, pairs),
@@ -77,10 +82,13 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
 
 
 def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> Iterator[str]:
-    if pairs and not any(pair.before and pair.after for pair in pairs):
+    if before.compiles() and after.compiles() and not any(pair.before and pair.after for pair in pairs):
         names = [brief(side.run.target, _MAX_NODE) for side in (before, after)]
-        yield f"these are two different programs ({names[0]} and {names[1]}): they share no compiled function"
+        other = "" if are_versions(before, after) else f"these are two different programs ({names[0]} and {names[1]}): "
+        yield f"{other}they share no compiled function"
     for which, side in (("first", before), ("second", after)):
+        if pairs and not side.compiles():
+            yield f"the {which} run compiled nothing"
         if not side.run.complete and not side.run.is_foreign:
             yield f"the recording of the {which} run was cut short: what came later is not compared"
         if side.run.exit_code and before.run.exit_code != after.run.exit_code:
@@ -94,7 +102,8 @@ def _exception(recording: Recording) -> str:
     for event in recording.events("dynadiag_end", limit=1):
         end = recording.metadata(event.index).get("dynadiag_end")
         if isinstance(end, dict) and end.get("uncaught"):
-            message = str(end.get("message") or "").partition("\n")[0]
+            first, _, rest = str(end.get("message") or "").partition("\n")
+            message = f"{first} {rest.lstrip().splitlines()[0]}" if first.endswith(":") and rest.strip() else first
             said = f": {brief(message, _MAX_GUARD)}" if message else ""
             return f", with {str(end['uncaught']).removeprefix('builtins.')}{said}"
     return ""
@@ -121,8 +130,10 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
             changes = graph_changes(graphs[0], reordered)
             reads_earlier = reads_earlier or (stage == "dynamo" and reordered is not graphs[1])
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
-                found = _graph_difference(stage, name, ids, changes, pair.after)
-                line = _line_of_removed(_lead(changes), pair.before, pair.after, before, after)
+                lead = _lead(changes)
+                told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
+                found = _graph_difference(stage, name, ids, changes, pair.after, told)
+                line = _line_of_removed(lead, pair.before, pair.after, before, after)
                 yield found if line is None else replace(found, file=pair.after.file, line=line)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
@@ -153,13 +164,18 @@ def _operators_differ(changes: Sequence[NodeChange]) -> bool:
     return olds != news
 
 
-def _with_program_names(item: Difference, before: Recording, after: Recording) -> Difference:
-    """A difference of Dynamo's graphs whose sentence has the inputs as the program writes them."""
-    if item.stage != "dynamo":
-        return item
-    sides = zip((before, after), item.compile_ids, strict=True)
-    sources = {guard.source for side, id_ in sides if id_ is not None for guard in side.guards(id_)}
-    return replace(item, text=with_program_names(item.text, sources))
+def _with_program_names(
+    change: NodeChange, ids: tuple[str, str], before: GraphReader, after: GraphReader
+) -> NodeChange:
+    """A change of Dynamo's graph, its nodes with the inputs as the program writes them."""
+
+    guards = (*before.recording.guards(ids[0]), *after.recording.guards(ids[1]))  # one that failed has none
+    sources = {guard.source for guard in guards}
+
+    def named(node: CanonicalNode | None) -> CanonicalNode | None:
+        return node and replace(node, text=with_program_names(node.text, sources))
+
+    return replace(change, before=named(change.before), after=named(change.after))
 
 
 def _lead(changes: Sequence[NodeChange]) -> NodeChange:
@@ -179,9 +195,8 @@ def _line_of_removed(
 
 
 def _graph_difference(
-    stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange], item: Compile
+    stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange], item: Compile, lead: NodeChange
 ) -> Difference:
-    lead = _lead(changes)
     place = lead.source_line or next((change.source_line for change in changes if change.source_line), None)
     operators = sum(change.is_operator for change in changes)
     more = f" ({count(operators, 'operator')} differ)" if operators > 1 else ""
@@ -284,7 +299,7 @@ def _guard_stage(
             continue  # a compile that failed has no guards
         ids = pair.before.compile_id, pair.after.compile_id
         sides = before.guards(ids[0]), after.guards(ids[1])
-        found = guard_differences(*sides)
+        found = guard_differences(*sides) if all(sides) else ()  # without a graph there are none
         if ids in other_graph:
             found = tuple(each for each in found if not is_on_traced_code(each, *sides))
         if found:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
 from dynadiag.recording.code_origin import is_resume_function, original_name
-from dynadiag.recording.records import Compile, Graph
+from dynadiag.recording.records import Compile, Graph, Guard
 
 __all__ = ["ComparedRecording", "CompilePair", "GraphReader", "match_compiles"]
 
@@ -28,6 +28,7 @@ class ComparedRecording(Protocol):
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]: ...
     def payload(self, event: int) -> str: ...
     def source(self, file: str) -> str | None: ...
+    def guards(self, compile_id: str | None = None) -> Sequence[Guard]: ...
 
 
 @dataclass(frozen=True, slots=True)

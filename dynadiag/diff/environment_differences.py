@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 
-__all__ = ["OptionChange", "changed_options", "environment_differences", "matching_line", "source_differences"]
+__all__ = [
+    "OptionChange",
+    "are_versions",
+    "changed_options",
+    "environment_differences",
+    "matching_line",
+    "source_differences",
+]
 
 _METRICS = {
     "dynamo_config": "torch._dynamo.config",
@@ -37,6 +45,7 @@ _FACTS = (("torch", "torch"), ("triton", "Triton"), ("python", "Python"), ("devi
 _DYNAMIC = ("assume_static_by_default", "automatic_dynamic_shapes")  # which torch.compile(dynamic=) sets
 _NOT_JSON = "Value is not JSON serializable"  # torch writes it for a function or an object
 _MAX_VALUE = 60  # characters of a value in a sentence
+_MIN_SHARED = 0.5  # of the lines of two versions of a program
 _NOBODY = (None, None)
 
 _Options = dict[tuple[str, str], Any]
@@ -213,9 +222,22 @@ def _main_file(recording: Recording) -> str | None:
     return str(path) if path.suffix == ".py" else None
 
 
+def are_versions(before: Recording, after: Recording) -> bool:
+    """Whether the two programs' files are versions of one: they share most of their lines."""
+    old, new = (_written_lines(side) for side in (before, after))
+    return bool(old and new) and SequenceMatcher(None, old, new, autojunk=False).ratio() > _MIN_SHARED
+
+
+def _written_lines(recording: Recording) -> list[str]:
+    """The lines of the program's file that are not blank; none where the source was not kept."""
+    file = _main_file(recording)
+    source = recording.source(file) if file is not None else None
+    return [line for line in (source or "").splitlines() if line.strip()]
+
+
 def _source_difference(was: str, old: str, now: str, new: str) -> Difference | None:
     lines = old.splitlines(), new.splitlines()
-    blocks = difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes()
+    blocks = SequenceMatcher(None, *lines, autojunk=False).get_opcodes()
     changed = [block for block in blocks if block[0] != "equal"]
     if not changed:
         return None
@@ -228,7 +250,7 @@ def _source_difference(was: str, old: str, now: str, new: str) -> Difference | N
 def matching_line(old: str, new: str, line: int) -> int | None:
     """Return the line of the second source that stands in the place of a line of the first, if it was not deleted."""
     lines = old.splitlines(), new.splitlines()
-    for kind, start, end, first, last in difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+    for kind, start, end, first, last in SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
         if start < line <= end and kind != "delete":
             return min(first + line - start, last)
     return None

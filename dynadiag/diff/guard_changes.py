@@ -48,6 +48,7 @@ _OF_CALLED_CODE = re.compile(
     r"type=<class '(?:code|module|function|builtin_function_or_method)'>"
     r"|G\['__import_\w+'\][\w.]* is G\['\w+'\](?:\.\w+)*$"
 )
+_OF_TORCH = re.compile(r"G\['(?:torch|__import_torch\w*)'\]")  # a constant of torch's, such as a dtype
 _SUBMODULE = re.compile(r"_modules\['\w+'\]")
 
 
@@ -89,7 +90,7 @@ def is_on_traced_code(difference: GuardDifference, before: Sequence[Guard], afte
     others = before if difference.after else after
     modules = [found.end() for found in _SUBMODULE.finditer(guard.source)]
     used = any(other.source.startswith(guard.source[: modules[-1]]) for other in others) if modules else True
-    return guard.kind in _OF_TRACED_CODE or not used
+    return guard.kind in _OF_TRACED_CODE or not used or _OF_TORCH.match(guard.source) is not None
 
 
 def thread_count(guards: Iterable[Guard]) -> int | None:
@@ -107,7 +108,18 @@ def changed_state(difference: GuardDifference) -> dict[str, tuple[str, str]]:
     if len(states) < 2:
         return {}
     shared = (name for name in states[1] if name in states[0] and name != _THREADS)
-    return {name: (str(states[0][name]), str(states[1][name])) for name in shared if states[0][name] != states[1][name]}
+    changed = {name: (states[0][name], states[1][name]) for name in shared if states[0][name] != states[1][name]}
+    return {name: _told_values(*values) for name, values in changed.items()}
+
+
+def _told_values(was: Any, now: Any) -> tuple[str, str]:
+    """Two values of a setting. Of autocast's, which has lists of one value a device, the first two that differ."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in ("enabled", "dtype"):
+            pairs = zip(was.get(name, ()), now.get(name, ()), strict=False)
+            if (changed := next((pair for pair in pairs if pair[0] != pair[1]), None)) is not None:
+                return str(changed[0]), str(changed[1])
+    return str(was), str(now)
 
 
 def _state_names(guards: Iterable[Guard]) -> set[str]:

@@ -8,27 +8,21 @@ from dynadiag.diff.guard_changes import GuardDifference, changed_state
 from dynadiag.explanation.formatting import brief, brief_pair
 from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.guards import guarded_value, parse_guard
-from dynadiag.explanation.process_state import setting_words, state_words
+from dynadiag.explanation.process_state import dispatch_change, setting_words, state_words
 from dynadiag.recording.records import Guard, GuardFailure
 
 __all__ = ["guard_change_text", "value_rank"]
 
 _MAX_GUARD = 100  # characters of a guard, or of the two of a change, in a sentence
-# What torch checks of a tensor, and what it is called. Strides follow from sizes, so sizes come first.
+# What torch checks of a tensor. Strides follow from sizes, so sizes come first.
 _TENSOR = re.compile(
     r"check_tensor\(.*, \w+, DispatchKeySet\((?P<dispatch_keys>[^)]*)\), (?P<dtype>torch\.\w+), "
     r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), "
     r"size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)"
 )
-_TENSOR_WORDS = {
-    "size": "of size",
-    "dtype": "of dtype",
-    "device": "on device",
-    "requires_grad": "with requires_grad",
-    "stride": "of stride",
-    "dispatch_keys": "with dispatch keys",
-}
+_TENSOR_FIELDS = ("size", "dtype", "device", "requires_grad", "stride", "dispatch_keys")
 _KEY_AT = re.compile(r"list\(dict\.keys\((?P<source>.+)\)\)\[\d+\] == (?P<key>.+)")
+_LENGTH = re.compile(r"len\(.+\) == (\d+)")
 _IDENTITY = ("identity", "type")
 
 
@@ -82,13 +76,17 @@ def _change(before: Guard, after: Guard) -> str:
     source = brief(source_text(after.source), _MAX_GUARD)
     tensors = _TENSOR.match(before.expression), _TENSOR.match(after.expression)
     if tensors[0] and tensors[1]:
-        fields = [name for name in _TENSOR_WORDS if tensors[0][name] != tensors[1][name]]
+        fields = [name for name in _TENSOR_FIELDS if tensors[0][name] != tensors[1][name]]
         fields = [name for name in fields if (name, "size") != ("stride", fields[0])]
-        return f"{source} is " + ", and ".join(
-            f"{_TENSOR_WORDS[name]} {_field(tensors[1][name])}, was {_field(tensors[0][name])}" for name in fields
-        )
+        if fields == ["dispatch_keys"]:
+            return f"{source} {dispatch_change(tensors[0]['dispatch_keys'], tensors[1]['dispatch_keys'])}"
+        told = (f"{name} {_field(tensors[1][name])}, had {_field(tensors[0][name])}" for name in fields)
+        return f"{source} has {', and '.join(told)}"
     values = guarded_value(before.expression), guarded_value(after.expression)
     if values[0] is not None and values[1] is not None and before.source == after.source:
         was, now = brief_pair(values[0], values[1], _MAX_GUARD)
         return f"{source} is {now}, was {was}"
+    lengths = _LENGTH.fullmatch(before.expression), _LENGTH.fullmatch(after.expression)
+    if lengths[0] and lengths[1]:
+        return f"len({source}) is {lengths[1][1]}, was {lengths[0][1]}"
     return f"a guard on {source} changed: {_words(before)} became {_words(after)}"

@@ -31,8 +31,9 @@ _KEY = re.compile(r"\b[A-Z]\w+")
 _AUTOCAST = re.compile(r"autocast\((?P<device>\w+)\)_(?P<what>enabled|dtype)")
 _PRECISION = "cuda_matmul_precision"  # 2.15, `allow_tf32` before
 _PRECISIONS = {"0": "the default", "1": "IEEE", "2": "TF32", "3": "bfloat16"}  # at::Float32Precision
+_SWITCH = {"True": "on", "False": "off"}
 _DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}  # c10::ScalarType
-_VALUES = {_PRECISION: _PRECISIONS, "default_dtype": _DTYPES}
+_VALUES = {_PRECISION: _PRECISIONS, "default_dtype": _DTYPES, "autocast_state": {**_SWITCH, **_DTYPES}}
 _WORDS = {
     "inference_mode": "inference mode",
     "grad_mode": "grad mode",
@@ -57,7 +58,6 @@ _WORDS = {
 _BACKEND_KEYS = frozenset(
     {"CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"}
 )
-_SWITCH = {"True": "on", "False": "off"}
 # Dispatch keys by their beginnings -> what a tensor with such a key is. The first that changed is told.
 _KINDS = (
     ("FuncTorchBatched", "batched by `torch.vmap`"),

@@ -156,9 +156,11 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
 
 def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Process]) -> str:
     """Which rank did not come to a collective, what it did last, and where the others waited for it."""
-    waiting = [each for each in others if each.uncaught is not None and _waited(each)] or list(others)
+    timed_out = [each for each in others if each.uncaught is not None and _waited(each)]
+    waiting = timed_out or list(others)
     where = list_some(sorted({_collective_text(each) for each in waiting} - {""}))
-    they = f"{rank_list(each.rank or 0 for each in waiting)} waited until the timeout"
+    does = "waited until the timeout" if timed_out else "went on"
+    they = f"{rank_list(each.rank or 0 for each in waiting)} {does}"
     at = f" ({where})" if where else ""
     last = item.trace.last if item.trace else None
     own = "its" if len(numbers) == 1 else "their"

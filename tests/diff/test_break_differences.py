@@ -95,3 +95,11 @@ def test_a_function_that_is_compiled_again_is_told_so(tmp_path: Path) -> None:
 def test_an_operator_that_is_gone_is_at_the_line_in_its_place(tmp_path: Path) -> None:
     lead = differences(tmp_path, PROGRAM.replace(BREAK, ""), PROGRAM.replace(BREAK, "").replace("b + 1", "b"))[0]
     assert (lead.stage, lead.line, lead.text) == ("dynamo", 8, "in Dynamo's graph b + 1 is gone")
+
+
+def test_a_recompile_at_the_limit_leads(tmp_path: Path) -> None:
+    program = PROGRAM.replace(BREAK, "").replace("import torch\n", "import torch\ntorch._dynamo.reset()\n")
+    limited = program.replace('"aot_eager"', '"aot_eager", dynamic=False').replace("(3,)", "range(3, 14)")
+    lead = differences(tmp_path, program, limited)[0]
+    assert lead.stage == "recompile"
+    assert lead.text.endswith("and the recompile limit is reached")

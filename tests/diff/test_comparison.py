@@ -115,14 +115,14 @@ def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, ne
             "block.double()(torch.ones(2, 4).double())",
             "guard",
             "torch.relu",
-            "x is of dtype torch.float64, was torch.float32",
+            "x has dtype torch.float64, had torch.float32",
         ),
         (
             "block(torch.ones(2, 4))",
             "block(torch.ones(6, 4))",
             "guard",
             "torch.relu",
-            "x is of size [6, 4], was [2, 4]",
+            "x has size [6, 4], had [2, 4]",
         ),
         ('"scale": 2.0', '"scale": 3.0', "guard", '["scale"]', "SETTINGS['scale'] is 3.0, was 2.0"),
         (".sum().backward()", ".sum()", "", "", ""),
@@ -133,6 +133,7 @@ def test_another_way_to_write_it_is_no_difference(compare: Compare, old: str, ne
             "forward",
             "grad mode was on, is off",
         ),
+        ("return h + x", "return torch.sum(h + x, 0, dtype=torch.float64)", "dynamo", "return", "torch.sum"),
         ("return h + x", "return x + h", "dynamo", "return", "h + x became x + h"),
         ("return h + x", "return x - h", "dynamo", "return", "is gone (2 operators differ)"),
         (
@@ -228,6 +229,12 @@ def test_two_programs_that_have_nothing_in_common(compare: Compare, capsys: pyte
     found = compare("import torch\ntorch.compile(lambda a: a.cumsum(0).sort(), backend='eager')(torch.ones(3))\n")
     assert not found["same"]
     assert capsys.readouterr().out.startswith("note: these are two different programs")
+
+
+def test_a_program_that_compiles_nothing_is_said_to(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compare(BASE.replace('torch.compile(Block(), backend="aot_eager")', "Block()"))
+    assert found["notes"] == ["the second run compiled nothing"]
+    assert _first(found)["text"] == "Block.forward is compiled only in the first run"
 
 
 def test_a_log_is_compared_with_its_recording(base: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.diff import GraphReader, match_compiles
-from dynadiag.recording.records import Compile, Graph, Seconds
+from dynadiag.recording.records import Compile, Graph, Guard, Seconds
 
 _GRAPH = '    def forward(self, x: "f32[4]"):\n        y: "f32[4]" = x.{}()\n        return (y,)\n'
 
@@ -25,6 +25,9 @@ class _Recording:
 
     def source(self, file: str) -> str | None:
         return None
+
+    def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
+        return ()
 
     def payload(self, event: int) -> str:
         return _GRAPH.format(self._given[event][2])

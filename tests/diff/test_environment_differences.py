@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynadiag.diff.environment_differences import environment_differences
+import pytest
+
+from dynadiag.diff.environment_differences import are_versions, environment_differences
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.reader import Recording
 
 
-def recorded(path: Path, variables: dict[str, str] | None, torch: str = "2.13.0") -> Recording:
-    run = {"target": "p.py", "argv": [], "pid": 1, "torch": torch}
+def recorded(
+    path: Path, variables: dict[str, str] | None, torch: str = "2.13.0", source: str | None = None
+) -> Recording:
+    run = {"target": "p.py", "argv": [], "pid": 1, "torch": torch, "cwd": "/u"}
     with_variables = {} if variables is None else {"environment": variables}
     journal = Journal.create(path)
     journal.append({"dynadiag_run": {**run, **with_variables}})
+    if source is not None:
+        journal.append({"dynadiag_source": {"file": "/u/p.py"}}, source)
     journal.append({"dynadiag_exit": {"code": 0, "notes": []}})
     journal.close()
     fold_in_place(path)
@@ -45,3 +51,16 @@ def test_another_torch_is_told(tmp_path: Path) -> None:
     assert texts(recorded(tmp_path / "a", {}), recorded(tmp_path / "b", {}, "2.14.0")) == [
         "torch was 2.13.0 and is 2.14.0"
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "other", "alike"),
+    [
+        ("a = 1\nb = 2\nc = 3\n", "a = 1\n\nb = 2\nc = 4\n", True),
+        ("a = 1\nb = 2\n", "c = 1\nd = 2\nb = 2\ne = 5\n", False),
+        (None, "a = 1\n", False),
+    ],
+)
+def test_versions_of_one_program_share_most_lines(source: str | None, other: str, alike: bool, tmp_path: Path) -> None:
+    before, after = recorded(tmp_path / "a", {}, source=source), recorded(tmp_path / "b", {}, source=other)
+    assert are_versions(before, after) == alike

@@ -81,9 +81,10 @@ _TENSOR = (
         ("EQUALS_MATCH", "L['o']['act']", "L['o']['act'] == 'relu'", "L['o']['act'] == 'tanh'",
          "o['act'] is 'tanh', was 'relu'"),
         ("TENSOR_MATCH", "L['x']", _TENSOR.format("float32", "False", 4), _TENSOR.format("float32", "True", "None"),
-         "x is of size [any, 8], was [4, 8], and with requires_grad True, was False"),
+         "x has size [any, 8], had [4, 8], and requires_grad True, had False"),
         ("EQUALS_MATCH", "list(dict.keys(L['self']._modules['a']._modules))[2]", None,
          "list(dict.keys(L['self']._modules['a']._modules))[2] == '2'", "a new guard: self.a has the key '2'"),
+        ("SEQUENCE_LENGTH", "L['xs']", "len(L['xs']) == 2", "len(L['xs']) == 3", "len(xs) is 3, was 2"),
         ("TYPE_MATCH", "L['k']", None, "___check_type_id(L['k'], 7), type=<class 'int'>",
          "a new guard: k is of type <class 'int'>"),
         ("ID_MATCH", "G['F']", "___check_obj_id(G['F'], 7), type=<class 'set'>", None,
@@ -97,9 +98,19 @@ def test_a_guard_is_told_as_the_program_writes_it(
     assert guard_change_text(GuardDifference(*guards)) == told
 
 
-def test_the_default_dtype_is_told_by_its_name() -> None:
-    change = GuardDifference(state('{"default_dtype":6}'), state('{"default_dtype":15}'))
-    assert guard_change_text(change) == "the default dtype was torch.float32, is torch.bfloat16"
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ('{"default_dtype":6}', '{"default_dtype":15}', "the default dtype was torch.float32, is torch.bfloat16"),
+        (
+            '{"autocast_state":{"dtype":[15,5],"enabled":[false,false]}}',
+            '{"autocast_state":{"dtype":[15,5],"enabled":[true,false]}}',
+            "autocast was off, is on",
+        ),
+    ],
+)
+def test_a_setting_is_told_by_the_names_of_its_values(was: str, now: str, told: str) -> None:
+    assert guard_change_text(GuardDifference(state(was), state(now))) == told
 
 
 def test_a_value_that_torch_checks_twice_is_one_guard() -> None:
