@@ -69,7 +69,8 @@ def _of_restart(job: Job, ranks: Sequence[Process], restart: int) -> Divergence 
         if found:
             return _earliest(groups, found, restart)
     dead = find_dead_ranks(job, ranks, restart)
-    if dead is not None and dead.kind == "timeout" and dead.line is None and len(groups) > 1:
+    waits = any(each.uncaught is not None for each in ranks)
+    if dead is not None and dead.kind == "timeout" and dead.line is None and len(groups) > 1 and not waits:
         # All ranks were cut short at unknown lines: a step that one has and another has not is all there is to tell.
         steps = [(group, first_difference(_side(groups[0], True), _side(group, True))[0]) for group in groups[1:]]
         more = [(group, step) for group, step in steps if step is not None]

@@ -104,7 +104,14 @@ def _late(cut: Sequence[Process], waited: Sequence[Process]) -> list[Process]:
     if not waited or not all(_TIMED_OUT.search(each.message or "") for each in waited):
         return []
     far = max(map(_collectives, waited))
-    return [each for each in cut if _collectives(each) < far]
+    late = [each for each in cut if _collectives(each) < far]
+    return late or (list(cut) if len(cut) == 1 and all(map(_waits_in_compiled_code, waited)) else [])
+
+
+def _waits_in_compiled_code(item: Process) -> bool:
+    """Whether a rank waits elsewhere than in its last recorded collective: those of compiled code are not recorded."""
+    place, last = last_place(item), item.trace.last if item.trace else None
+    return place is not None and (last is None or (last.file, last.line) != (place.file, place.line))
 
 
 def _lived_on(item: Process, ranks: Sequence[Process]) -> bool:
@@ -136,7 +143,7 @@ def _behind(ranks: Sequence[Process]) -> list[Process]:
 def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart: int) -> Divergence:
     known = {id(each) for each in dead}
     others = [each for each in ranks if id(each) not in known]
-    place = last_place(dead[0])
+    place = last_place(dead[0]) or (next(filter(None, map(last_place, others)), None) if kind == "timeout" else None)
     numbers = tuple(each.rank or 0 for each in dead)
     how = describe_end(dead[0]) or "was last seen here"
     text = _of_ranks(numbers, how) if kind == "died" else _timeout_text(numbers, dead[0], others)

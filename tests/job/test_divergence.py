@@ -284,6 +284,30 @@ def test_a_rank_that_hangs_is_told_by_what_it_did_not_begin(tmp_path: Path) -> N
     )
 
 
+def test_a_rank_that_hangs_before_its_first_collective(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=20)
+    rank(tmp_path, 0, compiled(), collective("all_reduce"), end=waits)
+    rank(tmp_path, 1, end=[])
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line, made.text) == (
+        "timeout",
+        (1,),
+        20,  # where rank 0 waited
+        "rank 1 never began its first collective: rank 0 waited until the timeout (prog.py:20, all_reduce)",
+    )
+
+
+def test_a_rank_that_hangs_before_a_collective_of_compiled_code(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=6)
+    rank(tmp_path, 0, compiled(), collective("all_reduce"), end=waits)
+    rank(tmp_path, 1, compiled(), collective("all_reduce"), end=[])
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("timeout", (1,), 20)
+    assert made.text.endswith("and never began the next: rank 0 waited until the timeout (prog.py:6)")
+
+
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_collective_that_a_rank_leaves_out_or_has_more(skips: bool, tmp_path: Path) -> None:
     """Rank 1 leaves out what both did before, or rank 0 issues on a line what rank 1 never does."""
