@@ -32,6 +32,7 @@ def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str
 
 _CALL = "call(torch.randn(3, 4, requires_grad=True))"
 _WHERE, _TENSOR = "`torch.where`", "a tensor instead of reading"
+_SYMBOLS = "torch._dynamo.config.allow_unspec_int_on_nn_module"
 _SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
 
 
@@ -45,16 +46,17 @@ def _number(
     return Adversary(_program(body, calls, head, arguments), marked, _TENSOR, frozenset(found_by.split()))
 
 
-def _attribute(body: str, found_by: str) -> Adversary:
+def _attribute(body: str, found_by: str, title: str = "in a buffer") -> Adversary:
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     source = (
         "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
         "        super().__init__()\n        self.calls = 0\n        self.seen = {}\n\n"
         f"    def forward(self, x):\n        self.calls += 1\n{lines}\n\n"
-        "target = Net()\n\n\ndef run(call):\n    for _ in range(3):\n        y = call(torch.randn(3))\n"
+        "target = Net()\n\n\ndef made():\n    return torch.compile(target)\n\n\n"
+        "def run(call):\n    for _ in range(3):\n        y = call(torch.randn(3))\n"
     )
     found = frozenset(found_by.split())
-    return Adversary(source, "L['self'].calls", "in a buffer", found, values=("0", "1"), function="Net.forward")
+    return Adversary(source, "L['self'].calls", title, found, values=("0", "1"), function="Net.forward")
 
 
 def _change(
@@ -262,6 +264,15 @@ ADVERSARIES = {
     "the attribute is a key": _attribute("self.seen[self.calls] = 1\nreturn x * self.calls", "mutations"),
     "the attribute is returned": _attribute("return x, self.calls", "results"),
     "the attribute is printed": _attribute("print('calls', repr(self.calls))\nreturn x * self.calls", "printed"),
+    "the program asks whether integers become symbols": _attribute(
+        f"return x * (2 if {_SYMBOLS} else 3) * self.calls", "results gradients", "and `torch"
+    ),
+    "the program prints whether integers become symbols": _attribute(
+        f"print({_SYMBOLS})\nreturn x * self.calls", "printed", "and `torch"
+    ),
+    "the program does not go with symbols for integers": _attribute(
+        f"assert not {_SYMBOLS}\nreturn x * self.calls", "ends", "and `torch"
+    ),
     # printing
     "what is printed changes afterwards": _print("print('x', x)\nx.add_(1)\nreturn x * 2", "print('x', x)", _AFTER),
     "a view of what is printed changes afterwards": _print(

@@ -32,7 +32,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     found: list[Any] = []
     monkeypatch.setattr(TRIAL, "send", found.append)
     logging_functions = set(torch._dynamo.config.reorderable_logging_functions)
-    with torch._dynamo.config.patch(capture_scalar_outputs=False):
+    with torch._dynamo.config.patch(capture_scalar_outputs=False, allow_unspec_int_on_nn_module=False):
         yield found
     torch._dynamo.config.reorderable_logging_functions = logging_functions
     torch._dynamo.reset()

@@ -371,3 +371,12 @@ def test_a_counter_becomes_a_buffer_that_is_not_written_in_place(tmp_path: Path)
     assert recompiled(text, "L['self'].calls", ("0", "1"), tmp_path) == [
         'self.register_buffer("calls", torch.tensor(0), persistent=False)\nself.calls = self.calls + 1'
     ]
+
+
+def test_an_integer_of_a_module_becomes_a_symbol_of_the_only_compile(tmp_path: Path) -> None:
+    text = LOOP + "\nfast = torch.compile(main)\n"
+    line = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    (found,) = recompiled(text, "L['model'].blocks[0].calls", ("0", "1"), tmp_path)
+    assert found.strip().splitlines() == [line, "fast = torch.compile(main, dynamic=True)"]
+    assert recompiled(text, "L['model'].calls", ("0.5", "1.5"), tmp_path) == []
+    assert recompiled(text + "torch.compile(main)\n", "L['model'].calls", ("0", "1"), tmp_path) == []

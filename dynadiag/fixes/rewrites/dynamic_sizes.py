@@ -17,7 +17,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, argument_name, call_sites
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "dynamic_compile"]
 
 _SIZE = re.compile(r"^L\['(\w+)'\]\.size\(\)\[(\d+)\]$")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
@@ -35,7 +35,10 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             edit = _marks(site, wanted, function)
             if edit is not None:
                 yield Candidate(f"mark the size with `torch._dynamo.{function}`", "argument", (edit,), _WHY)
-    yield from _dynamic(problem, sources)
+    file = sources.file(problem.file)
+    edit = dynamic_compile(file) if file is not None else None
+    if edit is not None:
+        yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
 
 
 def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit | None:
@@ -53,20 +56,19 @@ def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit
     return file.insert_line(file.line(statement), text)
 
 
-def _dynamic(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """``dynamic=True`` where the only `torch.compile` of the file is."""
-    file = sources.file(problem.file)
-    found = _compile_calls(file) if file is not None else []
-    if file is None or len(found) != 1:
-        return
+def dynamic_compile(file: ParsedSource) -> Edit | None:
+    """The edit that gives ``dynamic=True`` to the only `torch.compile` of a file; ``None`` if there are others, or if
+    this one says already whether it is dynamic.
+    """
+    found = _compile_calls(file)
+    if len(found) != 1:
+        return None
     call = found[0]
-    if isinstance(call, cst.Call):
-        if any(argument.keyword is not None and argument.keyword.value == "dynamic" for argument in call.args):
-            return
-        edit = _with_argument(file, call, "dynamic=True")
-    else:
-        edit = file.replace(call, f"{file.code(call)}(dynamic=True)")
-    yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
+    if not isinstance(call, cst.Call):
+        return file.replace(call, f"{file.code(call)}(dynamic=True)")
+    if any(argument.keyword is not None and argument.keyword.value == "dynamic" for argument in call.args):
+        return None
+    return _with_argument(file, call, "dynamic=True")
 
 
 def _compile_calls(file: ParsedSource) -> list[cst.CSTNode]:

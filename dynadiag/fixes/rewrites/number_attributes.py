@@ -1,7 +1,10 @@
-"""A number attribute of a module that changes from call to call becomes a buffer. This is right if the code computes
-with it: torch guards on the value of a number in an attribute, and not on that of a tensor. The buffer is not
-persistent, so that checkpoints stay as they are. It is replaced and not written in place, so that a gradient that needs
-its old value finds it. Other readers of the attribute get a tensor, and the proof compares what the program prints.
+"""A number attribute of a module that changes from call to call becomes a buffer, or an integer becomes a symbol.
+
+The buffer is right if the code computes with it: torch guards on the value of a number in an attribute, and not on that
+of a tensor. The buffer is not persistent, so that checkpoints stay as they are. It is replaced and not written in
+place, so that a gradient that needs its old value finds it. Other readers of the attribute get a tensor, and the proof
+compares what the program prints. The symbol changes no value. Where the code needs the number, torch compiles again
+all the same, and the proof sees that.
 """
 
 from __future__ import annotations
@@ -14,18 +17,42 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.config_lines import config_line
+from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compile
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
 
 __all__ = ["candidates"]
 
 _ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
+_ATTRIBUTE_OF_ANY = re.compile(r"^L\[.*\.[A-Za-z_]\w*$")
+_SETTING = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """A buffer in place of the attribute."""
-    found = _ATTRIBUTE.match(problem.source or "")
+    """A buffer in place of the attribute, then a symbol for it."""
     file = sources.file(problem.file)
-    if problem.kind != "recompile" or found is None or file is None or not is_number(problem):
+    if problem.kind != "recompile" or file is None or not is_number(problem):
+        return
+    yield from _buffer(problem, file)
+    if _ATTRIBUTE_OF_ANY.match(problem.source or "") and not is_float(problem):
+        yield from _symbol(file)
+
+
+def _symbol(file: ParsedSource) -> Iterator[Candidate]:
+    """A symbol in place of the integer, from the first call on."""
+    edit = dynamic_compile(file)
+    if edit is not None:
+        yield Candidate(
+            f"compile with `dynamic=True` and `{_SETTING}`",
+            "config",
+            (config_line(file, _SETTING), edit),
+            "torch compiles with a symbol for the integer, and no value changes",
+        )
+
+
+def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
+    found = _ATTRIBUTE.match(problem.source or "")
+    if found is None:
         return
     class_ = _class(file, problem.function)
     made = _first_assignment(file, class_, found[1]) if class_ is not None else None
