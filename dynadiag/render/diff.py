@@ -75,15 +75,25 @@ def _body(found: Comparison, before: Recording, after: Recording, style: Style, 
         return
     first = found.differences[found.first]
     cwd = after.run.cwd
-    lead, *rest = wrap(f"first difference: {first.stage}{_location(first, cwd)}: {first.text}", style.columns)
+    others = [item for item in found.differences if item is not first]
+    given = [item for item in others if item.stage == ENVIRONMENT]
+    text = f"{first.stage}{_location(first, cwd)}: {first.text}{_given_names(first, given)}"
+    lead, *rest = wrap(f"first difference: {text}", style.columns)
     yield style.paint(lead, "strong")
     yield from rest
     yield from _source_line(first, after, style)
-    others = [item for item in found.differences if item is not first]
-    given = [item for item in others if item.stage == ENVIRONMENT]
     yield from _causes(given, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
     yield from _detail(first, before, after, style, all_=all_)
     yield from _consequences([item for item in others if item.stage != ENVIRONMENT], before, after, style, all_=all_)
+
+
+def _given_names(first: Difference, given: Sequence[Difference]) -> str:
+    """What was given differently beside the source, by name, after the first difference: most often it is the cause."""
+    names = [item.text.partition(" was ")[0] for item in given if not item.details]
+    if first.stage == ENVIRONMENT or not names:
+        return ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"; given differently: {names[0]}{more}"
 
 
 def _source_line(item: Difference, after: Recording, style: Style) -> Iterator[str]:

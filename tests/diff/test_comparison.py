@@ -191,11 +191,13 @@ def test_an_argument_of_torch_compile_is_led_back_to_its_line(compare: Compare, 
     assert {each["line"] for each in found if ".config." in each["text"]} == {_line(program, argument)}
 
 
-def test_an_option_of_torch_is_the_cause_of_another_graph(compare: Compare) -> None:
+def test_an_option_of_torch_is_the_cause_of_another_graph(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
     found = compare(_edited('backend="aot_eager"', 'backend="aot_eager_decomp_partition"'))
     assert _first(found)["stage"] == "aot"
     told = [item["text"] for item in found["differences"] if item["stage"] == "environment"]
     assert any("torch.compile.backend" in text and "decomp" in text for text in told)
+    first = " ".join(capsys.readouterr().out.split("\n     |")[0].split())
+    assert first.endswith("; given differently: torch.compile.backend")
 
 
 def test_an_option_without_effect_is_all_that_differs(compare: Compare) -> None:
