@@ -25,6 +25,7 @@ _FROM_BEFORE_BREAK = {
     "shape": "computed_size",
     "value": "left_over",
 }  # the kind of a guard on what was computed there
+_ON_STACK = "___stack"  # torch's names of values without one, which are on the stack at a break
 _WRAPPED = ("L['fn']", "L['partial']", "L['self']")  # what stands for it in a guard
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 
@@ -55,8 +56,10 @@ def is_from_before_break(reading: ParsedGuard, computed: Collection[str]) -> boo
 
 def _kind(reading: ParsedGuard, computed: Collection[str]) -> str:
     sizes = sizes_in(reading.index or "") if reading.kind == "shape" else ()
-    is_computed = all(root_name(source) in computed for source in sizes or (reading.subject,))
-    return _FROM_BEFORE_BREAK.get(reading.kind, reading.kind) if is_computed else reading.kind
+    roots = {root_name(source) or "" for source in sizes or (reading.subject,)}
+    if all(root.startswith(_ON_STACK) for root in roots):
+        return _FROM_BEFORE_BREAK.get(reading.kind, "left_over")
+    return _FROM_BEFORE_BREAK.get(reading.kind, reading.kind) if roots <= {*computed} else reading.kind
 
 
 def _is_another_callable(reason: GuardFailure) -> bool:

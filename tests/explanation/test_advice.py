@@ -196,6 +196,18 @@ def test_a_condition_on_such_a_value_is_too() -> None:
     assert "end that break" in advise(a_recompile(reasons=(failure,)))[0]
 
 
+@pytest.mark.parametrize(
+    ("guard", "source"),
+    [
+        ("the object behind L['___stack0'] was freed", "L['___stack0']"),
+        ("tensor 'L['___stack0']' size mismatch at index 0. expected 3, actual 5", "L['___stack0']"),
+    ],
+)
+def test_a_value_without_a_name_is_blamed_on_the_break(guard: str, source: str) -> None:
+    (advice,) = advise(a_recompile(reasons=(complete(a_failure(guard, source=source)),)))
+    assert "break" in advice
+
+
 def test_an_expression_over_a_symbolic_number_is_read_as_one() -> None:
     failure = a_failure("L['s'] > 0.0", source="L['s']", was="L['s'] > 0.0", now="0.0")
     assert "`s > 0.0`" in advise(a_recompile(reasons=(failure,)))[0]
