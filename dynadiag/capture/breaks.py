@@ -33,7 +33,7 @@ def describe_break(
     """
     gb_type = _gb_type(failure)
     origin = _raised_at(failure, emitter) if gb_type == _OBSERVED else None
-    place = _blamed_location(failure, emitter, sources)
+    place = _blamed_location(failure, emitter, sources, passed=gb_type == _OBSERVED)
     made = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
     return {**made, "raised_at": origin} if origin else made
 
@@ -56,21 +56,30 @@ def _gb_type(failure: BaseException) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _blamed_location(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
-    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all."""
+def _blamed_location(
+    failure: BaseException, emitter: FrameType | None, sources: Sources, *, passed: bool
+) -> dict[str, Any] | None:
+    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all.
+
+    ``passed``: an exception passed the frame, so that its instruction may be in a ``finally`` that came after.
+    """
     interpreters = list(torch_private.instruction_translators(emitter, failure))
     theirs = [tx for tx in interpreters if not is_stdlib_or_torch(tx.f_code.co_filename)]
     innermost = (theirs or interpreters)[-1:]
-    return _location_of(innermost[0], sources, torch_private.named_lines(failure)) if innermost else None
+    return _location_of(innermost[0], sources, torch_private.named_lines(failure), passed) if innermost else None
 
 
-def _location_of(tx: Any, sources: Sources, named: Mapping[tuple[str, str], int | None]) -> dict[str, Any]:
+def _location_of(
+    tx: Any, sources: Sources, named: Mapping[tuple[str, str], int | None], passed: bool
+) -> dict[str, Any]:
     """The location of a frame. ``named`` are the lines that torch names, by file and function."""
     code: CodeType = tx.f_code
     source = sources(code.co_filename)
     line = named.get((code.co_filename, code.co_name)) or _line(tx)
     before = partial(torch_private.instructions_backwards, tx)
-    span = spans.blamed_positions(source, before()) or spans.last_on_line(source, before(), line)
+    span = spans.blamed_positions(source, before())
+    if span is None or (passed and span.line != line):
+        span = spans.last_on_line(source, before(), line)
     place: dict[str, Any] = {
         "file": code.co_filename,
         "line": span.line if span else line,

@@ -84,7 +84,11 @@ CASES = {
         "FSDP2's hooks around each of them run in Python.",
         "wrapped_by_fsdp2",
     ),
-    "exception.check": tried("Check the condition before the compiled call, or mend what raises.", "raises"),
+    "exception.check": tried(
+        "Check the condition before the compiled call, or mend what raises. Where Python raises nothing here, torch "
+        "traces the line wrongly: move it out of the compiled function.",
+        "raises",
+    ),
     "rest.unseen": tried(
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
@@ -122,6 +126,7 @@ FAMILIES = {
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
+        GB0208="asks_for_the_threads",
     ),
     "disable": usual(
         "Code that need not be compiled can stand in a function under `@torch.compiler.disable`: "

@@ -39,7 +39,10 @@ _UNTRACED_C = re.compile(r"builtin|C/C\+\+")  # of a skipped function: it has no
 _FOR_C_FUNCTIONS = ("skipped.custom_op", "skipped.constant")
 _IN_MODULE = re.compile(r"builtin `(?:<unknown module>\.)?(\w+)\.")
 _THIRD_PARTY = re.compile(r"If it is a third-party C/C\+\+")
-_NEVER_THE_SAME = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
+# Modules and classes of C functions that act, or give another result at each call.
+_CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
+_ACTING = ("_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
 _ISSUE = re.compile(r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
 

@@ -127,7 +127,12 @@ FAMILIES = (
         ("operator.pure",),
     ),
     Family(
-        r"returned non-Tensor|non-PT2|fake ?tensor|op packet|missing_fake|meta kernel|running FX node|real value",
+        r"returned non-Tensor",
+        "A function of torch's returns a number or an object here, which no graph can hold.",
+        ("outside",),
+    ),
+    Family(
+        r"non-PT2|fake ?tensor|op packet|missing_fake|meta kernel|running FX node|real value",
         "torch runs each operator on tensors without data while tracing, and this one could not be run so.",
         ("fake.register", "error"),
     ),

@@ -54,7 +54,7 @@ def findings_section(explanation: Explanation, style: Style, all_: bool) -> list
     Of each rule ten are shown unless all are asked for. Advice that was given before is named, not repeated.
     """
     lines: list[str] = []
-    given: dict[str, str] = {}
+    given: dict[str, Finding] = {}
     hidden: dict[str, int] = {}
     shown: dict[str, int] = {}
     for item in explanation.findings:
@@ -73,7 +73,7 @@ def findings_section(explanation: Explanation, style: Style, all_: bool) -> list
 
 
 def finding_text(
-    item: Finding, explanation: Explanation, style: Style, *, all_: bool, given: dict[str, str] | None = None
+    item: Finding, explanation: Explanation, style: Style, *, all_: bool, given: dict[str, Finding] | None = None
 ) -> list[str]:
     """One finding in full. ``given`` maps advice that stands above already to the finding that it stands at."""
     cwd = explanation.run.cwd
@@ -160,15 +160,18 @@ def _call_stack(item: Finding, cwd: str | None, style: Style) -> list[str]:
     return [*fact_lines("called", first, style), *(" " * len(lead) + line for line in rest)]
 
 
-def _helps(item: Finding, given: dict[str, str], style: Style) -> list[str]:
+def _helps(item: Finding, given: dict[str, Finding], style: Style) -> list[str]:
+    """The advice; in its place the finding that has all of it, where that stands above."""
     if item.caused_by is not None:
         return []
-    own = f"{_WORDS[item.rule][0]}[{item.label}], {item.function}"
-    fresh = [each for each in item.advice if each.text not in given]
-    again = sorted({given[each.text] for each in item.advice if each.text in given})
-    lines = [line for each in fresh for line in _advice(each, style)]
-    given.update(dict.fromkeys((each.text for each in fresh), own))
-    return [*lines, *(line for earlier in again for line in help_lines(f"as for {earlier}", style))]
+    earlier = next(iter(given[each.text] for each in item.advice if each.text in given), None)
+    if earlier is not None and {each.text for each in earlier.advice} <= {each.text for each in item.advice}:
+        fresh = [each for each in item.advice if each not in earlier.advice]
+        again = help_lines(f"as for {_WORDS[earlier.rule][0]}[{earlier.label}], {earlier.function}", style)
+    else:
+        fresh, again = list(item.advice), []
+    given |= {each.text: item for each in item.advice if each.text not in given}
+    return [*(line for each in fresh for line in _advice(each, style)), *again]
 
 
 def _advice(each: Advice, style: Style) -> list[str]:

@@ -243,7 +243,7 @@ def _section(
     lines: list[str] = []
     if len(told.parts) > 1:
         lines = [style.paint(_capital(_title(told, parts)), "strong"), ""]
-    given: dict[str, str] = {}
+    given: dict[str, Finding] = {}
     for item in shown if all_ else shown[:_MAX_SHOWN]:
         lines += [*finding_text(item, report, style, all_=all_, given=given), ""]
     if len(shown) > _MAX_SHOWN and not all_:

@@ -386,6 +386,15 @@ def opens_before(compile_: Compile) -> list[Any]:
     return [compile_(lambda v: (v + 1) * 2)(x)]
 
 
+def asks_for_the_threads(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    return half * torch.get_num_threads()
+
+
+def asks_before(compile_: Compile) -> list[Any]:
+    return [compile_(lambda v, number: (v + 1) * number)(x, torch.get_num_threads())]
+
+
 MODEL = nn.Linear(4, 4)
 
 
@@ -1244,6 +1253,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),
+    "asks_for_the_threads": (calls(asks_for_the_threads, (x,)), asks_before),
     "copies_a_module": (calls(copies_a_module, (x,)), copies_before),
     "asserts_values": (calls(asserts_values, (x,)), calls(asserts_sizes, (x,))),
     "asserts_in_the_graph": (calls(asserts_values, (x,)), calls(asserts_in_the_graph, (x,))),
