@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import re
@@ -23,7 +24,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import load
-from minifier.source import Observed, observer_file
+from minifier.source import Observed, fill_memory, observer_file
 
 __all__ = ["FILE", "OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
 
@@ -41,6 +42,7 @@ _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
 _REDIRECT = f"import sys\nsys.stdout = open({_PRINTED!r}, 'w', buffering=1)\n"
+_OTHER_MEMORY = f"{inspect.getsource(fill_memory)}{fill_memory.__name__}()\n"
 OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something other than uncompiled", rung="eager")
 
 
@@ -155,7 +157,9 @@ class SourceTrials:
             self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * self.fastest))
 
     def _prints_otherwise(self, text: str) -> bool:
-        """Whether the compiled program prints something else; uncompiled it prints the same each time."""
+        """Whether the compiled program prints something else. Uncompiled it prints the same again, also where memory
+        that nothing has set holds something else.
+        """
         uncompiled = self.printed(text, UNCOMPILED, "uncompiled")
         compiled = self.printed(text, self.compiled, "compiled") if uncompiled is not None else None
         if compiled is None or uncompiled is None or compiled == uncompiled:
@@ -163,7 +167,7 @@ class SourceTrials:
         in_values = values_differ(compiled, uncompiled)
         if self.in_values is not None and in_values != self.in_values:
             return False
-        if uncompiled != self.printed(text, UNCOMPILED, "uncompiled, again"):
+        if uncompiled != self.printed(_with_prefix(text, _OTHER_MEMORY), UNCOMPILED, "uncompiled, with other memory"):
             return False
         self.in_values = in_values
         return True
@@ -171,7 +175,7 @@ class SourceTrials:
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
         """What a program prints, without addresses; None if it fails, or if no time is left."""
         with self._noting_the_end():
-            outcome = self.run(_printing_to_file(text), plan, label, keep=_PRINTED)
+            outcome = self.run(_with_prefix(text, _REDIRECT), plan, label, keep=_PRINTED)
             return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
         return None
 
@@ -247,11 +251,11 @@ def _key(text: str, label: str) -> str:
     return f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
 
 
-def _printing_to_file(text: str) -> str:
-    """The program with what it prints in a file."""
+def _with_prefix(text: str, prefix: str) -> str:
+    """The program with other statements before its first."""
     lines = text.splitlines(keepends=True)
     first = sum(line.startswith("from __future__") for line in lines[:1])
-    return "".join([*lines[:first], _REDIRECT, *lines[first:]])
+    return "".join([*lines[:first], prefix, *lines[first:]])
 
 
 def _describe(failure: Signature | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from minifier.source.merge_modules import MergedProgram, MergeError, merge_program
 from minifier.source.observed import Observed, observer_file
+from minifier.source.observer import fill_memory
 from minifier.source.plan import reduce_source
 from minifier.source.reduction import SourceReduction
 from minifier.source.sizes import count_lines, count_tokens
@@ -20,6 +21,7 @@ __all__ = [
     "SourceReduction",
     "count_lines",
     "count_tokens",
+    "fill_memory",
     "merge_program",
     "observer_file",
     "reduce_source",

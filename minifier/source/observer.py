@@ -313,6 +313,18 @@ def _call_of_function(node: ast.FunctionDef, number: int, is_method: bool) -> as
     )
 
 
+def fill_memory() -> None:
+    """Let memory that a program takes and does not set hold other bytes than usual, where the C library can do so.
+
+    A value that comes from there is then another one, so that no repro rests on it. The bytes are those of ordinary
+    numbers: -6.02 in float32.
+    """
+    import ctypes
+
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
+        set_option(-6, 0xC0)  # M_PERTURB of glibc
+
+
 def main(program: str, output: str, seconds: float = 0) -> None:
     """Run the program, and write what was seen even if it raises, or after ``seconds`` (0: whenever it ends)."""
     text = Path(program).read_text(encoding="utf-8")
@@ -337,6 +349,7 @@ def main(program: str, output: str, seconds: float = 0) -> None:
     if seconds:
         signal.signal(signal.SIGALRM, end)
         signal.setitimer(signal.ITIMER_REAL, seconds)
+    fill_memory()
     try:
         exec(code, space)  # noqa: S102 - the program of the user
     finally:

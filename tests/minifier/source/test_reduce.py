@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import io
 import json
 import runpy
@@ -272,6 +273,15 @@ def test_no_candidate_reads_memory_that_nothing_has_set(made: str) -> None:
     assert reduced.text.count("(") <= 1
     unset = [text for text in tried if "empty" in text or "Tensor(4)" in text]
     assert unset == []
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library cannot fill memory")
+def test_the_observed_run_fills_memory_that_nothing_has_set(tmp_path: Path) -> None:
+    text = "import ctypes\nmalloc = ctypes.CDLL(None).malloc\nmalloc.restype = ctypes.c_void_p\n"
+    text = render(ast.parse(f"{text}print(ctypes.string_at(malloc(99999), 99999)[50000])"))
+    tree = ast.parse(text)
+    (printed,) = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    assert _observed(text, tmp_path).of(tree).values(printed) == (str(0xC0 ^ 0xFF),)
 
 
 def test_a_tensor_whose_memory_is_not_set_stays_where_only_that_fails() -> None:
