@@ -26,7 +26,7 @@ _INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a
 _IMPORTED = re.compile(r"G\['__import_\w+'\]\.(\w+)")
 _HINT = re.compile(r" \(HINT: [^)]*\)$")  # torch adds it to some guards on a type, for the reader
 _NAME = re.compile(
-    r"(?<=\b[LG]\[')\w+(?='\])"  # an argument or global
+    r"\b[LG]\['\w+(?='\])"  # an argument, a variable of a closure or a global: where it is held is no difference
     r"|(?<=_modules\[')\w+(?='\])|(?<=_parameters\[')\w+(?='\])|(?<=_buffers\[')\w+(?='\])"
     r"|(?<=[\])\w]\.)(?<!\btorch\.)[A-Za-z_]\w*"  # an attribute; torch's own are dtypes and layouts
     r"|(?<=<class ')[\w.<>]+(?='>)"
@@ -41,12 +41,14 @@ _OF_TRACED_CODE = frozenset(
         "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
     }
 )  # fmt: skip
-# Guards that a global function or module is the one that was traced, or is the same under two names. They are left
-# out, because how source is divided into functions is no difference.
+# Guards that a global function or module is the one that was traced, or is the same under two names, and that a method
+# is the one of the class. They are left out, because how source is divided into functions is no difference. A value
+# that is read from the class has a guard of its own.
 _OF_CALLED_CODE = re.compile(
     r"___check_obj_id\(G\['(?:\w+'\](?:\.\w+)*|__builtins_dict__\w+'\]\['\w+'\]), \d+\), "
     r"type=<class '(?:code|module|function|builtin_function_or_method)'>"
     r"|G\['__import_\w+'\][\w.]* is G\['\w+'\](?:\.\w+)*$"
+    r"|not ___dict_contains\('\w+', .+\.__dict__\)$"
 )
 _OF_TORCH = re.compile(r"G\['(?:torch|__import_torch\w*)'\]")  # a constant of torch's, such as a dtype
 _SUBMODULE = re.compile(r"_modules\['\w+'\]")
