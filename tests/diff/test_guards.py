@@ -39,6 +39,7 @@ def test_a_value_that_became_true_is_one_change() -> None:
     [
         ("G['__import_torch_dot_nn_dot_modules_dot_linear'].F is G['F']", False),
         ("___check_obj_id(G['__builtins_dict___66']['print'], 7), type=<class 'builtin_function_or_method'>", False),
+        ("___check_obj_id(G['__builtins_dict___6']['range'], 7), type=<class 'range'>", False),
         ("___check_obj_id(G['hooks']['act'], 7), type=<class 'function'>", True),
         ("L['x'] is L['y']", True),
         ("G['cache'] is G['other']", True),
