@@ -36,6 +36,7 @@ _SWITCHES = {
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 GRAPH_CACHES = ("aot_autograd", "fx_graph")
 _CPP = "cpp"
+_BACKWARD = "backward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,9 @@ class _Side:
         outside = Compile(-1, compile_id, None, None, "?", (), "ok", 0, Seconds(), 0, None, None, None)
         return self.compiles.get(compile_id, outside)
 
-    def explained(self, compile_id: str) -> RunSide:
-        """This side of the comparison of two keys."""
-        nodes = [graph for graph in self.recording.graphs(compile_id) if graph.stage == "dynamo"]
+    def explained(self, compile_id: str, graph: str | None) -> RunSide:
+        """This side of the comparison of two keys. A backward graph has inputs of its own, not those of Dynamo's."""
+        nodes = [each for each in self.recording.graphs(compile_id) if each.stage == "dynamo" and graph != _BACKWARD]
         return RunSide(
             self.recording.run,
             self.compile(compile_id),
@@ -272,7 +273,8 @@ def _compared_entry(
     changed = changed_components(*keys)
     causes: tuple[Cause, ...] = ()
     if changed:
-        causes = find_causes(changed, before.explained(other.compile_id), after.explained(lookup.compile_id), above)
+        sides = before.explained(other.compile_id, other.graph), after.explained(lookup.compile_id, lookup.graph)
+        causes = find_causes(changed, *sides, above)
     elif lookup.outcome == "miss":
         causes = (_same_key(lookup, other, before, after),)
     return _entry(1, lookup, after, changed, causes)
@@ -332,10 +334,10 @@ def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Si
 
 def _lacks_backward(lookup: CacheLookup, side: _Side) -> bool:
     """Whether a run compiled the forward of a graph that has a backward, and never that."""
-    if lookup.cache != GRAPH_CACHES[0] or not side.graphs.graphs(lookup.compile_id, "backward"):
+    if lookup.cache != GRAPH_CACHES[0] or not side.graphs.graphs(lookup.compile_id, _BACKWARD):
         return False
     compiled = [each.graph for each in side.lookups if each.compile_id == lookup.compile_id]
-    return "backward" not in compiled
+    return _BACKWARD not in compiled
 
 
 def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:

@@ -25,7 +25,7 @@ from dynadiag.recording.records import Span
 __all__ = ["find_causes"]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
+_SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|index='([^']*)'|global_name='([^']*)'")
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
 _THREAD_COUNT = "cpp_runtime_thread_count"
 _THREAD_OPTIONS = ("inductor_config[cpp.threads]", "inductor_config[cpp.dynamic_threads]")  # without them it counts
@@ -39,7 +39,8 @@ def find_causes(
 ) -> tuple[Cause, ...]:
     """Return what changed the key of the second run, the deepest first. Empty if no component changed.
 
-    ``above`` are the causes of the AOTAutograd lookup of the same compile. They explain a graph that differs below.
+    ``above`` are the causes of the AOTAutograd lookup of the same compile. They explain a graph that differs below,
+    and its inputs: AOTAutograd chooses those.
     """
     if any(change.component in _THREAD_OPTIONS for change in changes):
         changes = [change for change in changes if change.group != _THREAD_COUNT]
@@ -48,7 +49,7 @@ def find_causes(
     explained: set[str] = set()
     for groups, explain in _EXPLAINERS:
         if any(change.group in groups and change.component not in explained for change in changes):
-            causes = list(explain(compared)) if explain is not graph_values or not above else list(above)
+            causes = list(above) if above and explain in (_inputs, graph_values) else list(explain(compared))
             found += (each for each in causes if each not in found)
             if causes:
                 explained |= {change.component for change in changes if change.group in (*groups, *_FOLLOWS[explain])}

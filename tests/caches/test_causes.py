@@ -174,6 +174,21 @@ def test_a_renamed_argument_is_found_at_its_function() -> None:
     assert found.span == Span("p.py", 12)
 
 
+def test_a_renamed_layer_is_told_by_its_two_names() -> None:
+    names = (
+        "[DictGetItemSource(base=UnspecializedNNModuleSource(base=AttrSource(base=LocalSource(local_name='self', "
+        "is_input=True), member='_modules'), index='{0}'), index='weight')]"
+    )
+    (found,) = causes([("aot_config", names.format("one"), names.format("first"))], side(), side())
+    assert found.text.startswith("one is now called first")
+
+
+def test_the_inputs_of_a_graph_below_follow_from_the_cause_above() -> None:
+    changed = [("example_inputs[1]", TENSOR.format("4, 16", 16, "cpu"), TENSOR.format("8, 4", 4, "cpu"))]
+    above = Cause("input x: requires_grad went from True to False")
+    assert find_causes([change(*each) for each in changed], side(), side(), [above]) == (above,)
+
+
 def test_the_uuid_of_a_pass_and_the_rest_by_name() -> None:
     source = f"{PROGRAM}class Own:\n    def uuid(self):\n        return b'2'\n"
     changed = [("post_grad_custom_post_pass", "b'1'", "b'2'"), ("unheard_of", "1", "2")]
