@@ -16,7 +16,7 @@ def start() -> None:
     if os.environ.get("DYNADIAG_RECORD"):
         _call_or_report("recorded", "dynadiag.capture.process", "record_this_process")
     if os.environ.get("DYNADIAG_JOIN"):
-        _call_or_report("part of the trial", "dynadiag.trial.context", "join")
+        _call_or_report("part of the trial", "dynadiag.trial.child_processes", "join")
 
 
 def _call_or_report(what: str, module: str, function: str) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
+from dynadiag.minify.captured_call import CapturedCall, ProgramThreads
 from dynadiag.minify.reduction_task import (
     COMPARED_GRAPH_CALLS,
     FAILED_LOWERING,
@@ -38,7 +39,7 @@ from dynadiag.trial.outcome import Decision
 from dynadiag.trial.signature import signature_of
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["CapturedCall", "install"]
+__all__ = ["install"]
 
 _PACKAGES_ROOT = Path(__file__).parent.parent.parent
 _MAX_REPORTS = 2000  # begins and ends to report; a failure after more calls counts as one of the program itself
@@ -53,31 +54,6 @@ class _State:
     task: ReductionTask | None = None
     snapshot: TorchSnapshot | None = None
     threads: ProgramThreads | None = None
-
-
-@dataclass(slots=True)
-class ProgramThreads:
-    """The number of threads that the program works with. ``was_set``: by the program itself. ``apply`` sets it."""
-
-    count: int
-    apply: Callable[[int], None]
-    was_set: bool = False
-
-    def note(self, count: int) -> None:
-        """Keep the number that the program sets."""
-        self.count, self.was_set = count, True
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedCall:
-    """A graph as Dynamo passed it to its backend, with the inputs of the failing call."""
-
-    module: GraphModule
-    inputs: tuple[Any, ...]
-    backend: Any  # the program's backend
-    snapshot: TorchSnapshot
-    threads: ProgramThreads
-    fullgraph: bool = False
 
 
 _state = _State()

@@ -18,13 +18,13 @@ import torch
 from torch.fx import GraphModule
 
 from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.captured_call import CapturedCall
 from dynadiag.minify.failure_match import (
     matches_memory_corruption,
     reproduces,
     same_failure_in_part,
     same_failure_standalone,
 )
-from dynadiag.minify.hooks import CapturedCall
 from dynadiag.minify.missing_eager_error import reduce_missing_eager_error
 from dynadiag.minify.reduction_task import (
     FAILED_LOWERING,

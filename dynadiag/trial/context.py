@@ -2,29 +2,19 @@
 
 There is one `TrialContext` per process. The hooks in torch read it at each decision, never earlier. So a process that
 has run the program up to its first compiled call can fork one trial after another from there, each with its own plan.
-
-A compile in a child process has to be switched like any other. A forked child has our hooks already. A fresh
-interpreter (``spawn``, ``torchrun``, ``subprocess``) finds the trial in its environment and joins it at the end of its
-own ``import torch``.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import os
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dynadiag.trial.events import EventWriter, TrialEvent
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
-from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join", "let_children_join"]
+__all__ = ["TRIAL", "TrialContext"]
 
 
 class TrialContext:
@@ -92,47 +82,3 @@ class TrialContext:
 
 
 TRIAL = TrialContext()
-JOIN_VARIABLE = "DYNADIAG_JOIN"  # `dynadiag.autoload` looks for this variable
-_COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile workers run no code of the program
-
-
-@dataclass(frozen=True, slots=True)
-class _JoinRequest:
-    """What a child process of the program needs to join the trial. ``report`` is the path of the trial's events.
-
-    Where ``hooks`` is None the child has an unchanged torch.
-    """
-
-    plan: Plan
-    hooks: tuple[str, ...] | None
-    report: str | None
-
-
-def install_hooks(hooks: Sequence[str]) -> None:
-    """Install our hooks in torch. ``hooks`` are names of modules with an ``install()``."""
-    importlib.import_module("dynadiag.trial.rungs").install()
-    for name in hooks:
-        importlib.import_module(name).install()
-    TRIAL.on_start(functools.partial(let_children_join, hooks))
-
-
-def let_children_join(hooks: Sequence[str] | None) -> None:
-    """Have the processes that this one starts join its trial, with these hooks in torch or with an unchanged torch."""
-    report = TRIAL.reporter.path if TRIAL.reporter is not None else None
-    os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, None if hooks is None else tuple(hooks), report))
-
-
-@functools.cache  # torch may call its entry points several times
-def join() -> None:
-    """Join the trial whose environment this process has: follow its plan and report to its supervisor. Runs once per
-    process.
-    """
-    if _COMPILE_WORKERS in sys.argv[0]:
-        return
-    wanted = load(os.environ[JOIN_VARIABLE], _JoinRequest)
-    if wanted.hooks is not None:
-        install_hooks(wanted.hooks)
-    with suppress(OSError, TypeError):  # no supervisor, or it has ended
-        TRIAL.reporter = EventWriter(os.open(wanted.report, os.O_WRONLY))  # type: ignore[arg-type]  # None: TypeError
-    TRIAL.start(wanted.plan)
-    importlib.import_module("dynadiag.trial.rank").report_exceptions()

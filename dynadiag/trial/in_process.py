@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from dynadiag.errors import DynadiagError
 from dynadiag.trial import process, zygote
-from dynadiag.trial.context import install_hooks
+from dynadiag.trial.child_processes import install_hooks
 from dynadiag.trial.executors import ServerFork
 from dynadiag.trial.fork_server import ForkServer
 from dynadiag.trial.outcome import Outcome

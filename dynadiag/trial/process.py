@@ -23,7 +23,8 @@ from types import ModuleType, TracebackType
 from typing import NoReturn
 
 from dynadiag.trial import program
-from dynadiag.trial.context import TRIAL, install_hooks, let_children_join
+from dynadiag.trial.child_processes import install_hooks, let_children_join
+from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded
 from dynadiag.trial.facts import run_facts
 from dynadiag.trial.plan import AS_WRITTEN, Plan

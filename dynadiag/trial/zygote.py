@@ -25,7 +25,8 @@ from typing import NoReturn, TypeVar
 
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.trial import process
-from dynadiag.trial.context import TRIAL, install_hooks
+from dynadiag.trial.child_processes import install_hooks
+from dynadiag.trial.context import TRIAL
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.typed_json import dump, load

@@ -108,10 +108,10 @@ def test_the_rank_that_a_signal_ended(codes: tuple[int, ...], rank: int | None) 
 PREPARED = """
 from dynadiag.bisection import bisector, compiler_hooks
 from dynadiag.torch_private import trial
-from dynadiag.trial import context, rungs
+from dynadiag.trial import child_processes, rungs
 from torch._dynamo import trace_rules
 
-context.install_hooks(bisector.HOOKS)
+child_processes.install_hooks(bisector.HOOKS)
 assert "lib.with.dots" in rungs.__file__
 assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, compiler_hooks, trial))
 """
