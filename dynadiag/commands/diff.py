@@ -23,12 +23,13 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, parse_program, run_recorded
 from dynadiag.diff.comparison import compare_recordings
+from dynadiag.diff.difference import COMPILED_STAGES, Comparison
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.render.diff import comparison_json, comparison_text
+from dynadiag.render.diff import comparison_json, comparison_text, stage_text
 
 DIFFERENT = 1
 
@@ -37,6 +38,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     parser.add_argument("--all", action="store_true", help="show every difference in full")
+    parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
     add_recorder_options(parser)
     parser.set_defaults(module=False, arguments=[])
     parser.add_argument("before", metavar="A", help="a program, a recording or a log")
@@ -53,8 +55,15 @@ def run(args: argparse.Namespace) -> int:
         found = compare_recordings(before, after)
         common.write_json(args.json, comparison_json(found, after))
         if args.json != "-":
-            common.print_text(comparison_text(found, before, after, common.style_for(sys.stdout), all_=args.all))
+            common.print_text(_text(args, found, before, after))
     return 0 if found.same else DIFFERENT
+
+
+def _text(args: argparse.Namespace, found: Comparison, before: Recording, after: Recording) -> str:
+    style = common.style_for(sys.stdout)
+    if args.stage is not None:
+        return stage_text(found, args.stage, before, after, style)
+    return comparison_text(found, before, after, style, all_=args.all)
 
 
 def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) -> Recording:

@@ -1,4 +1,4 @@
-"""List the kernels of a recording, print one or a stage of it, or compare the kernels of two recordings.
+"""List the kernels of a recording, or print one or a stage of it.
 
 The list has a row for each call, with the source lines that it computes. It is sorted by time if --measure has timed
 the kernels, otherwise by the bytes that they move. NAME prints the source of a kernel and its graph nodes. Several
@@ -8,6 +8,8 @@ kernel.
 
 Stages that the recorded run built on a GPU are in the recording. Otherwise --stage compiles source from the recording,
 and --measure runs it. Without --trust, both are refused unless the code is in this machine's own compiler cache.
+
+`dynadiag diff --stage kernel A B` compares the kernels of two recordings.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels.generated_module import KernelCall
-from dynadiag.kernels.kernel_diff import compare_kernels
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.stages import CompiledStages, check_stage, is_in_own_cache, make_stages
 from dynadiag.kernels.timing import Roofline, measure_times, saved_times
@@ -30,9 +31,8 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
-from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
-from dynadiag.render.kernels_document import changes_document, kernels_document
+from dynadiag.render.kernels_document import kernels_document
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +57,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="operations that the device does while it moves a byte; decides between memory and compute bound",
     )
     parser.add_argument("--measure", action="store_true", help="run the generated code here and time each kernel")
-    parser.add_argument(
-        "--diff", action="store_true", help="compare the kernels of RECORDING and of the recording NAME"
-    )
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel, or this call of it: 'addmm #2'")
 
@@ -67,8 +64,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     _check_options(args)
-    if args.diff:
-        return _diff_recordings(args)
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)
@@ -84,12 +79,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raise `DynadiagError` for an option that would have no effect."""
-    if args.diff:
-        given = {"--module": args.module, "--stage": args.stage, "--target": args.target, "--trust": args.trust}
-        given |= {"--balance": args.balance, "--measure": args.measure}
-        if unused := [option for option, value in given.items() if value not in (None, False)]:
-            raise DynadiagError(f"{unused[0]} has no effect with --diff: leave one of them out")
-        return
     for option, value in (("--stage", args.stage), ("--module", args.module)):
         if value and args.name is None:
             raise DynadiagError(f"{option} needs the NAME of a kernel; without it `dynadiag kernels` lists them")
@@ -190,14 +179,3 @@ def _call_name(call: KernelCall) -> str:
     stage = f"{call.stage} " if call.stage else ""
     number = f" #{call.call_number}" if call.call_number > 1 else ""
     return f"'{call.compile_id} {stage}{call.name}{number}'"
-
-
-def _diff_recordings(args: argparse.Namespace) -> int:
-    if args.name is None:
-        raise DynadiagError("--diff needs two recordings: dynadiag kernels --diff BEFORE AFTER")
-    with open_recording(args.recording) as before, open_recording(Path(args.name)) as after:
-        changes = compare_kernels(kernel_calls(before), kernel_calls(after))
-        common.write_json(args.json, encode(changes_document(after, changes)))
-        if args.json != "-":
-            common.print_text(changes_text(changes, common.style_for(sys.stdout)))
-    return 0

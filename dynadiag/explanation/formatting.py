@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
-__all__ = ["brief", "brief_pair", "count", "duration", "list_counted", "list_some", "short_duration"]
+__all__ = [
+    "brief",
+    "brief_pair",
+    "count",
+    "duration",
+    "list_counted",
+    "list_lines",
+    "list_some",
+    "short_duration",
+    "si_number",
+]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_THOUSANDS = ("", "k", "M", "G", "T", "P")
 _LISTED = 6  # names in one list; more are counted
 _BRIEF = 32  # characters of a value
 _AROUND = 20  # characters that are shown on either side of a difference
@@ -24,6 +36,18 @@ def list_some(items: Sequence[str]) -> str:
     return ", ".join(items[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
+def list_lines(places: Iterable[tuple[str, int]]) -> str:
+    """Files with their lines, each line once.
+
+    >>> list_lines([("/home/me/block.py", 19), ("/home/me/block.py", 18), ("net.py", 4)])
+    'block.py:18, 19; net.py:4'
+    """
+    files: dict[str, set[int]] = {}
+    for file, line in places:
+        files.setdefault(file, set()).add(line)
+    return "; ".join(f"{PurePath(file).name}:{', '.join(map(str, sorted(lines)))}" for file, lines in files.items())
+
+
 def duration(seconds: float) -> str:
     """Seconds to read: ``0.04 s``, ``3.2 s``, ``124 s``."""
     if seconds < 0.995:
@@ -37,6 +61,16 @@ def short_duration(seconds: float) -> str:
     value = seconds / scale
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:.{digits}f} {unit}"
+
+
+def si_number(value: float | None) -> str:
+    """``16.4k``: three digits and a unit of a thousand."""
+    if value is None:
+        return "?"
+    number, unit = float(value), 0
+    while number >= 999.5 and unit + 1 < len(_THOUSANDS):
+        number, unit = number / 1000, unit + 1
+    return f"{number:.0f}" if not unit else f"{number:.3g}{_THOUSANDS[unit]}"
 
 
 def list_counted(names: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import truncate_end, width, wrap, wrap_indented
 
-__all__ = ["ComparisonDocument", "comparison_json", "comparison_text"]
+__all__ = ["ComparisonDocument", "comparison_json", "comparison_text", "stage_text"]
 
 _ROLES = {"+": "good", "-": "error", "~": "break", ">": "dim", "@": "gutter"}
 _MAX_NODES = 20  # rows of a graph, and lines of a source diff, without --all
@@ -51,6 +51,15 @@ def comparison_json(found: Comparison, after: Recording) -> bytes:
 def comparison_text(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool = False) -> str:
     """Return the text of a comparison. Two runs that are the same have none, unless something could not be compared."""
     lines = [*_notes(found, style), *_body(found, before, after, style, all_=all_)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def stage_text(found: Comparison, stage: str, before: Recording, after: Recording, style: Style) -> str:
+    """Return the differences of one stage, each in full."""
+    here = [item for item in found.differences if item.stage == stage]
+    lines = [*_notes(found, style), *(line for item in here for line in _in_full(item, before, after, style))]
+    if not here and not found.same:
+        lines.append(f"{stage}: no difference; {count(len(found.differences), 'difference')} at other stages")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -165,9 +174,19 @@ def _consequences(
     yield style.paint("follows:", "help")
     for stage in COMPILED_STAGES:
         here = [item for item in others if item.stage == stage]
-        for item in here if all_ else here[:1]:
-            more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 and not all_ else ""
-            yield from _listed(f"{stage}{_location(item, after.run.cwd)}: {item.text}{more}", style)
-            if all_:
-                yield from _source_line(item, after, style)
-                yield from _detail(item, before, after, style, all_=True)
+        if all_:
+            yield from (line for item in here for line in _in_full(item, before, after, style))
+        elif here:
+            more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 else ""
+            yield from _listed(f"{_title(here[0], after)}{more}", style)
+
+
+def _title(item: Difference, after: Recording) -> str:
+    """``kernel, model.py:20: the kernel a became b``."""
+    return f"{item.stage}{_location(item, after.run.cwd)}: {item.text}"
+
+
+def _in_full(item: Difference, before: Recording, after: Recording, style: Style) -> Iterator[str]:
+    yield from _listed(_title(item, after), style)
+    yield from _source_line(item, after, style)
+    yield from _detail(item, before, after, style, all_=True)

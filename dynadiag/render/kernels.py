@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
-from dynadiag.explanation.formatting import list_some
+from dynadiag.explanation.formatting import list_lines, list_some, si_number
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.line_table import Stage
@@ -19,11 +18,10 @@ from dynadiag.render.paths import fit_path
 from dynadiag.render.table import fitted_table
 from dynadiag.render.wrap import width, wrap
 
-__all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
+__all__ = ["kernel_text", "listing_text", "stage_text"]
 
 _MARKS = {"cpp": "//"}
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
-_UNITS = ("", "k", "M", "G", "T", "P")
 
 
 def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | None = None) -> str:
@@ -134,27 +132,8 @@ def _peaks(timing: KernelTimes) -> str:
 
 def _lines(call: KernelCall, _scale: Roofline) -> str:
     """``block.py:18, 19``; with a question mark where it was inferred from the texts."""
-    shown = user_lines(call.source_lines or call.view_lines)
+    shown = clean_line(list_lines((place.file, place.line) for place in call.source_lines or call.view_lines))
     return (shown + ("?" if call.evidence == "dataflow" else "")) or "no mapping"
-
-
-def user_lines(places: Iterable[SourceLine]) -> str:
-    """``block.py:18, 19; net.py:4``, each line once."""
-    files: dict[str, set[int]] = {}
-    for place in places:
-        files.setdefault(place.file, set()).add(place.line)
-    parts = [f"{PurePath(file).name}:{', '.join(map(str, sorted(lines)))}" for file, lines in files.items()]
-    return clean_line("; ".join(parts))
-
-
-def si_number(value: float | None) -> str:
-    """``16.4k``: three digits and a unit of a thousand."""
-    if value is None:
-        return "?"
-    number, unit = float(value), 0
-    while number >= 999.5 and unit + 1 < len(_UNITS):
-        number, unit = number / 1000, unit + 1
-    return f"{number:.0f}" if not unit else f"{number:.3g}{_UNITS[unit]}"
 
 
 # To add a column, add it here and to `kernels_document.KernelEntry`.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
-from dynadiag.kernels.kernel_diff import KernelChange, change_diff
 from dynadiag.kernels.stages import CompiledStages
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.recording.reader import Recording
 from dynadiag.render.json_document import CommandDocument
 
-__all__ = ["ChangesDocument", "KernelsDocument", "changes_document", "kernels_document"]
+__all__ = ["KernelsDocument", "kernels_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,32 +94,6 @@ class KernelsDocument(CommandDocument):
     stages: dict[str, StageEntry] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelReference:
-    """One call of a kernel, by its name in a recording."""
-
-    compile_id: str
-    name: str
-    call: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeEntry:
-    """One change, as `KernelChange`. ``diff`` is a unified diff of the sources, null where one side has none."""
-
-    kind: str
-    before: tuple[KernelReference, ...]
-    after: tuple[KernelReference, ...]
-    diff: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesDocument(CommandDocument):
-    """The changes from the kernels of one recording to those of another."""
-
-    changes: tuple[ChangeEntry, ...]
-
-
 def kernels_document(
     recording: Recording, calls: Sequence[KernelCall], scale: Roofline, stages: CompiledStages | None, *, whole: bool
 ) -> KernelsDocument:
@@ -134,11 +107,6 @@ def kernels_document(
         notes=stages.notes if stages else (),
         stages={name: StageEntry(each.text, each.lines) for name, each in stages.stages.items()} if stages else None,
     )
-
-
-def changes_document(after: Recording, changes: Iterable[KernelChange]) -> ChangesDocument:
-    """The document of a comparison of two recordings, the later of which is ``after``."""
-    return ChangesDocument(torch=after.run.torch, changes=tuple(map(_change_entry, changes)))
 
 
 def _measurement(times: KernelTimes) -> MeasurementDocument:
@@ -182,13 +150,3 @@ def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
         wrapper_call=call.text if whole else None,
         source=call.definition.source if whole and call.definition else None,
     )
-
-
-def _change_entry(change: KernelChange) -> ChangeEntry:
-    different = change.kind != "same" and bool(change.before) and bool(change.after)
-    before, after = (tuple(map(_reference, calls)) for calls in (change.before, change.after))
-    return ChangeEntry(change.kind, before, after, change_diff(change) if different else None)
-
-
-def _reference(call: KernelCall) -> KernelReference:
-    return KernelReference(call.compile_id, call.name, call.call_number)
