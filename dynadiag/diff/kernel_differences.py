@@ -71,18 +71,18 @@ def _details(change: KernelChange) -> Iterator[str]:
     for sign, calls, others in (("-", change.before, change.after), ("+", change.after, change.before)):
         for call in calls:
             yield f"{sign} {call.name}"
-            yield f"    {_kernel_text(call)}"
+            yield f"    {list_some(call.ops) or 'no mapping'}"
+            yield f"    {_place_text(call)}"
             if is_pair and (own := _own_operators(call, others[0])):
                 yield f"    only here: {list_some(own)}"
     if is_pair:
         yield from change_diff(change).splitlines()[2:]  # the names stand above
 
 
-def _kernel_text(call: KernelCall) -> str:
-    """The operators and lines of a kernel, and the bytes that it moves."""
+def _place_text(call: KernelCall) -> str:
+    """The lines of a kernel and the bytes that it moves."""
     lines = list_lines((place.file, place.line) for place in call.source_lines or call.view_lines)
-    what = f"{list_some(call.ops) or 'no mapping'}{' at ' if lines else ''}{lines}"
-    return f"{what}; moves {si_number(call.cost.bytes_moved)}B"
+    return f"{f'at {lines}; ' if lines else ''}moves {si_number(call.cost.bytes_moved)}B"
 
 
 def _own_operators(call: KernelCall, other: KernelCall) -> list[str]:
