@@ -8,6 +8,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import grimp
+import networkx
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +24,16 @@ def names_bound(module: ast.Module) -> list[str]:
         target for node in assigned for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     ]
     return named + [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_no_modules_import_each_other() -> None:
+    """Imports inside of functions count too, those for type checkers do not."""
+    graph = grimp.build_graph("dynadiag", "minifier", "tui", exclude_type_checking_imports=True, cache_dir=None)
+    imports = networkx.DiGraph(
+        (module, imported) for module in graph.modules for imported in graph.find_modules_directly_imported_by(module)
+    )
+    circles = [sorted(circle) for circle in networkx.strongly_connected_components(imports) if len(circle) > 1]
+    assert circles == []
 
 
 def test_no_module_binds_a_name_twice() -> None:

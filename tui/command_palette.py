@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
@@ -41,11 +42,9 @@ def described_bindings(node: DOMNode) -> Iterator[Binding]:
                 yield binding
 
 
-def all_binding_ids() -> set[str]:
-    """Return the id of every action that a user may give other keys."""
-    from tui.app import Browser
-
-    kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
+def all_binding_ids(app: type[App[Any]]) -> set[str]:
+    """Return the id of every action that a user may give other keys: of this application, its screens and widgets."""
+    kinds: list[type] = [app, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
     kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, GraphScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))

@@ -54,6 +54,6 @@ class SettingsApp(RecordingApp):
         """Report keys of the settings that belong to no action."""
         from tui.command_palette import all_binding_ids
 
-        if wrong := sorted(set(self.chosen_keys) - all_binding_ids()):
+        if wrong := sorted(set(self.chosen_keys) - all_binding_ids(type(self))):
             reason = f"{self._settings_path}: no action is called {', '.join(wrong)}: the palette (:) has their names"
             self.call_from_thread(self.report_problem, reason)

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from dynadiag.errors import UnreadableInput
 from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
 from tui.command_palette import all_binding_ids
 from tui.settings import BrowserSettings, read_settings
 from tui.themes import THEMES, next_theme, palette_of
@@ -80,7 +81,7 @@ async def test_a_key_of_an_action_that_is_not_there_is_said(program: Path, setti
         await press(pilot)
         assert "app.fly" in _notices(pilot)
         assert "code.zoom" not in _notices(pilot)
-    assert {"app.quit", "lines.down", "code.zoom", "search.bisect", "guards.form"} <= all_binding_ids()
+    assert {"app.quit", "lines.down", "code.zoom", "search.bisect", "guards.form"} <= all_binding_ids(Browser)
 
 
 def test_without_a_file_the_defaults_hold(settings: Path) -> None:
