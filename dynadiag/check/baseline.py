@@ -17,7 +17,15 @@ from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["Baseline", "KnownFinding", "most_in_one_run", "read_baseline", "updated_baseline"]
+__all__ = [
+    "Baseline",
+    "BaselineUpdate",
+    "KnownFinding",
+    "changes_of",
+    "most_in_one_run",
+    "read_baseline",
+    "updated_baseline",
+]
 
 VERSION = 1
 _MAX_BYTES = 100_000_000
@@ -48,6 +56,16 @@ class Baseline:
     def to_json(self) -> bytes:
         """The file's content."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineUpdate:
+    """What ``--update`` changed in a file. ``dropped`` is known no more, or less often."""
+
+    file: str
+    known: int
+    added: int
+    dropped: tuple[KnownFinding, ...]
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -96,6 +114,14 @@ def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, rel
     spent = {target: round(value, 1) for target, value in seconds.items() if value is not None}
     order = sorted(known.values(), key=lambda each: (each.file or "", each.function, each.identity))
     return Baseline(known=tuple(order), compile_seconds=dict(sorted({**old.compile_seconds, **spent}.items())))
+
+
+def changes_of(file: str, before: Baseline, after: Baseline) -> BaselineUpdate:
+    """What an update of this file changed."""
+    old, new = ({each.identity: each.count for each in made.known} for made in (before, after))
+    added = sum(number > old.get(identity, 0) for identity, number in new.items())
+    dropped = tuple(each for each in before.known if new.get(each.identity, 0) < each.count)
+    return BaselineUpdate(file, len(after.known), added, dropped)
 
 
 def _without(targets: set[str], known: Iterable[KnownFinding]) -> Iterable[KnownFinding]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,6 +120,17 @@ def relative_seconds(value: float | str) -> float | None:
     return float(match[1]) / 100
 
 
+# How a text stands for a number, and what an entry takes where that is no number.
+_READERS: Mapping[str, Callable[[str], object]] = {"max-memory": bytes_of, "max-compile-seconds": relative_seconds}
+_GIVE = {
+    "max-memory": "bytes, or a text such as '2 GB'",
+    "max-compile-seconds": "seconds, or a text such as '120%' of the baseline's",
+    "arguments": "a list of texts",
+    "baseline": "the name of a file",
+    "targets": "a table of tables, one for each target or pattern",
+}
+
+
 def _table(path: Path) -> Mapping[str, Any] | None:
     """What a file says about dynadiag; ``None`` if it says nothing. Raises `UnreadableInput`."""
     if not path.is_file():
@@ -132,26 +144,38 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         return content
     tool = content.get("tool")
     found = tool.get("dynadiag") if isinstance(tool, dict) else None
-    return found if isinstance(found, dict) else None
+    if found is not None and not isinstance(found, dict):
+        raise DynadiagError(f"{path}: tool.dynadiag is {found!r}: give a table")
+    return found
 
 
 def _parsed(table: Mapping[str, Any], where: object, kind: type[_B]) -> _B:
     try:
-        made = msgspec.convert(table, kind)
-        for each in (made, *getattr(made, "targets", {}).values()):
-            _check(each)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise DynadiagError(f"{where}: {error}; the budgets are {', '.join(BUDGETS)}") from error
-    return made
+        _check(table, kind)
+    except ValueError as error:
+        raise DynadiagError(f"{where}: {error}") from error
+    return msgspec.convert(table, kind)
 
 
-def _check(budgets: Budgets) -> None:
-    """Raise `ValueError` where a budget is below zero or a text that cannot be read."""
-    for name in Budgets.__struct_fields__:
-        value = getattr(budgets, name)
-        if isinstance(value, (int, float)) and not value >= 0:
-            raise ValueError(f"{name.replace('_', '-')} is {value}: give 0 or more")
-    if budgets.max_memory is not None:
-        bytes_of(budgets.max_memory)
-    if budgets.max_compile_seconds is not None:
-        relative_seconds(budgets.max_compile_seconds)
+def _check(table: Mapping[str, Any], kind: type[Budgets], of: str = "") -> None:
+    """Raise `ValueError` that names the first entry that cannot be used. ``of`` tells whose entries these are."""
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    for name, value in table.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise ValueError(f"{name}{of} is not known: {f'try {near[0]}' if near else 'give ' + ', '.join(known)}")
+        for pattern, own in value.items() if name == "targets" and isinstance(value, dict) else ():
+            if isinstance(own, dict):
+                _check(own, TargetBudgets, f" of targets.{pattern!r}")
+        if not _is_usable(name, value, kind):
+            raise ValueError(f"{name}{of} is {value!r}: give {_GIVE.get(name, 'a whole number, 0 or more')}")
+
+
+def _is_usable(name: str, value: object, kind: type[Budgets]) -> bool:
+    try:
+        msgspec.convert({name: value}, kind)
+        if isinstance(value, str) and name in _READERS:
+            _READERS[name](value)
+    except (msgspec.ValidationError, ValueError):
+        return False
+    return not isinstance(value, (int, float)) or value >= 0

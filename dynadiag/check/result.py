@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynadiag.check.baseline import Baseline, KnownFinding, most_in_one_run
+from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, most_in_one_run
 from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 
-__all__ = ["CheckResult", "check"]
+__all__ = ["CheckResult", "after_update", "check"]
 
 _RULES = {  # rule of a finding -> rule of the problem, and the budget that can stand for a baseline
     "break": ("new-break", "max_breaks"),
@@ -24,7 +24,10 @@ _RULES = {  # rule of a finding -> rule of the problem, and the budget that can 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found. ``unknown`` has a sentence for each budget that could not be checked."""
+    """What a check found. ``unknown`` has a sentence for each budget that could not be checked.
+
+    ``gone`` are known findings that are met no more; after an ``update``, those that it dropped.
+    """
 
     problems: tuple[Problem, ...]
     known: tuple[Problem, ...]
@@ -32,6 +35,7 @@ class CheckResult:
     unknown: tuple[str, ...]
     runs: tuple[Measurement, ...]
     root: str
+    update: BaselineUpdate | None = None
 
     @property
     def ok(self) -> bool:
@@ -54,6 +58,11 @@ def check(
     failed = [_failed(run) for run in runs if run.failed]
     gone = tuple(_gone(runs, baseline)) if baseline else ()
     return CheckResult((*failed, *new, *over), tuple(known), gone, tuple(unknown), tuple(runs), str(root))
+
+
+def after_update(result: CheckResult, update: BaselineUpdate) -> CheckResult:
+    """The result of a check that wrote the baseline."""
+    return replace(result, gone=update.dropped, update=update)
 
 
 def _split(

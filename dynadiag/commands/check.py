@@ -23,11 +23,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dynadiag.check.baseline import Baseline, read_baseline, updated_baseline
+from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
 from dynadiag.check.configuration import BUDGETS, Configuration, find_configuration, parse_budgets, relative_seconds
 from dynadiag.check.measurement import Measurement, measure, peak_memory
 from dynadiag.check.proved_fixes import ProvedFixes, read_fixes
-from dynadiag.check.result import CheckResult, check
+from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.commands import common
 from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
 from dynadiag.commands.report import write_report
@@ -38,6 +38,7 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.github import annotation_commands, step_summary
+from dynadiag.render.paths import relative_path
 from dynadiag.render.report import report
 from dynadiag.render.sarif import sarif_json
 from dynadiag.render.style import Style
@@ -102,10 +103,13 @@ def run(args: argparse.Namespace) -> int:
     known = _read_baseline(path, args)
     programs = [_program(name, module, configuration, root) for name, module in targets]
     runs = [each for program, paths in _recorded(programs, args) for each in _measured(program, paths, root)]
+    before = known or Baseline()
     if args.update:
-        known = updated_baseline(known or Baseline(), runs, root, _relative(configuration, runs))
+        known = updated_baseline(before, runs, root, _relative(configuration, runs))
         common.write_file(path, known.to_json(), force=True)
     result = check(runs, known, lambda run: configuration.budgets(run.names, given), root)
+    if args.update and known is not None:
+        result = after_update(result, changes_of(relative_path(str(path), str(Path.cwd())), before, known))
     _report(result, fixes, args)
     return 0 if result.ok else 1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.check.baseline import KnownFinding
+from dynadiag.check.baseline import BaselineUpdate, KnownFinding
 from dynadiag.check.measurement import CheckProblem, Measurement, Problem
 from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count, list_some
@@ -104,9 +104,17 @@ def _target(run: Measurement) -> CheckedTarget:
 def check_text(result: CheckResult, style: Style) -> str:
     """The report: what fails the check first, then what is gone."""
     lines = [*_verdict(result, style), "", *_paragraphs(result, style), *_gone_lines(result, style)]
+    if result.update is not None:
+        lines += labelled_lines("baseline", "strong", _update_text(result.update), style)
     for text in result.unknown:
         lines += wrap_indented("note: ", text, style.columns)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _update_text(update: BaselineUpdate) -> str:
+    return (
+        f"{count(update.known, 'known finding')} in {update.file}, {update.added} added, {len(update.dropped)} dropped"
+    )
 
 
 def problem_headline(item: Problem, root: str) -> str:
@@ -120,7 +128,7 @@ def problem_headline(item: Problem, root: str) -> str:
 def _verdict(result: CheckResult, style: Style) -> list[str]:
     runs = count(len(result.runs), "target")
     known = f", {len(result.known)} known" if result.known else ""
-    gone = f", {len(result.gone)} gone" if result.gone else ""
+    gone = f", {len(result.gone)} {'gone' if result.update is None else 'dropped'}" if result.gone else ""
     if result.ok:
         return labelled_lines("ok", "good", f"nothing new in {runs}{known}{gone}", style)
     return labelled_lines("failed", "error", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", style)
@@ -144,7 +152,8 @@ def _paragraphs(result: CheckResult, style: Style) -> Iterator[str]:
 def _gone_lines(result: CheckResult, style: Style) -> list[str]:
     if not result.gone:
         return []
-    lines = [style.paint(f"gone: {len(result.gone)}; --update drops them", "strong")]
+    head = f"gone: {len(result.gone)}; --update drops them" if result.update is None else f"dropped: {len(result.gone)}"
+    lines = [style.paint(head, "strong")]
     for item in result.gone[:_GONE]:
         label = f"{item.rule}[{item.id}]" if item.id else item.rule
         lines += wrap_indented("    ", f"{label} {item.file or ''} in {item.function}: {item.title}", style.columns)

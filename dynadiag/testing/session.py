@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dynadiag.check.baseline import Baseline, read_baseline, updated_baseline
+from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
 from dynadiag.check.configuration import Budgets, find_configuration, parse_budgets
 from dynadiag.check.measurement import Measurement
-from dynadiag.check.result import CheckResult, check
+from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
 from dynadiag.render.check_report import check_text
@@ -43,7 +43,6 @@ class RecordedSession:
         self._runs: list[Measurement] = []
         self._faults: list[str] = []
         self._result: CheckResult | None = None
-        self._message = ""
         try:
             self._configuration, self._root = find_configuration(config.rootpath)
             self._baseline_path, self._baseline = self._find_baseline()
@@ -135,16 +134,23 @@ class RecordedSession:
         if _is_worker(self._config) or not self._all:
             return
         runs = sorted(self._runs, key=lambda run: run.target)
-        if self._config.getoption("dynadiag_update"):
-            self._baseline = updated_baseline(self._baseline or Baseline(), runs, self._root)
-            self._baseline_path.write_bytes(self._baseline.to_json())
-            self._message = f"the baseline is in {os.path.relpath(self._baseline_path)}"
-        known = self._baseline or updated_baseline(Baseline(), runs, self._root)
-        result = check(runs, known, self._budgets, self._root)
+        result = self._checked_and_updated(runs) if self._config.getoption("dynadiag_update") else self._checked(runs)
         failed = {f"failed {run.target}" for run in runs}  # pytest tells of those itself
         self._result = replace(result, problems=tuple(one for one in result.problems if one.identity not in failed))
         if not self._result.ok and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _checked(self, runs: Sequence[Measurement]) -> CheckResult:
+        """The result of the session. Without a baseline nothing is new."""
+        return check(runs, self._baseline or updated_baseline(Baseline(), runs, self._root), self._budgets, self._root)
+
+    def _checked_and_updated(self, runs: Sequence[Measurement]) -> CheckResult:
+        before = self._baseline or Baseline()
+        self._baseline = updated_baseline(before, runs, self._root)
+        self._baseline_path.write_bytes(self._baseline.to_json())
+        return after_update(
+            self._checked(runs), changes_of(os.path.relpath(self._baseline_path), before, self._baseline)
+        )
 
     def _budgets(self, run: Measurement) -> Budgets:
         return self._configuration.budgets(run.names, Budgets())
@@ -160,8 +166,6 @@ class RecordedSession:
         totals_text = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
         terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {totals_text}")
         terminalreporter.write(check_text(self._result, Style(width=terminalreporter._tw.fullwidth)))
-        if self._message:
-            terminalreporter.write_line(self._message)
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -58,7 +58,8 @@ def test_no_file_is_an_empty_configuration(tmp_path: Path) -> None:
         ("max-breaks = true", "max-breaks"),
         ("max-memory = 'much'", "much"),
         ("max-compile-seconds = 'long'", "long"),
-        ("[targets.'a.py']\nmax-break = 1", "max-break"),
+        ("[targets.'a.py']\nmax-break = 1", r"max-break of targets\.'a\.py' is not known: try max-breaks$"),
+        ("[budgets]\nmax-breaks = 1", "budgets is not known: give max-breaks, .*, targets$"),
         ("targets = 3", "targets"),
         ("[targets.'a.py']\nmax-graphs = nan", "max-graphs"),
     ],
@@ -68,6 +69,12 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, said: str, tmp_path: 
     with pytest.raises(DynadiagError, match=said) as refused:
         find_configuration(tmp_path)
     assert "dynadiag.toml" in str(refused.value)
+
+
+def test_a_section_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool]\ndynadiag = 3\n")
+    with pytest.raises(DynadiagError, match=r"pyproject\.toml: tool\.dynadiag is 3: give a table"):
+        find_configuration(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"known": 3}', b'{"version": 99}', b"\xff"])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dynadiag.check.baseline import Baseline, updated_baseline
+from dynadiag.check.baseline import Baseline, changes_of, updated_baseline
 from dynadiag.check.configuration import parse_budgets
-from dynadiag.check.result import CheckResult, check
+from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.render import sarif as sarif_module
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.github import annotation_commands, step_summary
@@ -171,6 +171,16 @@ def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
     passed = check_text(replace(a_result((3, 5), (3,)), problems=()), Style())
     assert passed.startswith("ok: nothing new in 1 target, 1 known, 1 gone\n")
     assert "gone: 1; --update drops them" in passed
+
+
+def test_an_update_tells_what_it_added_and_dropped() -> None:
+    before, run = updated_baseline(Baseline(), [a_measurement((3,))], ROOT), a_measurement((5,))
+    after = updated_baseline(before, [run], ROOT)
+    result = check([run], after, lambda _: parse_budgets({}, "test"), ROOT)
+    text = check_text(after_update(result, changes_of("known.json", before, after)), Style())
+    assert text.startswith("ok: nothing new in 1 target, 1 known, 1 dropped\n")
+    assert "dropped: 1\n    break[GB0059]" in text
+    assert text.endswith("baseline: 1 known finding in known.json, 1 added, 1 dropped\n")
 
 
 def test_the_document_has_what_the_contract_names() -> None:
