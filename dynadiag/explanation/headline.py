@@ -73,7 +73,9 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     breaks = _breaks(findings)
     beside = f" Elsewhere: {breaks}." if breaks else ""
     title = first.title[:1].upper() + first.title[1:]
-    told = title if first.id or not first.cause else f"{title}: {first.cause}"
+    told = (
+        title if first.id or not first.cause else f"{title}: {first.cause.rstrip(': ')}"
+    )  # an exception without words
     return f"{told}{'' if told.endswith(('.', '?', '!')) else '.'}{more}{beside}"
 
 

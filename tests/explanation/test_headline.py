@@ -121,6 +121,13 @@ def test_a_failed_compile_leads_whatever_else_broke() -> None:
     )
 
 
+def test_an_exception_without_words_leaves_no_colon() -> None:
+    failed = replace(
+        a_compile(outcome="error"), error="LoweringException", reason="LoweringException: AssertionError: "
+    )
+    assert judge(compiles=(failed,)).sentence.endswith(": LoweringException: AssertionError.")
+
+
 def test_compiles_that_failed_alike_are_told_once() -> None:
     failed = replace(a_compile(outcome="error"), error="AssertionError", reason="maxlen must be a constant\nmore")
     again = replace(failed, index=1, compile_id="0/1")

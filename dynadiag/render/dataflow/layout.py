@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
@@ -54,7 +54,11 @@ class Layout:
 
 @dataclass(slots=True)
 class _Vertex:
-    """A box, or a place where a long line passes a layer (``name`` is ``None``)."""
+    """A box, or a place where a long line passes a layer (``name`` is ``None``).
+
+    ``left`` and ``right`` are its columns on both sides of its middle, ``place`` counts the vertices before it in its
+    layer.
+    """
 
     name: str | None
     layer: int
@@ -64,14 +68,13 @@ class _Vertex:
     lower: list[_Vertex]
     x: int = 0  # the column of its middle
     entry: int = 0  # the column in which lines enter it
+    place: int = 0
+    left: int = field(init=False)
+    right: int = field(init=False)
 
-    @property
-    def left(self) -> int:
-        return self.width // 2
-
-    @property
-    def right(self) -> int:
-        return self.width - self.width // 2
+    def __post_init__(self) -> None:
+        self.left = self.width // 2
+        self.right = self.width - self.left
 
 
 def lay_out(sizes: Mapping[str, tuple[int, int]], edges: Iterable[tuple[str, str]]) -> Layout:
@@ -163,25 +166,30 @@ def _order(layers: list[list[_Vertex]]) -> None:
 
 def _sort_by_neighbours(layers: Sequence[list[_Vertex]], *, down: bool) -> None:
     for fixed, layer in pairwise(layers):
-        place = {id(vertex): number for number, vertex in enumerate(fixed)}
-        own = {id(vertex): number for number, vertex in enumerate(layer)}
+        _number(fixed)
+        _number(layer)
+        means = {}
+        for vertex in layer:
+            near = vertex.upper if down else vertex.lower
+            means[id(vertex)] = sum(other.place for other in near) / len(near) if near else vertex.place
+        layer.sort(key=lambda vertex, means=means: means[id(vertex)])  # type: ignore[misc]
 
-        def key(vertex: _Vertex, place: dict[int, int] = place, own: dict[int, int] = own) -> float:
-            near = [place[id(other)] for other in (vertex.upper if down else vertex.lower)]
-            return sum(near) / len(near) if near else float(own[id(vertex)])
 
-        layer.sort(key=key)
+def _number(layer: Sequence[_Vertex]) -> None:
+    for number, vertex in enumerate(layer):
+        vertex.place = number
 
 
 def _crossings(layers: Sequence[Sequence[_Vertex]]) -> int:
     """How often two lines between neighbouring layers cross."""
     count = 0
     for upper, lower in pairwise(layers):
-        place = {id(vertex): number for number, vertex in enumerate(lower)}
-        seen: list[int] = []
+        _number(lower)
+        seen: list[int] = []  # where the lines of the vertices so far end, in order
         for vertex in upper:
-            ends = [place[id(other)] for other in vertex.lower]
-            count += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            ends = [other.place for other in vertex.lower]
+            last = seen[-1] if seen else 0
+            count += sum(len(seen) - bisect_right(seen, end) for end in ends if end < last)
             for end in ends:
                 insort(seen, end)
     return count
@@ -197,11 +205,13 @@ def _place_all(layers: Sequence[Sequence[_Vertex]]) -> None:
     for sweep in range(_SWEEPS + 1):
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
             near = [vertex.upper if sweep % 2 == 0 else vertex.lower for vertex in layer]
-            wanted = [
-                float(median(other.x for other in others)) if others else float(vertex.x)
-                for vertex, others in zip(layer, near, strict=True)
-            ]
+            wanted = [_median(others) if others else vertex.x for vertex, others in zip(layer, near, strict=True)]
             _place(layer, wanted, [_weight(*pair) for pair in zip(layer, near, strict=True)])
+
+
+def _median(near: Sequence[_Vertex]) -> float:
+    """The median column. Most vertices have one neighbour."""
+    return near[0].x if len(near) == 1 else median(other.x for other in near)
 
 
 def _weight(vertex: _Vertex, near: Sequence[_Vertex]) -> float:

@@ -29,13 +29,17 @@ _WORDS = {"added": "only in the second", "removed": "only in the first", "change
 
 @dataclass(frozen=True, slots=True)
 class DifferenceView:
-    """A difference. ``nodes`` are rows of (kind, sign, kind in words, first run, second run)."""
+    """A difference. ``nodes`` are rows of (kind, sign, kind in words, first run, second run).
+
+    ``compiles`` names the compiles that differ, once where both runs call them alike.
+    """
 
     stage: str
     text: str
     place: str
     anchor: str
     compile_ids: tuple[str, str]
+    compiles: str
     nodes: tuple[tuple[str, str, str, str, str], ...]
     details: tuple[tuple[str, str], ...]  # the kind of a line, and the line
     more: int
@@ -106,6 +110,7 @@ def _view(item: Difference, name: str, cwd: str | None, redaction: Redaction) ->
         place=place,
         anchor=f"{name}line={place}" if item.line and not redaction.active else "",
         compile_ids=(item.compile_ids[0] or "", item.compile_ids[1] or ""),
+        compiles=" and ".join(dict.fromkeys(each for each in item.compile_ids if each)),
         nodes=tuple(_node(each) for each in nodes[:_MAX_ROWS]),
         details=tuple((_kind(line), line) for line in details[:_MAX_ROWS]),
         more=max(0, len(nodes) - _MAX_ROWS, len(details) - _MAX_ROWS),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
-from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.guard_text import source_text
-from dynadiag.recording.records import Recompile, Span
+from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.render.page.compiles import CompileView, compile_views
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import PageSearch, TrialView
@@ -70,7 +70,10 @@ class FactView:
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding. ``anchors`` are the names by which a link leads to it; the first is its own."""
+    """A finding. ``anchors`` are the names by which a link leads to it; the first is its own.
+
+    ``function`` and ``cause`` are empty where a fact says the same.
+    """
 
     anchors: tuple[str, ...]
     rule: str
@@ -92,10 +95,14 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class RecompileView:
-    """What changed at a recompile, one row for each guard that failed."""
+    """A value that changed at a recompile, with the compiles whose guards it failed.
+
+    ``rows`` counts those of its recompile at the first of them; 0 at the others.
+    """
 
     compile_id: str
     function: str
+    rows: int
     source: str
     was: str
     now: str
@@ -225,7 +232,9 @@ def _finding(
 ) -> FindingView:
     cwd, open_ = made.run.cwd, not redaction.active
     file = redaction.file(relative_path(item.span.file, cwd))
+    facts = tuple(_fact(each, made) for each in item.evidence) if open_ else ()
     cause = item.cause or ""
+    is_told = cause == item.title or any(each.text.startswith(cause) for each in facts)
     return FindingView(
         anchors=anchors[index],
         rule=item.rule,
@@ -236,11 +245,11 @@ def _finding(
         place=file if item.span.line is None else f"{file}:{item.span.line}",
         file=file,
         line=item.span.line,
-        function=redaction.function(item.function),
-        cause=cause if open_ and cause != item.title else "",
+        function="" if any(each.label == "in" for each in facts) else redaction.function(item.function),
+        cause=cause if open_ and not is_told else "",
         because="" if item.caused_by is None else anchors[item.caused_by][0],
         code=_snippet(made.sources, item.span) if open_ else (),
-        facts=tuple(_fact(each, made) for each in item.evidence) if open_ else (),
+        facts=facts,
         called=tuple(short_stack(item.called, cwd)) if open_ else (),
         advice=tuple((each.text, each.checked) for each in item.advice) if open_ else (),
     )
@@ -265,26 +274,33 @@ def _snippet(sources: Mapping[str, str], span: Span) -> tuple[CodeLine, ...]:
 
 def _code_line(number: int, text: str, span: Span, last: int) -> CodeLine:
     if span.column is None or not (span.line or 0) <= number <= last:
-        whole = number == span.line and span.column is None
-        return CodeLine(number, "" if whole else text, text if whole else "", "")
+        indent = len(text) - len(text.lstrip()) if number == span.line and span.column is None else len(text)
+        return CodeLine(number, text[:indent], text[indent:], "")
     start = span.column if number == span.line else len(text) - len(text.lstrip())
     end = span.end_column if number == last and span.end_column is not None else len(text)
     return CodeLine(number, text[:start], text[start:end], text[end:])
 
 
 def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
-    function = redaction.function(item.function)
+    changed: dict[tuple[str, str], list[GuardFailure]] = {}
+    for each in item.reasons:
+        source = source_text(each.source) if each.source else each.guard
+        changed.setdefault((redaction.text(source), redaction.text(each.now or "")), []).append(each)
+    function, rows = redaction.function(item.function), len(changed)
+    if not changed:
+        return [RecompileView(item.compile_id, function, 1, "no reason was recorded", "", "", "")]
     return [
         RecompileView(
             item.compile_id,
             function,
-            redaction.text(source_text(each.source) if each.source else each.guard),
-            redaction.text(each.was or ""),
-            redaction.text(each.now or ""),
-            each.against,
+            0 if number else rows,
+            source,
+            list_some(list(dict.fromkeys(redaction.text(each.was or "") for each in failures))),
+            now,
+            list_some(list(dict.fromkeys(each.against for each in failures))),
         )
-        for each in item.reasons
-    ] or [RecompileView(item.compile_id, function, "no reason was recorded", "", "", "")]
+        for number, ((source, now), failures) in enumerate(changed.items())
+    ]
 
 
 def _sources(made: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import chain
@@ -28,6 +29,7 @@ from dynadiag.render.page.stages import StageNames
 
 __all__ = ["summary_html", "write_page"]
 
+_CODE = re.compile(r"`([^`\n]+)`")
 _MAX_SHOWN = 5  # findings of a summary
 
 
@@ -125,7 +127,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -133,6 +135,14 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["coded"] = _coded
+    return made
+
+
+def _coded(text: str) -> Markup:
+    """A sentence whose code stands between backticks, with that code as markup says it."""
+    pieces = _CODE.split(clean(text))
+    return Markup("").join(Markup("<code>{}</code>").format(each) if n % 2 else each for n, each in enumerate(pieces))
 
 
 def _clean_value(value: Any) -> Any:

@@ -76,11 +76,9 @@ def compile_documents(
         block, detail = f"{name}graph-{graph.index}", count(graph.ops, "operator")
         found.append(DocumentView(block, "graph", title.text, detail, graph.stage, graph.event, graph.index in drawn))
     events = dict.fromkeys(kernel.event for kernel in kernels if kernel.event is not None)
-    for event in events:
+    for event, called in _module_titles(graphs, events).items():
         size = sum(kernel.event == event for kernel in kernels)
-        found.append(
-            DocumentView(f"{name}module-{event}", "module", "generated code", count(size, "kernel"), "", event)
-        )
+        found.append(DocumentView(f"{name}module-{event}", "module", called, count(size, "kernel"), "", event))
     for kernel in kernels:
         for stage in stages.get((kernel.event or 0, kernel.name), ()):
             block, event = f"{kernel_block(kernel, name)}-{stage}", kernel.event or 0
@@ -88,6 +86,15 @@ def compile_documents(
                 DocumentView(block, "stage", f"{stage} of {kernel.name}", "", stage, event, kernel=kernel.name)
             )
     return tuple(found)
+
+
+def _module_titles(graphs: Sequence[Graph], events: Iterable[int]) -> dict[int, str]:
+    """The titles of generated modules: that of the direction whose graph came before each, where they are not alike."""
+    before = list(zip(graphs, graph_titles(graphs), strict=True))
+    of = {event: [title.direction for graph, title in before if graph.event < event] for event in events}
+    directions = {event: found[-1] if found else "" for event, found in of.items()}
+    are_known = all(directions.values()) and len(set(directions.values())) == len(directions) > 1
+    return {event: f"generated code, {which}" if are_known else "generated code" for event, which in directions.items()}
 
 
 def kernel_block(kernel: Kernel, name: str) -> str:
@@ -135,7 +142,7 @@ def compile_texts(
         if each.is_drawn:
             yield from _drawings(recording, graph, text, links[each.block], each.block)
     kernels = [each for each in made.kernels if each.compile_id == item.compile_id]
-    yield block, _panes_document(documents, links, _places(kernels, by_event, name), shown)
+    yield block, _panes_document(item, documents, links, _places(kernels, by_event, name), shown)
 
 
 def _stage_links(stage: Stage, call: KernelCall, module: DocumentLinks) -> DocumentLinks:
@@ -189,13 +196,14 @@ def _lines_of_box(box: GraphBox, links: DocumentLinks) -> frozenset[SourceLine]:
 
 
 def _panes_document(
+    item: Compile,
     documents: Sequence[DocumentView],
     links: Mapping[str, DocumentLinks],
     places: Mapping[str, int],
     shown: partial[str],
 ) -> str:
-    """What the panes show, as JSON: the documents, which of them first, the source lines of each line, and the lines of
-    kernels.
+    """What the panes show, as JSON: the documents, which of them first, the line of the compile's function in its file,
+    the source lines of each line, and the lines of kernels.
     """
     keys: dict[SourceLine, int] = {}
     found = {}
@@ -207,8 +215,8 @@ def _panes_document(
         for each in documents
     ]
     names = [f"{clean(shown(key.file))}:{key.line}" for key in keys]
-    panes = {"documents": told, "panes": _first_shown(documents), "keys": names, "links": found, "places": places}
-    return json.dumps(panes)
+    panes = {"documents": told, "panes": _first_shown(documents), "line": item.line}
+    return json.dumps({**panes, "keys": names, "links": found, "places": places})
 
 
 def _numbers(lines: Iterable[SourceLine], keys: dict[SourceLine, int]) -> list[int]:

@@ -70,7 +70,7 @@ async function goToLine(name, place) {
   details.open = true;
   await fill(details);
   for (const each of document.querySelectorAll("details[data-file] .row.here")) each.classList.remove("here");
-  const row = details.querySelector('.row[data-line="' + line + '"]');
+  const row = rowOf(details, line);
   light(details.closest("article"), new Set([details.dataset.file + ":" + line]));
   if (row) {
     row.classList.add("here");
@@ -94,7 +94,8 @@ async function goToDocument(link) {
   const beside = panes.findLast((each) => each !== pane);
   if (link.dataset.beside && beside) await choose(beside, placeOf(link.dataset.beside), form);
   const line = places[link.dataset.kernel || link.id];
-  const row = line && (link.dataset.beside ? beside : pane)?.querySelector('.row[data-line="' + line + '"]');
+  const at = link.dataset.beside ? beside : pane;
+  const row = line && at && rowOf(at, line);
   if (row) {
     select(row.closest(".pane"), row);
     scrollTo(row);

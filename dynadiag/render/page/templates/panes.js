@@ -50,6 +50,12 @@ async function addPane(host, place) {
   });
   pane.addEventListener("keydown", (event) => walk(pane, event));
   await choose(pane, place);
+  const first = host.stages.documents[place].kind === "source" && rowOf(pane, host.stages.line);
+  if (first) scrollTo(first);
+}
+
+function rowOf(pane, line) {
+  return pane.querySelector('.row[data-line="' + line + '"]');
 }
 
 function choose(pane, place, form) {

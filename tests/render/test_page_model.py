@@ -1,0 +1,62 @@
+"""What the page makes of an explanation, before any markup, and how it marks code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dynadiag.explanation.explanation import explain
+from dynadiag.recording.records import Kernel, Span
+from dynadiag.render.page.model import PageSection, view_of
+from dynadiag.render.page.page import _coded
+from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.page.stages import compile_documents
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
+
+SOURCE = "def forward(x, n):\n    y = x + n\n    if y.sum() > 0:\n        print(y)\n    return y\n"
+
+
+def a_view(**changes: object) -> PageSection:
+    recording = FakeRecording(run=a_run(), compile_records=(a_compile(), a_compile(1, "0/1")), sources={FILE: SOURCE})
+    return view_of(explain(replace(recording, **changes)), "", Redaction())  # type: ignore[arg-type]
+
+
+def test_a_value_that_failed_several_guards_is_one_row() -> None:
+    """Torch tells each guard of each earlier compile: eight compiles of one counter would be 28 rows."""
+    reasons = [a_failure("", source="L['n']", was=str(was), now="3", against=f"0/{was}") for was in (2, 1, 0)]
+    reasons.append(a_failure("", source="L['x'].size()[0]", was="4", now="5", against="0/0"))
+    rows = a_view(recompile_records=(a_recompile(compile_id="0/3", reasons=tuple(reasons)),)).recompiles
+    assert [(row.rows, row.source, row.was, row.now, row.against) for row in rows] == [
+        (2, "n", "2, 1, 0", "3", "0/2, 0/1, 0/0"),
+        (0, "x.size()[0]", "4", "5", "0/0"),
+    ]
+
+
+def test_a_line_without_columns_is_marked_from_its_first_letter() -> None:
+    (finding,) = a_view(break_records=(a_break(span=Span(FILE, 3)),)).findings
+    (marked,) = (line for line in finding.code if line.marked)
+    assert (marked.before, marked.marked) == ("    ", "if y.sum() > 0:")
+
+
+def test_what_a_fact_says_is_not_said_twice() -> None:
+    (finding,) = a_view(break_records=(a_break(),)).findings
+    assert "in" in [fact.label for fact in finding.facts]
+    assert finding.function == ""
+
+
+def test_code_between_backticks_is_marked_as_code_and_stays_text() -> None:
+    assert _coded("use `torch.cond`, not `<b>`") == "use <code>torch.cond</code>, not <code>&lt;b&gt;</code>"
+    assert _coded("a ` alone, <i>") == "a ` alone, &lt;i&gt;"
+
+
+def test_generated_code_is_called_by_its_direction() -> None:
+    stages = ("dynamo", "joint", "forward", "backward", "post_grad", "post_grad")
+    graphs = [replace(a_graph(index, stage=stage), event=2 * index) for index, stage in enumerate(stages)]
+    kernels = [Kernel(index, "0/0", "k", "cpp", event) for index, event in enumerate((9, 11))]
+    found = compile_documents(a_compile(), graphs, kernels, frozenset(), "", "")
+    assert [each.title for each in found if each.kind == "module"] == [
+        "generated code, forward",
+        "generated code, backward",
+    ]
+    late = [replace(kernel, event=20 + index) for index, kernel in enumerate(kernels)]
+    found = compile_documents(a_compile(), graphs, late, frozenset(), "", "")
+    assert [each.title for each in found if each.kind == "module"] == ["generated code"] * 2
