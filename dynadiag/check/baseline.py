@@ -78,7 +78,9 @@ def read_baseline(path: Path) -> Baseline:
         cure = "; --update writes it" if isinstance(error, FileNotFoundError) else ""
         raise UnreadableInput(f"{path}: {error.strerror}{cure}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreadableInput(f"{path}: no baseline of dynadiag ({error}); write a new one with --update") from error
+        raise UnreadableInput(
+            f"{path}: no baseline of dynadiag ({error}); remove it, and write a new one with --update"
+        ) from error
     if found.version != VERSION:
         raise UnreadableInput(f"{path}: a baseline of version {found.version}; this dynadiag reads {VERSION}")
     return found

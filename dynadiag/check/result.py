@@ -26,7 +26,8 @@ _RULES = {  # rule of a finding -> rule of the problem, and the budget that can 
 class CheckResult:
     """What a check found. ``unknown`` has a sentence for each budget that could not be checked.
 
-    ``gone`` are known findings that are met no more; after an ``update``, those that it dropped.
+    ``gone`` are known findings that are met no more; after an ``update``, those that it dropped. ``is_compared``: there
+    was a baseline.
     """
 
     problems: tuple[Problem, ...]
@@ -36,6 +37,7 @@ class CheckResult:
     runs: tuple[Measurement, ...]
     root: str
     update: BaselineUpdate | None = None
+    is_compared: bool = True
 
     @property
     def ok(self) -> bool:
@@ -57,7 +59,8 @@ def check(
             (unknown if isinstance(found, str) else over).append(found)  # type: ignore[arg-type]
     failed = [_failed(run) for run in runs if run.failed]
     gone = tuple(_gone(runs, baseline)) if baseline else ()
-    return CheckResult((*failed, *new, *over), tuple(known), gone, tuple(unknown), tuple(runs), str(root))
+    problems, is_compared = (*failed, *new, *over), baseline is not None
+    return CheckResult(problems, tuple(known), gone, tuple(unknown), tuple(runs), str(root), is_compared=is_compared)
 
 
 def after_update(result: CheckResult, update: BaselineUpdate) -> CheckResult:

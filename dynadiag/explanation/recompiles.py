@@ -11,7 +11,7 @@ from dynadiag.explanation.changes import GuardChange, by_frequency, fingerprint,
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, sizes_in, what_changed
-from dynadiag.explanation.identity import computed_names, identity, local_number
+from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Frame, Recompile, Span
@@ -143,7 +143,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     return Finding(
         rule=rule,
         id=None,
-        identity=identity(rule, None, item.function, (span,), run.sources, _changed_source(own, span, run)),
+        identity=identity(rule, None, item.function, (_head(span, run),), run.sources, _changed_source(own, span, run)),
         severity="warning" if cause is None else "note",
         span=span,
         function=item.function,
@@ -159,6 +159,12 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         evidence=(*_guards(item, own, run), *_later(group, run)),
         records=tuple(each.index for each in group.items),
     )
+
+
+def _head(span: Span, run: RunRecords) -> Span:
+    """Where the function begins that a recompile is of: which part of it torch compiles again depends on its breaks."""
+    function = enclosing_function(run.sources.get(span.file or ""), span.line)
+    return span if function is None else Span(span.file, function.lineno)
 
 
 def _changed_source(own: Sequence[GuardChange], span: Span, run: RunRecords) -> str:

@@ -106,9 +106,14 @@ def check_text(result: CheckResult, style: Style) -> str:
     lines = [*_verdict(result, style), "", *_paragraphs(result, style), *_gone_lines(result, style)]
     if result.update is not None:
         lines += labelled_lines("baseline", "strong", _update_text(result.update), style)
-    for text in result.unknown:
+    for text in (*_no_baseline(result), *result.unknown):
         lines += wrap_indented("note: ", text, style.columns)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _no_baseline(result: CheckResult) -> Iterator[str]:
+    if not result.is_compared and any(item.rule.startswith("new-") for item in result.problems):
+        yield "without a baseline all of this is new: --update writes one, in which it is known"
 
 
 def _update_text(update: BaselineUpdate) -> str:

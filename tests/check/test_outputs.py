@@ -173,6 +173,12 @@ def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
     assert "gone: 1; --update drops them" in passed
 
 
+def test_a_first_check_says_how_to_begin() -> None:
+    result = check([a_measurement((3,))], None, lambda _: parse_budgets({}, "test"), ROOT)
+    assert "note: without a baseline all of this is new: --update writes one" in check_text(result, Style())
+    assert "without a baseline" not in check_text(a_result(), Style())
+
+
 def test_an_update_tells_what_it_added_and_dropped() -> None:
     before, run = updated_baseline(Baseline(), [a_measurement((3,))], ROOT), a_measurement((5,))
     after = updated_baseline(before, [run], ROOT)

@@ -131,3 +131,15 @@ def test_a_finding_is_the_same_in_another_run(names: list[str], above: int, fram
 
     changed = "\n" * above + program(names)
     assert identities(changed, above, f"{frame}/1", names[1]) == identities(program(list("abcd")), 0, "0/0", "b")
+
+
+def test_a_recompile_is_the_same_whatever_break_its_part_begins_at() -> None:
+    """A break that is planted, or removed, moves the line that torch tells for the rest of the function."""
+    source = "def forward(x, n):\n    x = x + 1\n    print(x)\n    return x * n\n"
+    failure = a_failure("", source="L['n']", was="3", now="4", file=FILE, line=4)
+
+    def made(line: int) -> str:
+        again = a_recompile(reasons=(failure,), line=line)
+        return explain(FakeRecording(recompile_records=(again,), sources={FILE: source})).findings[-1].identity
+
+    assert made(1) == made(2) == made(3) == "recompile forward: _1 changed _0, _1"
