@@ -52,7 +52,8 @@ class CallRecord:
     the type of an exception; it is ``deliberate`` if a line of the user's raised it, and no library. Of the rest
     ``printed`` counts then, and of a deliberate one ``state`` and ``scalars``. ``tensors`` are the positions of the
     tensors among the arguments. ``form`` is the structure of what the call returned. ``unstable`` are the scalars that
-    differ from run to run.
+    differ from run to run. The record of the program's own inputs has the values of the tensors that the call starts
+    from, ``start_state`` by name and ``start_arguments`` by position.
     """
 
     call: int
@@ -70,6 +71,8 @@ class CallRecord:
     shared: list[int | None] = field(default_factory=list)
     random: str = ""
     printed: str = ""
+    start_state: dict[str, Any] = field(default_factory=dict)
+    start_arguments: dict[int, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The record as a dict of tensors and plain values."""
@@ -289,18 +292,21 @@ def _same_number(one: Any, other: Any) -> bool:
 
 
 def _compared_gradients(expected: Any, actual: Any) -> Iterator[CallDifference]:
-    """A gradient that is missing counts as zeros."""
+    """A gradient that is missing counts as zeros. Rounding is relative to the largest of all gradients: where terms
+    cancel out on the way back, what is left of them is rounding.
+    """
     if (expected is None) != (actual is None):
         yield CallDifference("gradients", "it can be differentiated" if expected is None else "it has no gradients")
         return
+    scale = max(map(_scale, (expected or {}).values()), default=0.0)
     for name in (expected or {}).keys() | (actual or {}).keys():
         one, other = (expected or {}).get(name), (actual or {}).get(name)
         like = one if one is not None else other
         one, other = (torch.zeros_like(like) if value is None else value for value in (one, other))
-        yield from _value("gradients", f"the gradient of {name}", one, other)
+        yield from _value("gradients", f"the gradient of {name}", one, other, scale)
 
 
-def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[CallDifference]:
+def _value(what: str, name: str, expected: Any, actual: Any, scale: float = 0.0) -> Iterator[CallDifference]:
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
         if isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor):
             yield CallDifference(what, f"{name} is {_kind(actual)} instead of {_kind(expected)}")
@@ -310,7 +316,7 @@ def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[CallDif
     if text := _metadata(expected, actual):
         yield CallDifference(what, f"{name}: {text}")
     elif not _equal(expected, actual):
-        close = _close(expected, actual)
+        close = _close(expected, actual, scale)
         yield CallDifference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
 
 
@@ -348,15 +354,22 @@ def _equal(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     return _may_require_grad(one) and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
 
 
-def _close(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Whether two tensors differ by rounding alone: by a few units in the last place of their largest values."""
+def _close(expected: torch.Tensor, actual: torch.Tensor, scale: float) -> bool:
+    """Whether two tensors differ by rounding alone: by a few units in the last place of their largest values, or of
+    ``scale``.
+    """
     one, other = _dense(expected), _dense(actual)
     if not _may_require_grad(one):
         return False
     tolerance = _TOLERANCE.get(one.dtype, 0.0)
-    finite = one[one.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return bool(torch.isclose(other, one, tolerance, tolerance * scale / 4, equal_nan=True).all())
+    return bool(torch.isclose(other, one, tolerance, tolerance * max(_scale(one), scale) / 4, equal_nan=True).all())
+
+
+def _scale(value: torch.Tensor) -> float:
+    """The largest finite magnitude in a tensor."""
+    dense = _dense(value)
+    finite = dense[dense.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 def _worst(expected: torch.Tensor, actual: torch.Tensor) -> str:

@@ -28,8 +28,8 @@ class FixProblem:
 
     ``file`` is the user's file relative to the project, ``None`` if the cause is in a library. ``span`` is the place
     of a break, and the function of a recompile. ``source``, ``guard``, ``was`` and ``now`` are those of the guard that
-    failed. ``stack`` leads to the call of the compiled function; a file in it is relative to the project, and empty
-    where it is not the user's. ``identity`` is the same in every run.
+    failed, and ``guarded`` is the user's line that set it up. ``stack`` leads to the call of the compiled function; a
+    file in it is relative to the project, and empty where it is not the user's. ``identity`` is the same in every run.
     """
 
     kind: str  # "break" | "recompile"
@@ -47,6 +47,7 @@ class FixProblem:
     guard: str = ""
     was: tuple[str, ...] = ()
     now: str | None = None
+    guarded: Span | None = None
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
     advice: tuple[str, ...] = ()  # what `explain` advises
@@ -61,7 +62,8 @@ class FixProblem:
         span = _unmoved(self.file, self.span, edits, project)
         spans = [(frame, _unmoved(frame.file, Span(None, frame.line), edits, project)) for frame in self.stack]
         stack = tuple(replace(frame, line=span.line if span else None) for frame, span in spans)
-        return None if span is None else replace(self, span=span, stack=stack)
+        guarded = self.guarded and _unmoved(self.guarded.file or "", self.guarded, edits, project)
+        return None if span is None else replace(self, span=span, stack=stack, guarded=guarded)
 
 
 def _unmoved(file: str, span: Span, edits: Collection[Edit], project: Project) -> Span | None:
@@ -170,6 +172,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 guard=change.guard,
                 was=change.was,
                 now=change.now,
+                guarded=Span(project.relative(change.file), change.line),
                 also=tuple(other.source for other in own if other.source and other is not change),
                 stack=stack,
                 advice=tuple(each.text for each in advise(item, computed)[:_MAX_ADVICE]),

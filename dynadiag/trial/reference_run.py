@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -75,6 +75,25 @@ class ReplayableCall:
             if not _is_unchanged(tensor, saved):
                 tensor.data.copy_(saved)
         _set_random_state(self._saved_random_state)
+
+    def start_values(self) -> tuple[dict[str, torch.Tensor], dict[int, torch.Tensor]]:
+        """What each run starts from: the values of the state by name, and those of the arguments by position."""
+        state = dict(zip(self._state_names, self._saved_state, strict=True))
+        return state, {i: value.detach() for i, value in self._argument_tensors().items()}
+
+    def start_from(self, state: Mapping[str, torch.Tensor], arguments: Mapping[int, torch.Tensor]) -> None:
+        """Let each run start from these values, where a tensor of the same name, or at the same position among the
+        arguments, has the same form.
+        """
+        own = zip(self._state_names, self._saved_state, strict=True)
+        self._saved_state = [value if _has_form_of(value := state.get(name), saved) else saved for name, saved in own]
+        for position, saved in self._argument_tensors().items():
+            if _has_form_of(value := arguments.get(position), saved):
+                saved.data.copy_(value)
+
+    def _argument_tensors(self) -> dict[int, torch.Tensor]:
+        leaves = enumerate(pytree.tree_leaves(self._saved_arguments))
+        return {position: leaf for position, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
     def named_state(self) -> dict[str, torch.Tensor]:
         """The tensors that the function can reach now, by name, other than arguments."""
@@ -203,6 +222,13 @@ def _without_autocast() -> Iterator[None]:
 def _cotangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     values = torch.randn(root.shape, generator=generator, dtype=torch.float64)
     return values.to(device=root.device, dtype=root.dtype)
+
+
+def _has_form_of(value: torch.Tensor | None, saved: torch.Tensor) -> TypeGuard[torch.Tensor]:
+    """Whether a value can take the place of a saved tensor."""
+    if value is None or saved.layout is not torch.strided:
+        return False
+    return (value.shape, value.dtype, value.layout) == (saved.shape, saved.dtype, saved.layout)
 
 
 def _is_unchanged(tensor: torch.Tensor, saved: torch.Tensor) -> bool:

@@ -83,6 +83,18 @@ def _within(body: str, enter: str, leave: str, found_by: str) -> Adversary:
     return Adversary(source, "with CONTEXT", "around the call", frozenset(found_by.split()))
 
 
+def _timer(last: str, head: str = "import time\n") -> Adversary:
+    made = (
+        "class Step:\n    def __init__(self, net, call):\n        self.net, self.step = net, call\n\n"
+        "    def __call__(self, x):\n        return self.step(x)\n\n\n"
+        "class Net:\n    seconds = 0.0\n\n\nNET = Net()\n\n"
+    )
+    body = f"began = time.perf_counter()\ny = x * 2\n{last}\nreturn y"
+    source = _program(body, "recall = Step(NET, call)\ny = recall(torch.randn(3))", f"{head}\n{made}")
+    found = "printed" if "print" in last else "mutations"
+    return Adversary(source, "began = time.perf_counter()", "around the call", frozenset({found}))
+
+
 def _size(body: str, found_by: str, head: str = "", sizes: str = "(3, 4)") -> Adversary:
     source = _program(body, f"for n in {sizes}:\n    x = torch.randn(n, 2)\n    y = call(x)", head)
     found = frozenset(found_by.split())
@@ -189,6 +201,14 @@ ADVERSARIES = {
     "a context prints": _within("with CONTEXT:\n    y = x * 2\nreturn y", "print('in')", "print('out')", "printed"),
     "a context leaves something behind": _within(
         "with CONTEXT:\n    y = x * 2\nreturn y", "FACTOR[0] = 2", "FACTOR[0] = 3", "mutations"
+    ),
+    # timers
+    "the call prints its time": _timer("print('ms', 1e3 * (time.perf_counter() - began) < 0)"),
+    "the call keeps its times": _timer("TIMES.append(time.perf_counter() - began)", "import time\n\nTIMES = []\n"),
+    "the clock is the program's own": _timer(
+        "NET.seconds += time.perf_counter() - began",
+        "class Clock:\n    now = 0\n\n    def perf_counter(self):\n        self.now += 1\n        return self.now\n\n\n"
+        "time = Clock()\n",
     ),
     # copies
     "a shallow copy is written to": _change(

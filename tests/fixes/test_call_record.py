@@ -270,6 +270,15 @@ def test_variants_change_what_they_name() -> None:
     assert torch.equal(made("scaled 0.5")[0], X * 0.5)
 
 
+def test_what_is_left_where_gradients_cancel_out_is_rounding() -> None:
+    def record(small: float, large: float) -> CallRecord:
+        return CallRecord(0, OWN, gradients={"a": torch.tensor([small]), "b": torch.tensor([large])})
+
+    assert what(record(3e-9, 2.0), record(-1e-9, 2.0)) == []
+    assert what(record(3e-9, 2e-8), record(-1e-9, 2e-8)) == ["gradients"]
+    assert what(record(3e-9, float("inf")), record(-1e-9, float("inf"))) == ["gradients"]
+
+
 def test_numbers_of_numpy_are_kept_as_text(tmp_path: Path) -> None:
     class Scalar(Counter):
         def forward(self, x: torch.Tensor, n: int) -> Any:

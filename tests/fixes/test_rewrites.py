@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dynadiag.fixes.candidate import Refusal
-from dynadiag.recording.records import Frame
+from dynadiag.recording.records import Frame, Span
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
 
 
@@ -320,6 +321,49 @@ def test_a_context_is_entered_around_the_call(call: str, tmp_path: Path) -> None
     assert made == f"{net.replace(WITH, WITHOUT)}def main(model, x):\n{around}"
 
 
+TIMED = """class A(nn.Module):
+    def forward(self, x):
+        began = time.perf_counter()
+        y = x * 2
+        self.seconds += time.perf_counter() - began
+        return y
+
+
+def main(x):
+    model = A()
+    step = torch.compile(model)
+    CALL
+"""
+
+
+def timed(call: str, tmp_path: Path, more: str = "") -> list[str]:
+    """The lines that a clock around the call adds."""
+    text = f"{HEAD}{TIMED.replace('CALL', call)}{more}"
+    stack = (Frame("f.py", text[: text.index(call)].count("\n") + 1, "main"), Frame("f.py", 6, "forward"))
+    return one(text, "began = time.perf_counter()", tmp_path, function="A.forward", stack=stack)
+
+
+def test_a_clock_is_read_around_the_call(tmp_path: Path) -> None:
+    added = "step.seconds += time.perf_counter() - began"
+    assert timed("y = step(x)", tmp_path) == [f"began = time.perf_counter()\n{added}"]
+    assert timed("print(step(x + 1).sum())", tmp_path) == [
+        f"argument = x + 1\nbegan = time.perf_counter()\nresult = step(argument)\n{added}\nprint(result.sum())"
+    ]
+
+
+@pytest.mark.parametrize("more", ["    step(x)\n", "    model(x)\n", "    check(model)\n", "    model.forward(x)\n"])
+def test_a_clock_stays_where_something_else_may_call_the_function(more: str, tmp_path: Path) -> None:
+    assert timed("y = step(x)", tmp_path, more) == []
+
+
+@pytest.mark.parametrize("other", ["return y * 1", "seconds = time.perf_counter() - began", "total += y"])
+def test_a_clock_stays_where_its_time_is_of_a_part(other: str, tmp_path: Path) -> None:
+    line = "self.seconds += time.perf_counter() - began" if "return" not in other else "return y"
+    text = f"{HEAD}{TIMED.replace('CALL', 'y = step(x)').replace(line, other)}"
+    stack = (Frame("f.py", text.count("\n"), "main"), Frame("f.py", 6, "forward"))
+    assert one(text, "began = time.perf_counter()", tmp_path, function="A.forward", stack=stack) == []
+
+
 def test_a_loop_is_no_branch(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x, y=0):\n    while x.sum() > 0:\n        y = x\n    return y\n"
     assert considered(text, problem_at(text, "x.sum()"), tmp_path) == []
@@ -344,9 +388,12 @@ MODULE = "class A(nn.Module):\n    def forward(self, x, n):\n        return x * 
 LOOP = f"{HEAD}{MODULE}def main(f, x):\n    for n in range(3):\n        y = f(x, n)\n"
 
 
-def recompiled(text: str, source: str, values: tuple[str, str], tmp_path: Path) -> list[str]:
+def recompiled(
+    text: str, source: str, values: tuple[str, str], tmp_path: Path, guarded: int | None = None
+) -> list[str]:
     function, call = text[: text.index("def forward")].count("\n") + 1, text[: text.index("y = f(")].count("\n") + 1
     problem = recompile_of(text, "A.forward", source, function, call, values, tmp_path)
+    problem = replace(problem, guarded=Span("f.py", guarded))
     made = changed(text, candidates(text, problem, tmp_path))
     return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
 
@@ -356,11 +403,29 @@ def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
         "torch._dynamo.mark_dynamic(x, 1)",
         "torch._dynamo.maybe_mark_dynamic(x, 1)",
     ]
+    assert recompiled(LOOP, "L['x']['a'].b.size()[1]", ("3", "4"), tmp_path)[0] == (
+        "torch._dynamo.mark_dynamic(x['a'].b, 1)"
+    )
+    assert recompiled(LOOP.replace("f(x, n)", "f(x + 1, n)"), "L['x'].size()[1]", ("3", "1"), tmp_path) == [
+        f"x_ = x + 1\ntorch._dynamo.{mark}(x_, 1)\ny = f(x_, n)"
+        for mark in ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
+    ]
+
+
+def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) -> None:
+    text = LOOP.replace("        return x * n", '        print(f"rows {x.shape[0]}")\n        return x * n')
+    line = text[: text.index("print")].count("\n") + 1
+    found = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, line)
+    assert found[0] == 'torch._higher_order_ops.print("rows {}", x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)'
+    assert len(found) == 3
 
 
 def test_a_number_is_given_as_a_tensor(tmp_path: Path) -> None:
     assert recompiled(LOOP, "L['n']", ("0", "1"), tmp_path) == ["y = f(x, torch.tensor(n))"]
-    assert recompiled(LOOP, "L['n']", ("0.5", "1.5"), tmp_path)[0] == "y = f(x, torch.tensor(n, dtype=torch.float64))"
+    assert recompiled(LOOP, "L['n']", ("0.5", "1.5"), tmp_path) == [
+        "y = f(x, torch.tensor(n))",
+        "y = f(x, torch.tensor(n, dtype=torch.float64))",
+    ]
     assert recompiled(LOOP, "L['n']", ("'a'", "'b'"), tmp_path) == []
 
 

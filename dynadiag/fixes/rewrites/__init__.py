@@ -17,6 +17,7 @@ from dynadiag.fixes.rewrites import (
     printing,
     requested_breaks,
     size_checks,
+    timers,
     uniform_bounds,
 )
 
@@ -32,6 +33,7 @@ CATALOGUE = (
     Rewrite("conditional_effects", conditional_effects.candidates),
     Rewrite("branches", branches.candidates),
     Rewrite("outer_contexts", outer_contexts.candidates),
+    Rewrite("timers", timers.candidates),
     Rewrite("config_lines", config_lines.candidates),
     Rewrite("size_checks", size_checks.candidates),
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,9 +11,8 @@ from dynadiag.fixes.candidate import Sources
 from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.problems import FixProblem
 
-__all__ = ["CallSite", "argument_name", "call_sites"]
+__all__ = ["CallSite", "call_sites"]
 
-_ARGUMENT = re.compile(r"^L\['(\w+)'\]")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda)
 
 
@@ -25,12 +23,6 @@ class CallSite:
     file: ParsedSource
     call: cst.Call
     arguments: dict[str, cst.Arg]
-
-
-def argument_name(source: str | None) -> str | None:
-    """The parameter that a guard's source begins with; ``None`` if it begins with the object of a method."""
-    found = _ARGUMENT.match(source or "")
-    return found[1] if found and found[1] != "self" else None
 
 
 def call_sites(problem: FixProblem, sources: Sources, names: list[str]) -> Iterator[CallSite]:

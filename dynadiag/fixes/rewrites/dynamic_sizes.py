@@ -2,7 +2,7 @@
 
 This is right because a mark, or ``dynamic=True``, changes no value: it makes torch compile with a symbol from the first
 call on. If the code needs the number (a loop over it), torch refuses or recompiles all the same, and the proof sees
-that.
+that. A message with the size in it needs the number where Python makes its text, and not where the graph does.
 """
 
 from __future__ import annotations
@@ -15,45 +15,64 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.rewrites.call_sites import CallSite, argument_name, call_sites
+from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
+from dynadiag.fixes.rewrites.printing import graph_print
 
 __all__ = ["candidates", "dynamic_compile"]
 
-_SIZE = re.compile(r"^L\['(\w+)'\]\.size\(\)\[(\d+)\]$")
+# Of an argument, or of what it holds: `L['batch']['tokens'].size()[1]`.
+_SIZE = re.compile(r"^L\['(\w+)'\]((?:\['\w+'\]|\[\d+\]|\.[A-Za-z]\w*(?!\w|\())*)\.size\(\)\[(\d+)\]$")
+# A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
+_MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """Marks in front of the call, then ``dynamic=True``."""
     sizes = [found for source in (problem.source, *problem.also) if (found := _SIZE.match(source or ""))]
+    wanted = [(found[1], found[2], int(found[3])) for found in sizes if found[1] != "self"]
+    names = list(dict.fromkeys(name for name, *_ in wanted))
     if problem.kind != "recompile" or not sizes:
         return
-    wanted = [(found[1], int(found[2])) for found in sizes]
-    names = list(dict.fromkeys(name for name, _ in wanted if argument_name(f"L['{name}']")))
-    for site in call_sites(problem, sources, names):
-        for function in ("mark_dynamic", "maybe_mark_dynamic"):
-            edit = _marks(site, wanted, function)
-            if edit is not None:
-                yield Candidate(f"mark the size with `torch._dynamo.{function}`", "argument", (edit,), _WHY)
+    printed = _printed(problem, sources)
+    special = any(value in ("0", "1") for value in (*problem.was, problem.now))
+    for site in call_sites(problem, sources, names) if wanted else ():
+        if not site.file.imports("torch"):
+            continue
+        if printed is not None:
+            title = "mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph"
+            edits = (*_marks(site, wanted, "mark_dynamic"), printed)
+            yield Candidate(title, "source", edits, f"{_WHY}; the operator prints the same text")
+        for function in _MARKS if special else _MARKS[:-1]:
+            title = f"mark the size with `torch._dynamo.{function}`"
+            yield Candidate(title, "argument", _marks(site, wanted, function), _WHY)
     file = sources.file(problem.file)
     edit = dynamic_compile(file) if file is not None else None
     if edit is not None:
         yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
 
 
-def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit | None:
-    """Lines in front of the statement of a call; ``None`` if an argument has no name there."""
+def _printed(problem: FixProblem, sources: Sources) -> Edit | None:
+    """The `print` whose text makes torch need the number, as an operator of the graph."""
+    file = sources.file(problem.guarded.file) if problem.guarded is not None else None
+    call = file.at(problem.guarded, cst.Call) if file is not None and problem.guarded is not None else None
+    return graph_print(file, call) if file is not None and call is not None else None
+
+
+def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) -> tuple[Edit, ...]:
+    """Lines in front of the statement of a call; an argument that has no name there gets one."""
     file, statement = site.file, site.file.statement(site.call)
-    lines = []
-    for name, dimension in wanted:
+    lines, edits, names = [], [], dict[str, str]()
+    for name in dict.fromkeys(name for name, *_ in wanted):
         value = site.arguments[name].value
+        names[name] = file.code(value)
         if not isinstance(value, (cst.Name, cst.Attribute)):
-            return None
-        lines.append(f"torch._dynamo.{function}({file.code(value)}, {dimension})")
-    if not file.imports("torch"):
-        return None
+            names[name] = file.free_name(name, inside=file.enclosing(site.call, cst.FunctionDef))
+            lines.append(f"{names[name]} = {file.code(value)}")
+            edits.append(file.replace(value, names[name]))
+    lines += [f"torch._dynamo.{function}({names[name]}{path}, {dimension})" for name, path, dimension in wanted]
     text = "".join(f"{file.indent(statement)}{line}{file.newline}" for line in dict.fromkeys(lines))
-    return file.insert_line(file.line(statement), text)
+    return file.insert_line(file.line(statement), text), *edits
 
 
 def dynamic_compile(file: ParsedSource) -> Edit | None:

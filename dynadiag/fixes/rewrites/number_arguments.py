@@ -25,7 +25,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     for site in call_sites(problem, sources, [found[1]]):
         value = site.arguments[found[1]].value
         text = site.file.code(value)
-        for dtype in (", dtype=torch.float64", "") if is_float(problem) else ("",):
+        # torch traces a function twice that has a float64 of the CPU without dimensions, as if it were a number.
+        for dtype in ("", ", dtype=torch.float64") if is_float(problem) else ("",):
             yield Candidate(
                 f"give `{found[1]}` as a tensor",
                 "argument",

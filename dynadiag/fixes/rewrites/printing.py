@@ -20,7 +20,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import logging_line
 
-__all__ = ["called_after", "candidates", "prints"]
+__all__ = ["called_after", "candidates", "graph_print", "prints"]
 
 _LEVELS = "debug|info|warning|error|critical|exception"
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
@@ -37,11 +37,11 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file.code(call.func) == "print" and (edits := _formatted_arguments(file, call)):
         plain = logging_line(file, "print")
         yield replace(plain, title=f"{plain.title}, with formatted values", edits=(*plain.edits, *edits))
-    if file.code(call.func) == "print" and (text := _graph_print(file, call)) is not None:
+    if (edit := graph_print(file, call)) is not None:
         yield Candidate(
             "print from within the graph with `torch._higher_order_ops.print`",
             "source",
-            (file.replace(call, text),),
+            (edit,),
             "the operator prints the same text at its place in the graph, in order with other effects",
         )
 
@@ -135,9 +135,9 @@ def _helper_after(file: ParsedSource, helper: cst.FunctionDef) -> Candidate:
     )
 
 
-def _graph_print(file: ParsedSource, call: cst.Call) -> str | None:
-    """The call as an operator of the graph; ``None`` if its text cannot be a format string."""
-    if any(argument.keyword is not None or argument.star for argument in call.args):
+def graph_print(file: ParsedSource, call: cst.Call) -> Edit | None:
+    """A call of `print` as an operator of the graph; ``None`` if its text cannot be a format string."""
+    if file.code(call.func) != "print" or any(argument.keyword is not None or argument.star for argument in call.args):
         return None
     pieces, values = [], []
     for argument in call.args:
@@ -148,7 +148,7 @@ def _graph_print(file: ParsedSource, call: cst.Call) -> str | None:
         values += made[1]
     quote = _quote(file, call)
     text = " ".join(pieces).replace("\\", "\\\\").replace("\n", "\\n").replace(quote, f"\\{quote}")
-    return f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})"
+    return file.replace(call, f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})")
 
 
 def _quote(file: ParsedSource, call: cst.Call) -> str:
