@@ -73,10 +73,11 @@ def measure(program: Path, folder: Path, options: argparse.Namespace) -> bool:
     culprits = [f"{each['class']} {each['name']}" for each in bisect.get("culprits", ())]
     size = minify.get("nodes_after") or minify.get("lines_after") or "-"
     row = (program.stem, code, f"{seconds:.0f}", bisect.get("rung") or "-", ", ".join(culprits)[:24], repro, size)
-    megabytes = (folder / "report.html").stat().st_size / 1e6
-    print(ROW.format(*row, f"{megabytes:.1f}", f"{len(ended) - len(wrong)} of {len(ended)}"), flush=True)
+    page = folder / "report.html"
+    megabytes = f"{page.stat().st_size / 1e6:.1f}" if page.exists() else "none"
+    print(ROW.format(*row, megabytes, f"{len(ended) - len(wrong)} of {len(ended)}"), flush=True)
     print(*(f"    {each}" for each in wrong), sep="\n", end="\n" * bool(wrong), flush=True)
-    return code == 0 and repro == "proved" and bool(ended) and not wrong
+    return code == 0 and repro == "proved" and page.exists() and bool(ended) and not wrong
 
 
 def main() -> int:

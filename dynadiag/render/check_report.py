@@ -113,7 +113,7 @@ def check_text(result: CheckResult, style: Style) -> str:
 
 def _no_baseline(result: CheckResult) -> Iterator[str]:
     if not result.is_compared and any(item.rule.startswith("new-") for item in result.problems):
-        yield "without a baseline all of this is new: --update writes one, in which it is known"
+        yield "without a baseline every finding is new: --update writes one"
 
 
 def _update_text(update: BaselineUpdate) -> str:

@@ -26,6 +26,8 @@ __all__ = ["TriagedCase", "issue_text"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
+_TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
+_WRONG = ("wrong_result", "nan")
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise", "not_run": "not run"}
 _SENTENCES = {
@@ -95,6 +97,7 @@ def _title(case: TriagedCase) -> list[str]:
     if failure is None:
         return ["# torch.compile"]
     type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), _gist(failure.message)
+    message = message.partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
@@ -126,6 +129,15 @@ def _description(case: TriagedCase) -> Iterator[str]:
         at = f"; the first backend that fails is {inline_code(case.bisect.rung)}" if case.bisect.rung else ""
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
+    yield from _wrong_result(case)
+
+
+def _wrong_result(case: TriagedCase) -> Iterator[str]:
+    """What the program's own exception comes from, where that is a compiled call with wrong results."""
+    told = case.bisect.failure if case.bisect else None
+    found = case.minify.failure if case.minify else None
+    if told is not None and found is not None and found.kind in _WRONG and told.kind not in _WRONG:
+        yield f"A compiled call returns a wrong result, which the program notices: {inline_code(found.message)}"
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:
@@ -151,9 +163,12 @@ def _has_proved_repro(case: TriagedCase) -> bool:
 
 
 def _sizes(made: MinifyDocument) -> str:
-    if made.level == "source":
-        return f"Reduced from {made.lines_before} to {made.lines_after} lines."
-    return f"Reduced from {made.nodes_before} to {made.nodes_after} operations."
+    of_source = made.level == "source"
+    before, after = (made.lines_before, made.lines_after) if of_source else (made.nodes_before, made.nodes_after)
+    noun = "line" if of_source else "operation"
+    if before == after:
+        return f"{'Nothing of it can go' if made.minimal else 'Not reduced'}: it has {count(after or 0, noun)}."
+    return f"Reduced from {count(before or 0, noun)} to {after}."
 
 
 def _bisection(case: TriagedCase) -> Iterator[str]:

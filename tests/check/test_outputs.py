@@ -175,7 +175,7 @@ def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
 
 def test_a_first_check_says_how_to_begin() -> None:
     result = check([a_measurement((3,))], None, lambda _: parse_budgets({}, "test"), ROOT)
-    assert "note: without a baseline all of this is new: --update writes one" in check_text(result, Style())
+    assert "note: without a baseline every finding is new: --update writes one" in check_text(result, Style())
     assert "without a baseline" not in check_text(a_result(), Style())
 
 

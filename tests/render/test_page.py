@@ -28,6 +28,7 @@ from dynadiag.render.clean import clean
 from dynadiag.render.page.flame import flame_boxes
 from dynadiag.render.report import report
 from tests.commands.build import CONTEXT, recording
+from tests.job import build as ranks
 from tests.tui import build
 from tests.webdriver import CHROMIUM, DRIVER, Browser
 
@@ -316,6 +317,18 @@ def test_a_redacted_comparison_holds_no_secret(tmp_path: Path) -> None:
     text = (tmp_path / "out.html").read_text()
     assert "r2-diff" in _Page(text).ids
     assert [secret for secret in SECRETS if secret in text] == []
+
+
+def test_where_ranks_diverge_leads_their_page(tmp_path: Path) -> None:
+    ranks.rank(tmp_path, 0, ranks.compiled())
+    ranks.rank(tmp_path, 1, ranks.compiled(), ranks.compiled("0/1", again=("4", "5")))
+    assert main(["report", "-o", "out.html", "."]) == 0
+    parsed = _Page((tmp_path / "out.html").read_text())
+    words = " ".join(parsed.text.split())
+    assert "2 recordings of one job Rank 1 compiles f again (compile 0/1), rank 0 does not: x.size()[0]" in words
+    assert parsed.ids.index("divergence") < parsed.ids.index("overview")
+    assert main(["report", "--force", "-o", "out.html", "--redact", "."]) == 0
+    assert "The ranks diverge: recompile." in _Page((tmp_path / "out.html").read_text()).text
 
 
 def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:

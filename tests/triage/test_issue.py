@@ -63,7 +63,7 @@ def test_it_has_the_parts_of_the_template() -> None:
     assert "| `inductor` | fails |" in text
     assert "triton" not in text
     assert "| lowering | `relu` | `relu.py:7, forward 0/0` |" in text
-    assert "Reduced from 9 to 1 operations. It fails as the program does" in text
+    assert "Reduced from 9 operations to 1. It fails as the program does" in text
     assert "- explain: failed: `ValueError: relu`" in text
     assert "/home/user" not in text
 
@@ -71,6 +71,16 @@ def test_it_has_the_parts_of_the_template() -> None:
 def test_its_title_has_the_message_the_backend_and_the_culprit() -> None:
     first, *_ = issue_text(a_case()).splitlines()
     assert first == "# torch.compile with backend `inductor`: `relu: relu`, at fault: lowering `relu`"
+
+
+def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_own() -> None:
+    case, message = a_case(), "output 0 differs in 3 of 6 elements, by up to 1.54 (rtol 1e-06, atol 1e-05)"
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", message, None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure, nodes_before=1, minimal=True)))
+    assert "`wrong result: output 0 differs in 3 of 6 elements, by up to 1.54`" in text.splitlines()[0]
+    assert f"A compiled call returns a wrong result, which the program notices: `{message}`" in text
+    assert "Nothing of it can go: it has 1 operation. It fails as the program does" in text
 
 
 def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "PageSection",
     "RecompileView",
     "SourceView",
+    "finding_view",
     "view_of",
     "with_search",
 ]
@@ -32,6 +33,7 @@ _WORDS = {
     "failed-compile": "failed compile",
     "failed-program": "failed program",
     "break": "graph break",
+    "divergence": "ranks diverge",
     "recompile": "recompile",
     "recompile-limit": "gave up",
     "uncompiled": "uncompiled",
@@ -211,7 +213,8 @@ def _headline(made: Explanation, redaction: Redaction) -> str:
 
 def _findings(made: Explanation, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
     anchors = _anchors(made, name)
-    return tuple(_finding(item, anchors, index, made, redaction) for index, item in enumerate(made.findings))
+    causes = ["" if item.caused_by is None else anchors[item.caused_by][0] for item in made.findings]
+    return tuple(finding_view(*each, made, redaction) for each in zip(made.findings, anchors, causes, strict=True))
 
 
 def _anchors(made: Explanation, name: str) -> list[tuple[str, ...]]:
@@ -227,16 +230,17 @@ def _anchors(made: Explanation, name: str) -> list[tuple[str, ...]]:
     return found
 
 
-def _finding(
-    item: Finding, anchors: Sequence[tuple[str, ...]], index: int, made: Explanation, redaction: Redaction
+def finding_view(
+    item: Finding, anchors: tuple[str, ...], because: str, made: Explanation, redaction: Redaction
 ) -> FindingView:
+    """The view of a finding. ``because`` is the anchor of the one that it follows from, or empty."""
     cwd, open_ = made.run.cwd, not redaction.active
     file = redaction.file(relative_path(item.span.file, cwd))
     facts = tuple(_fact(each, made) for each in item.evidence) if open_ else ()
     cause = item.cause or ""
     is_told = cause == item.title or any(each.text.startswith(cause) for each in facts)
     return FindingView(
-        anchors=anchors[index],
+        anchors=anchors,
         rule=item.rule,
         word=_WORDS.get(item.rule, item.rule),
         label=item.label or "",
@@ -247,7 +251,7 @@ def _finding(
         line=item.span.line,
         function="" if any(each.label == "in" for each in facts) else redaction.function(item.function),
         cause=cause if open_ and not is_told else "",
-        because="" if item.caused_by is None else anchors[item.caused_by][0],
+        because=because,
         code=_snippet(made.sources, item.span) if open_ else (),
         facts=facts,
         called=tuple(short_stack(item.called, cwd)) if open_ else (),

@@ -23,6 +23,7 @@ from dynadiag.render.page.differences import ComparisonView, comparison_view
 from dynadiag.render.page.flame import has_sections
 from dynadiag.render.page.kernel_stages import KernelStages
 from dynadiag.render.page.model import PageSection, view_of, with_search
+from dynadiag.render.page.ranks import divergence_view
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
 from dynadiag.render.page.stages import StageNames
@@ -61,6 +62,7 @@ def write_page(
         .generate(
             sections=sections,
             comparisons=_comparisons(paths, sections, redaction) if compare else (),
+            divergence=None if compare or not paths[1:] else divergence_view(paths, explained, sections, redaction),
             version=__version__,
             redacted=redaction.active,
             style=Markup(style),
