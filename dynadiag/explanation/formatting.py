@@ -11,6 +11,7 @@ __all__ = [
     "brief_pair",
     "count",
     "duration",
+    "first_line",
     "list_counted",
     "list_lines",
     "list_some",
@@ -46,6 +47,20 @@ def list_lines(places: Iterable[tuple[str, int]]) -> str:
     for file, line in places:
         files.setdefault(file, set()).add(line)
     return "; ".join(f"{PurePath(file).name}:{', '.join(map(str, sorted(lines)))}" for file, lines in files.items())
+
+
+def first_line(message: str) -> str:
+    """The first line of a message, with what a colon at its end announces.
+
+    >>> first_line("Lowering:\\n  target: relu\\n  args[0]")
+    'Lowering: target: relu'
+    """
+    told: list[str] = []
+    for line in filter(None, map(str.strip, message.splitlines())):
+        told.append(line)
+        if not line.endswith(":"):
+            break
+    return " ".join(" ".join(told).split())
 
 
 def duration(seconds: float) -> str:

@@ -56,7 +56,8 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     raised = next((item.span for item in findings if item.rule == "failed-program"), None)
     if raised is not None and end is not None:
         at = f" at {Path(raised.file).name}:{raised.line}" if raised.file else ""
-        return f"The program raised {end.name}{at}: {end.said}".removesuffix(": ").removesuffix(".") + "."
+        told = f"The program raised {end.name}{at}: {end.first_line}".removesuffix(": ")
+        return told if told.endswith((".", "!", "?")) else f"{told}."
     if not code or run.run.is_foreign:
         return None
     if code < 0:

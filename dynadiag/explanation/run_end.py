@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from dynadiag.explanation.formatting import first_line
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import Frame
 
@@ -33,8 +34,16 @@ class RunEnd:
     @property
     def said(self) -> str:
         """Its message on one line, cut where it is long."""
-        text = " ".join(self.message.split())
-        return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
+        return _cut(" ".join(self.message.split()))
+
+    @property
+    def first_line(self) -> str:
+        """The first line of its message."""
+        return _cut(first_line(self.message))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
 
 
 def read_end(recording: ExplainedRecording) -> RunEnd | None:

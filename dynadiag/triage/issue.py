@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dynadiag import __version__
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, first_line
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
@@ -96,24 +96,14 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), _gist(failure.message)
-    message = message.partition(_TOLERANCE)[0]
+    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), first_line(failure.message)
+    message = message.removeprefix("GraphModule: ").partition(_TOLERANCE)[0]  # GraphModule is what a graph is called
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
     first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
     return [f"# torch.compile{at}: {inline_code(truncate_end(said, _MAX_TITLE))}{named}"]
-
-
-def _gist(message: str) -> str:
-    """The first line of a message, with what a colon announces. The arguments of an operator stand below."""
-    said: list[str] = []
-    for line in filter(None, map(str.strip, message.splitlines())):
-        said.append(line)
-        if not line.endswith(":"):
-            break
-    return " ".join(" ".join(said).split()).removeprefix("GraphModule: ")  # which is what a graph is called
 
 
 def _description(case: TriagedCase) -> Iterator[str]:

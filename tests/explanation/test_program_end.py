@@ -111,3 +111,11 @@ def test_a_compile_that_the_end_came_in_is_named() -> None:
         "The program was crashed by signal 11 (SIGSEGV). forward was being compiled then."
     )
     assert explanation_text(made).count("SIGSEGV") == 1
+
+
+def test_the_headline_has_the_first_line_of_a_long_message() -> None:
+    end = RunEnd("builtins.AssertionError", "Tensor-likes are not close!\n\nMismatched elements: 3 / 6\n", ())
+    run = records(run=a_run(exit_code=1), end=end)
+    found = program_findings(run, ())
+    assert found[0].title.endswith("Tensor-likes are not close! Mismatched elements: 3 / 6")
+    assert bad_end(run, found) == "The program raised AssertionError: Tensor-likes are not close!"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["PageSearch", "TrialView", "search_of", "trial_views"]
 
 _MAX_TRIALS = 1000
 _MAX_CELL = 300  # characters of what was tried, and of a failure
+_LEFT = re.compile(r", \d+ s left$")  # of the time limit, as the search told it while it ran
 _WORDS = {"same": "fails", "fail": "fails", "pass": "passes", "different": "fails otherwise", "invalid": "cannot run"}
 _VERDICTS = {
     "passes": "it does not fail",
@@ -109,7 +111,7 @@ def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
     failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
     return TrialView(
         number,
-        redaction.text(truncate_end(str(outcome.get("label") or item.candidate), _MAX_CELL)),
+        redaction.text(truncate_end(_LEFT.sub("", str(outcome.get("label") or item.candidate)), _MAX_CELL)),
         _WORDS.get(status, redaction.text(status)),
         redaction.text(truncate_end(failure, _MAX_CELL)),
         f"{item.seconds:.1f}",
