@@ -1,13 +1,15 @@
 """Compare the reducer of source with general reducers: the same programs, the same predicate, the same budget, in turn.
 
     pip install 'dynadiag[bench]'                     # shrinkray and picire
-    python benchmarks/minify_source.py --seconds 300 program.py other_program.py ...
-    python benchmarks/minify_source.py --calls 5 program.py ...    # the others ask at most five times as often as ours
+    python benchmarks/minify_source.py program.py other_program.py ...
+    python benchmarks/minify_source.py --budget 2 program.py ...    # the others have twice the CPU time of ours
 
 The predicate is the one of `minify`: it passes uncompiled and fails in the same way, tried in forks that have torch
 loaded. Another reducer asks it over a socket, by a script, one candidate at a time. Its result is the smallest program
-that it asked about and that fails; a tool that is still running after `--seconds`, or after `--calls`, is stopped.
-Exits with 1 if ours leaves more tokens than another.
+that it asked about and that fails. Its budget is the CPU time that ours took to its own end, trials included: a busy
+machine does not change that. A tool that has not ended by itself then is stopped, so its calls alone say little. So
+the calls are also compared at one size: those after which ours was as small as the other's result. Exits with 1 if ours
+leaves more tokens than another.
 """
 
 from __future__ import annotations
@@ -59,14 +61,16 @@ class Count:
     calls: int = 0
     best: int = 0
     known: dict[str, bool] = field(default_factory=dict)
+    steps: list[tuple[int, int]] = field(default_factory=list)  # the calls after which it was as small
 
     def __call__(self, text: str) -> bool:
         if text in self.known:  # a question asked again costs no trial, whoever asks
             return self.known[text]
         self.calls += 1
         failed = self.known[text] = self.fails(text)
-        if failed:
-            self.best = min(self.best, count_tokens(text))
+        if failed and count_tokens(text) < self.best:
+            self.best = count_tokens(text)
+            self.steps.append((self.calls, self.best))
         return failed
 
 
@@ -77,13 +81,17 @@ class Score:
     seconds: float
     cpu: float
     done: bool
+    steps: tuple[tuple[int, int], ...]
+
+    def calls_to(self, tokens: int) -> int:
+        """The calls after which the program had at most as many tokens; all calls if it never had."""
+        return next((calls for calls, best in self.steps if best <= tokens), self.calls)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+", type=Path)
-    parser.add_argument("--seconds", type=float, default=300.0, help="for each tool and program")
-    parser.add_argument("--calls", type=float, default=math.inf, help="of another tool, for one of ours")
+    parser.add_argument("--budget", type=float, default=1.0, help="CPU time of another tool, as a multiple of ours")
     parser.add_argument("--trial", type=float, default=60.0, help="seconds of one trial")
     parser.add_argument("--tools", nargs="*", default=["shrinkray", "picire"], choices=["shrinkray", "picire"])
     options = parser.parse_args()
@@ -94,42 +102,40 @@ def main() -> int:
             for tool in (OURS, *options.tools):
                 # Small programs have shortened these, and each tool begins with the whole one.
                 trials.runner.limits, trials.fastest = trials.search.runner.limits, math.inf
-                if tool == OURS:
-                    score = ours(trials, options.seconds)
-                else:
-                    most = options.calls * scores[OURS][-1].calls
-                    score = theirs(tool, trials, options.seconds, most)
+                score = ours(trials) if tool == OURS else theirs(tool, trials, options.budget * scores[OURS][-1].cpu)
                 scores.setdefault(tool, []).append(score)
                 end = "done" if score.done else "stopped"
+                as_small = f", ours as small after {scores[OURS][-1].calls_to(score.tokens)}" if tool != OURS else ""
                 print(
                     f"    {tool:10} {score.tokens:5} tokens {score.calls:5} calls {score.seconds:6.0f} s, "
-                    f"{score.cpu:6.0f} s of CPU, {end}",
+                    f"{score.cpu:6.0f} s of CPU, {end}{as_small}",
                     flush=True,
                 )
     for tool in options.tools:
         pairs = list(zip(scores[OURS], scores[tool], strict=True))
         tokens = statistics.median(our.tokens / their.tokens for our, their in pairs)
         calls = statistics.median(our.calls / max(1, their.calls) for our, their in pairs)
+        same = statistics.median(our.calls_to(their.tokens) / max(1, their.calls) for our, their in pairs)
         cpu = statistics.median(our.cpu / their.cpu for our, their in pairs)
         print(
             f"against {tool}, median of {len(pairs)}: {tokens:.2f} of its tokens, {calls:.2f} of its calls, "
-            f"{cpu:.2f} of its CPU time"
+            f"{cpu:.2f} of its CPU time; as small as its result after {same:.3f} of its calls"
         )
     more = any(o.tokens > t.tokens for tool in options.tools for o, t in zip(scores[OURS], scores[tool], strict=True))
     return 1 if more else 0
 
 
-def ours(trials: SourceTrials, seconds: float) -> Score:
-    """The reduction by `reduce_source`."""
+def ours(trials: SourceTrials) -> Score:
+    """The reduction by `reduce_source`, to its end."""
     count = Count(trials.fails, best=count_tokens(trials.whole_text))
-    began, cpu, until = time.monotonic(), cpu_seconds(trials), time.monotonic() + seconds
-    reduced = reduce_source(trials.whole_text, count, observe=trials.observe, stop=lambda: time.monotonic() > until)
-    count.best = count_tokens(reduced.text)
-    return Score(count.best, count.calls, time.monotonic() - began, cpu_seconds(trials) - cpu, reduced.minimal)
+    began, cpu = time.monotonic(), cpu_seconds(trials)
+    reduced = reduce_source(trials.whole_text, count, observe=trials.observe)
+    taken, spent = time.monotonic() - began, cpu_seconds(trials) - cpu
+    return Score(count_tokens(reduced.text), count.calls, taken, spent, reduced.minimal, tuple(count.steps))
 
 
-def theirs(tool: str, trials: SourceTrials, seconds: float, most: float) -> Score:
-    """The reduction by another program, which asks this process at most ``most`` times."""
+def theirs(tool: str, trials: SourceTrials, budget: float) -> Score:
+    """The reduction by another program, which asks this process. ``budget`` is in seconds of CPU time."""
     count = Count(trials.fails, best=count_tokens(trials.whole_text))
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as server:
         folder = Path(place)
@@ -149,11 +155,11 @@ def theirs(tool: str, trials: SourceTrials, seconds: float, most: float) -> Scor
             stderr=(folder / "errors").open("wb"),
             start_new_session=True,
         )
-        done = answer(server, process, count, began + seconds, most)
+        done = answer(server, process, count, lambda: cpu_seconds(trials, process) - cpu > budget)
         taken = time.monotonic() - began
         if not count.calls:
             raise SystemExit(f"{tool} asked nothing: {(folder / 'errors').read_text()[-500:]}")
-        return Score(count.best, count.calls, taken, cpu_seconds(trials) - cpu, done)
+        return Score(count.best, count.calls, taken, cpu_seconds(trials) - cpu, done, tuple(count.steps))
 
 
 def command(tool: str, script: Path, program: Path) -> list[str]:
@@ -168,11 +174,9 @@ def command(tool: str, script: Path, program: Path) -> list[str]:
     return [executable, *plain, "--parallelism", "1", "--timeout", "0", str(script), str(program)]
 
 
-def answer(server: socket.socket, process: subprocess.Popen[bytes], count: Count, until: float, most: float) -> bool:
-    """Answer the tool's questions until it ends, or its time or its calls are over. Returns whether it has ended by
-    itself.
-    """
-    while process.poll() is None and time.monotonic() < until and count.calls < most:
+def answer(server: socket.socket, process: subprocess.Popen[bytes], count: Count, is_over: Callable[[], bool]) -> bool:
+    """Answer the tool's questions until it ends, or its budget is over. Returns whether it has ended by itself."""
+    while process.poll() is None and not is_over():
         try:
             channel, _ = server.accept()
         except TimeoutError:
@@ -195,14 +199,22 @@ def answer(server: socket.socket, process: subprocess.Popen[bytes], count: Count
     return ended
 
 
-def cpu_seconds(trials: SourceTrials) -> float:
-    """CPU time so far: of this process, of the tools that have ended, and of the trials."""
+def cpu_seconds(trials: SourceTrials, tool: subprocess.Popen[bytes] | None = None) -> float:
+    """CPU time so far: of this process, of the tools that have ended, of one that runs, and of the trials."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     server = trials.runner._zygote
     assert server is not None
-    fields = Path(f"/proc/{server.leader}/stat").read_text().rpartition(")")[2].split()
-    trial = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime
-    return time.process_time() + children.ru_utime + children.ru_stime + trial
+    running = [server.leader, *([tool.pid] if tool is not None else [])]
+    return time.process_time() + children.ru_utime + children.ru_stime + sum(map(_cpu_of_process, running))
+
+
+def _cpu_of_process(pid: int) -> float:
+    """CPU time of a process and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.minimizer import HOOKS
 from dynadiag.minify.source_program import read_program
-from dynadiag.minify.source_trials import SourceTrials, source_trials
+from dynadiag.minify.source_trials import OUTPUT_DIFFERS, SourceTrials, source_trials
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
@@ -30,6 +30,15 @@ def failing_program(path: Path, seconds: float) -> Iterator[SourceTrials]:
             raise SystemExit(f"{path}: {refused}")
         rows = TrialLog(Path(folder, "search.dynadiag"), program.text, [program.target], None, {}, False)
         with source_trials(TrialSearch(runner, rows), source.text, source.imports, None) as trials:
-            if trials.first_failure(source.text) is None:
+            if not fails(trials):
                 raise SystemExit(f"{path}: as one file it passes compiled, or fails uncompiled")
             yield trials
+
+
+def fails(trials: SourceTrials) -> bool:
+    """Whether the whole program fails, or prints something else than uncompiled. The trials then expect that."""
+    text = trials.whole_text
+    if (found := trials.first_failure(text)) is not None:
+        return found.kind != "hang" or trials.first_failure(text) is not None  # with a hang's limit
+    trials.expected = OUTPUT_DIFFERS
+    return trials.first_failure(text) is not None

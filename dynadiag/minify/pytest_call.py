@@ -63,7 +63,20 @@ def _call(tree: ast.Module, function: _Definition, owner: str, fixtures: dict[st
         return f"{owner}({function.name!r}).debug()"
     parameters = [a.arg for a in function.args.args][bool(owner) :]
     words = ", ".join(f"{p}={p if p in given else _fixture(p, fixtures)}" for p in parameters)
-    return f"{owner + '().' if owner else ''}{function.name}({words})"
+    return f"{_set_up(tree, owner)}{function.name}({words})"
+
+
+def _set_up(tree: ast.Module, owner: str) -> str:
+    """The statements that make a test's object, and that object with a dot. Empty for a test that is a function."""
+    if not owner:
+        return ""
+    body = ast.Module(list(_definition(tree, owner).body), [])
+    methods = {node.name: node for node in body.body if isinstance(node, ast.FunctionDef)}
+    if "setup_method" not in methods:
+        return f"{owner}()."
+    method = "None" if len(methods["setup_method"].args.args) > 1 else ""
+    made = f"made_{owner}"
+    return f"{made} = {owner}()\n{made}.setup_method({method})\n{made}."
 
 
 def _names(node: ast.expr) -> Iterator[str]:

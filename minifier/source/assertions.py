@@ -110,11 +110,11 @@ def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:
     """The program, then with each printed tensor as numbers or as their sum, then with each value as a list or text."""
     yield tree
     arguments = [a for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node) for a in node.args]
-    values = [a for a in arguments if not _is_text(a)]
+    values = {a: a.value if isinstance(a, ast.Starred) else a for a in arguments if not _is_text(a)}
     for methods in (["item"], ["tolist"], ["sum", "item"]):
-        yield apply_edit(tree, {a: _called(a, methods) for a in values})
+        yield apply_edit(tree, {a: _called(value, methods) for a, value in values.items()})
     for function in ("list", "str"):
-        yield apply_edit(tree, {a: ast.Call(ast.Name(function, ast.Load()), [a], []) for a in values})
+        yield apply_edit(tree, {a: ast.Call(ast.Name(function, ast.Load()), [v], []) for a, v in values.items()})
 
 
 def _called(value: ast.expr, methods: list[str]) -> ast.expr:

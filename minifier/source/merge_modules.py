@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minifier.source.scopes import bound_names, new_name, own_nodes
-from minifier.source.trees import render
+from minifier.source.search_path import added_folders
+from minifier.source.trees import expression, render
 
 __all__ = ["MergeError", "MergedProgram", "merge_program"]
 
@@ -37,15 +38,17 @@ class MergedProgram:
 
 
 def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, main: bool = True) -> MergedProgram:
-    """The program in a file; ``folders`` are where its own modules are found. The file may be in a package. Without
-    ``main`` it is imported, so what is under ``if __name__ == "__main__"`` does not run.
+    """The program in a file; ``folders`` are where its own modules are found, besides those that it
+    adds to `sys.path`. The file may be in a package. Without ``main`` it is imported, so what is under
+    ``if __name__ == "__main__"`` does not run.
 
     Raises `MergeError` if a file cannot be read or is not Python.
     """
     merger = _Merger([str(folder) for folder in folders])
     body = merger.module(file, "__main__" if main else file.stem, package)
     future = [ast.ImportFrom("__future__", [ast.alias(n) for n in sorted(merger.future)], 0)] if merger.future else []
-    module = ast.Module([*future, *body], [])
+    types = [ast.Import([ast.alias("types")])] if merger.makes_namespaces else []
+    module = ast.Module([*future, *types, *body], [])
     return MergedProgram(render(module), tuple(merger.files))
 
 
@@ -56,11 +59,13 @@ class _Merger:
     future: set[str] = field(default_factory=set)
     taken: dict[str, str] = field(default_factory=dict)  # each name, and what it stands for
     exports: dict[str, dict[str, str]] = field(default_factory=dict)  # by module: its names, and what they are now
+    makes_namespaces: bool = False  # in which `types` is read
 
     def module(self, file: Path, name: str, package: str) -> list[ast.stmt]:
         """The statements of a module, with those of the modules that it imports before them."""
         self.files.append(file)
         tree = _parse(file)
+        self.folders += [str(folder) for folder in added_folders(tree, file)]
         imports = self.library_imports(tree, package)
         own = {n for n in bound_names(tree) | _global_names(tree) if imports.get(n, "") is not None}
         meaning = {n: imports.get(n) or f"{name}:{n}" for n in own}
@@ -73,7 +78,9 @@ class _Merger:
         module = ast.Module(body, [])
         names = {**renamed, **visitor.names}
         if names or visitor.modules:
-            module = _Rename(names, visitor.modules, self.exports).visit(module)
+            rename = _Rename(names, visitor.modules, self.exports)
+            module = rename.visit(module)
+            self.makes_namespaces |= rename.makes_namespaces
         return [s for s in [*visitor.before, *module.body] if not _is_docstring(s)]
 
     def library_imports(self, tree: ast.Module, package: str) -> dict[str, str | None]:
@@ -146,6 +153,12 @@ class _Imports(ast.NodeTransformer):
                 found.append(node)
         return found
 
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if isinstance(node, ast.stmt | ast.excepthandler) and getattr(node, "body", None) == []:  # it only imported
+            node.body = [ast.Pass()]  # type: ignore[union-attr]  # of all that have a body
+        return node
+
     def _include(self, name: str) -> bool:
         """Include a module of the project, once. Returns whether it is one."""
         if name in self._merger.exports:
@@ -196,17 +209,29 @@ def absolute_name(node: ast.ImportFrom, package: str) -> str:
 
 
 class _Rename(ast.NodeTransformer):
-    """Renames a module's global names where no function hides them, and names of other modules (``signals.sine``)."""
+    """Renames a module's global names where no function hides them, and names of other modules (``signals.sine``).
+
+    A module that is a value (``run(signals)``) becomes an object with the same attributes.
+    """
 
     def __init__(self, names: dict[str, str], modules: dict[str, str], exports: dict[str, dict[str, str]]) -> None:
         self._names, self._modules, self._exports = names, modules, exports
         self._hidden: list[set[str]] = []
+        self._stored: list[set[str]] = [set()]  # names of other modules that a function sets
+        self.makes_namespaces = False
 
     def _new(self, name: str) -> str:
         return name if any(name in hidden for hidden in self._hidden) else self._names.get(name, name)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self._new(node.id), node.ctx)
+        is_hidden = any(node.id in hidden for hidden in self._hidden)
+        module = self._modules.get(node.id) if isinstance(node.ctx, ast.Load) and not is_hidden else None
+        return ast.Name(self._new(node.id), node.ctx) if module is None else self._namespace(module)
+
+    def _namespace(self, module: str) -> ast.Call:
+        self.makes_namespaces = True
+        attributes = [ast.keyword(old, ast.Name(new, ast.Load())) for old, new in self._exports[module].items()]
+        return ast.Call(expression("types.SimpleNamespace"), [], attributes)
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
         return ast.Global([self._names.get(name, name) for name in node.names])
@@ -214,8 +239,12 @@ class _Rename(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         module = self._modules.get(ast.unparse(node.value))
         if module is not None and node.attr in self._exports[module]:
-            return ast.Name(self._exports[module][node.attr], node.ctx)
-        return self.generic_visit(node)
+            name = self._exports[module][node.attr]
+            if not isinstance(node.ctx, ast.Load):
+                self._stored[-1].add(name)
+            return ast.Name(name, node.ctx)
+        whole = self._modules.get(ast.unparse(node))
+        return self.generic_visit(node) if whole is None else self._namespace(whole)
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         return ast.Import([_renamed_alias(alias, self._new) for alias in node.names])
@@ -228,8 +257,12 @@ class _Rename(ast.NodeTransformer):
         for name, value in outer.items():
             setattr(node, name, [self.visit(v) for v in value] if isinstance(value, list) else value)
         self._hidden.append(bound_names(node))
+        self._stored.append(set())
         self.generic_visit(node)
         self._hidden.pop()
+        stored = self._stored.pop()
+        if stored and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body.insert(0, ast.Global(sorted(stored)))
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

@@ -149,7 +149,7 @@ def _literal(value: Any) -> str | None:
     if value is None or value is ... or (isinstance(value, (bool, int)) and not isinstance(value, enum.Enum)):
         return repr(value)
     if isinstance(value, enum.Enum):
-        return _global_name(type(value)) and f"{type(value).__name__}.{value.name}" if value.name else None
+        return _member(value)
     if isinstance(value, float):
         return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
     if type(value) in (str, bytes):
@@ -176,6 +176,28 @@ def _literal(value: Any) -> str | None:
     return _torch_literal(value) or _object(value)
 
 
+def _member(value: enum.Enum) -> str | None:
+    """A member of an enumeration. Several flags together have no name of their own."""
+    name = _global_name(type(value))
+    if name is None:
+        return None
+    return f"{name}.{value.name}" if str(value.name).isidentifier() and value.name else f"{name}({value.value!r})"
+
+
+def _by_repr(value: Any, name: str) -> str | None:
+    """An object of a library whose `repr` makes an equal one: `collections.deque([1], maxlen=2)`, `frozenset({1})`.
+    ``name`` is that of its class.
+    """
+    head, opened, rest = repr(value).partition("(")
+    text = f"{name}{opened}{rest}"
+    if not opened or head.rpartition(".")[2] != type(value).__name__:
+        return None
+    with contextlib.suppress(Exception):
+        same = eval(text, dict(vars(sys.modules["__main__"]))) == value  # noqa: S307 - text of the user's own objects
+        return text if same is True else None
+    return None
+
+
 def _object(value: Any) -> str | None:
     """An object as the call that made it."""
     name = _global_name(type(value))
@@ -184,7 +206,7 @@ def _object(value: Any) -> str | None:
     if (arguments := _creation(value)) is not None:
         return name + arguments
     if type(value).__module__ != "__main__":
-        return None
+        return _by_repr(value, name)
     fields = getattr(value, "_fields", None) or [
         f.name for f in getattr(value, "__dataclass_fields__", {}).values() if f.init
     ]

@@ -32,6 +32,7 @@ _COARSE: tuple[Proposals, ...] = (
     definitions.drop_decorators,
     definitions.drop_parameters,
     objects.drop_fields,
+    statements.roll_calls,
     definitions.bind_parameters,
     inlining.inline_calls,
     statements.drop_statements,

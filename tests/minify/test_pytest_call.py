@@ -37,6 +37,15 @@ class TestGroup:
     def test_inside(self, base):
         print(base)
 
+class TestSetUp:
+    def setup_method(self, method):
+        self.value = [4]
+
+    @pytest.mark.parametrize("x", [1, 2])
+    def test_set(self, x):
+        self.value.append(x)
+        print(self.value)
+
 class TestOld(unittest.TestCase):
     def setUp(self):
         self.value = 5
@@ -56,6 +65,7 @@ def test_output(capsys):
         ("test_folder", "1\n"),
         ("TestGroup::test_inside", "3\n"),
         ("TestOld::test_old", "5\n"),
+        ("TestSetUp::test_set", "[4, 1]\n[4, 2]\n"),
     ],
 )
 def test_a_test_is_called_with_its_fixtures_and_parameters(test: str, printed: str) -> None:

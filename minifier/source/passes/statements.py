@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -172,8 +173,8 @@ def loop_over_less(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 
 def loop_over_numbers(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """`for a, b in pairs` becomes `for a in range(20)`, more rounds than a recompile limit allows; what else the loop
-    binds is a constant.
+    """`for a, b in pairs` becomes `for a in range(20)`, or `for a in "abcdefghijklmnopqrst"`: more rounds than a
+    recompile limit allows. What else the loop binds is a constant.
     """
     for node in ast.walk(tree):
         if not isinstance(node, ast.For) or ast.unparse(node.iter).startswith("range("):
@@ -183,7 +184,8 @@ def loop_over_numbers(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
         for kept in names:
             others = {n.id for n in names} - {kept.id}
             constants: Edit = {n: ast.Constant(0) for n in reads if n.id in others}
-            yield [{node.target: kept, node.iter: expression(f"range({_ROUNDS})"), **constants}]
+            for values in (f"range({_ROUNDS})", repr(string.ascii_lowercase[:_ROUNDS])):
+                yield [{node.target: kept, node.iter: expression(values), **constants}]
 
 
 def _few_values(node: ast.expr) -> list[ast.expr]:

@@ -49,6 +49,33 @@ def test_a_package_with_relative_imports_and_an_import_in_a_function(tmp_path: P
     assert "import" not in merged.text
 
 
+def test_a_script_that_adds_its_own_folder_finds_its_package(tmp_path: Path) -> None:
+    lines = "import sys\nfrom pathlib import Path\nROOT = Path(__file__).resolve().parent\n"
+    start = f"{lines}sys.path.insert(0, str(ROOT.parent))\nsys.path.append(print('not run'))\nimport pkg.tools as t\n"
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    _write(
+        tmp_path,
+        pkg__types="KIND = 4\n",
+        pkg__tools="import typing\nif typing.TYPE_CHECKING:\n    from .types import KIND\nSIZE: 'KIND' = 3\n",
+        pkg__main=f"{start}print(t.SIZE)\n",
+    )
+    text = merge_program(tmp_path / "pkg" / "main.py", [tmp_path / "pkg"]).text
+    assert _output(text.replace("__file__", "'.'")).endswith("3\n")
+    assert "pkg" not in text
+
+
+def test_modules_that_are_set_and_passed(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        counts="n = 1\ndef more():\n    global n\n    n += 1\n",
+        main="import counts\nn = 'own'\ndef twice():\n    counts.n *= 2\n    counts.more()\n"
+        "def show(module):\n    return module.n, sorted(vars(module))\ntwice()\nprint(counts.n, n, show(counts))\n",
+    )
+    text = merge_program(tmp_path / "main.py", [tmp_path]).text
+    assert _output(text) == "3 own (3, ['more', 'n'])\n"
+
+
 def test_tabs_a_byte_order_mark_and_no_newline_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_bytes("\ufeffif True:\n\tx = 'ä'\n\tprint(x)".encode())
     assert _output(merge_program(tmp_path / "main.py", [tmp_path]).text) == "ä\n"

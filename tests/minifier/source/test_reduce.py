@@ -258,7 +258,38 @@ def test_arguments_that_are_methods_partial_calls_and_sets_are_written_as_expres
     tree = ast.parse(text)
     (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     calls = _observed(text, tmp_path).of(tree).calls(function)
-    assert [call.arguments for call in calls] == ["(partial(A, n=A(1)))", "({1, 2})", "(A(2).go)"]
+    assert [call.arguments for call in calls] == ["(partial(A, n=A(1)))", "({1, 2})", "(set())", "(A(2).go)"]
+
+
+def test_arguments_of_the_standard_library_are_written_as_what_makes_them(tmp_path: Path) -> None:
+    shared = "import collections, enum, fractions, uuid\nclass F(enum.Flag):\n    A = 1\n    B = 2\n"
+    given = [
+        "collections.deque([1, 2], maxlen=3)",
+        "frozenset({'a'})",
+        "fractions.Fraction(1, 3)",
+        "F.A | F.B",
+        "F.B",
+        "iter([])",
+        "collections.defaultdict(list)",
+    ]
+    text = f"{shared}def f(x):\n    return x\n" + "".join(f"f({value})\n" for value in given)
+    tree = ast.parse(text)
+    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    calls = [call.arguments for call in _observed(text, tmp_path).of(tree).calls(function)]
+    assert calls == [*(f"({value})" for value in given[:3]), "(F(3))", "(F.B)"]
+
+
+def test_a_loop_over_texts_becomes_one_over_letters() -> None:
+    def fails(text: str) -> bool:
+        seen: set[str] = set()
+        with contextlib.suppress(Exception):
+            exec(compile(text, "program.py", "exec"), {"step": seen.add})
+        return len({value for value in seen if isinstance(value, str)}) > 8
+
+    names = [f"name {number}" for number in range(12)]
+    text = f"rows = {names}\nfor row, number in zip(rows, range(12)):\n    step(row)\n"
+    reduced = reduce_source("step = step\n" + text, fails)
+    assert count_tokens(reduced.text) <= 15
 
 
 @pytest.mark.parametrize("made", ["torch.Tensor([4])", "torch.empty(4).fill_(2)", "torch.ones(4).new_empty(4)"])

@@ -9,7 +9,12 @@ import io
 import pytest
 
 from minifier.source import Observed
-from minifier.source.assertions import asserting_programs, output_asserting_program, printing_assertions
+from minifier.source.assertions import (
+    asserting_programs,
+    output_asserting_program,
+    printing_assertions,
+    with_plain_values,
+)
 from minifier.source.passes import definitions, expressions, inlining, objects, statements
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
@@ -323,3 +328,9 @@ def test_the_whole_output_is_asserted() -> None:
     text = output_asserting_program(ast.parse("print('a', 1)\nfor i in (2, 3):\n    print(i)\n"), "a 1\n2\n3\n")
     exec(compile(text, "program.py", "exec"), {})
     assert "== 'a 1 2 3'" in text
+
+
+def test_printed_values_that_are_unpacked_become_a_list() -> None:
+    forms = [ast.unparse(form) for form in with_plain_values(ast.parse("print('a', *x)"))]
+    assert "print('a', list(x))" in forms
+    assert "print('a', x.tolist())" in forms
