@@ -48,6 +48,7 @@ class RankSummary:
     items: Counter[ComparedItem] | None = None
     targets: dict[ComparedItem, Location] | None = None  # where each of them occurs first in this rank
     error: str | None = None
+    live: bool = False  # whether its program still runs
 
     def count_of(self, kind: str) -> int:
         """Return how many items of a kind the rank has."""
@@ -75,7 +76,8 @@ def _rank(index: int, session: Session) -> RankSummary:
         targets.setdefault(thing, target)
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
-    return RankSummary(index, name, run, explanation.graph_count, session.kernel_count, seconds, things, targets)
+    counts = explanation.graph_count, session.kernel_count
+    return RankSummary(index, name, run, *counts, seconds, things, targets, live=session.live)
 
 
 def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[ComparedItem, Location]]:
@@ -104,7 +106,8 @@ def differences(ranks: Sequence[RankSummary]) -> list[Line]:
         made += _unequal_lines(kind, read)
     if not made:
         same = "The same compiles, breaks and recompiles in every recording"
-        return [line((f"{same}, and none compiled much longer than the others.", "good"))]
+        so_far = "So far: t" if any(rank.live for rank in read) else "T"
+        return [line((f"{so_far}{same[1:]}, and none compiled much longer than the others.", "good"))]
     return made[:-1] if not made[-1].fragments else made
 
 
@@ -112,7 +115,7 @@ def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[RankSummary]] = {}
     for rank in ranks:
         if rank.run is not None:
-            groups.setdefault(exit_status(rank.run), []).append(rank)
+            groups.setdefault(exit_status(rank.run, live=rank.live), []).append(rank)
     if len(groups) < 2:
         return
     yield line(("They ended differently", "title"))
@@ -121,9 +124,11 @@ def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
     yield Line()
 
 
-def exit_status(run: Run) -> tuple[str, str]:
+def exit_status(run: Run, *, live: bool) -> tuple[str, str]:
     """Return how a rank ended, and its role. A rank that `torchrun` starts does not see its own exit code."""
     code = run.exit_code
+    if live:
+        return "running", "good"
     if code is None:
         return ("ended", "") if run.complete else ("cut short", "break")
     return (f"signal {-code}", "error") if code < 0 else (f"exit code {code}", "error" if code else "good")

@@ -5,7 +5,6 @@ Worker threads may call every method. All raise `UnreadableInput` if the recordi
 
 from __future__ import annotations
 
-import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dynadiag.errors import UnreadableInput
+from dynadiag.recording.opening import is_running, open_recording
+from dynadiag.recording.packing import is_packed
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     CUT_SHORT,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL_SUFFIX", "Session"]
 
 JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
-_SQLITE = b"SQLite format 3\x00"
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
 T = TypeVar("T")
 
@@ -62,12 +61,8 @@ class Session:
         beside = Path(f"{path}{JOURNAL_SUFFIX}")
         if beside.is_file() and not path.exists():
             path = beside
-        if _is_recording(path):
-            return cls(path, Recording(path), live=False)
-        from dynadiag.recording.opening import is_journal, is_running, open_recording  # loads what folding a log needs
-
         recording = open_recording(path)
-        return cls(path, recording, live=is_journal(path) and is_running(path))
+        return cls(path, recording, live=not is_packed(path.parent) and is_running(path))
 
     def __enter__(self) -> Session:
         return self
@@ -180,16 +175,6 @@ def _mark_running(explanation: Explanation) -> Explanation:
     )
     notes = tuple(note for note in explanation.notes if note != CUT_SHORT)
     return replace(explanation, compiles=tuple(compiles), notes=notes)
-
-
-def _is_recording(path: Path) -> bool:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableInput(f"{path}: not a file")  # opening a pipe would block
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError as error:
-        raise UnreadableInput(f"{path}: {error.strerror}") from error
 
 
 class _SummaryRecording:

@@ -16,7 +16,6 @@ from typing import Any
 import orjson
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
@@ -91,6 +90,8 @@ def read_head(path: Path, size: int) -> bytes:
 
 def fold_in_place(path: Path) -> None:
     """Turn a journal into a recording of the same name. The journal exists until the recording is complete."""
+    from dynadiag.recording.fold import fold  # reads every kind of event: what opens a recording does not wait for it
+
     fold(path, path, force=True)
 
 
@@ -126,6 +127,8 @@ def _is_alive(pid: int) -> bool:
 
 def _snapshot(path: Path) -> Recording:
     """A recording of the journal so far. Its temporary file is already unlinked when this returns."""
+    from dynadiag.recording.fold import fold  # as above
+
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
         fold(path, scratch)

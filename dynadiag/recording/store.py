@@ -6,7 +6,6 @@ Data that is derived on request from a complete recording (stages of kernels, ti
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +45,7 @@ def atomic_write(output: Path, force: bool) -> Iterator[Path]:
         raise DynadiagError(f"{output} already exists: give another name with -o, or --force to replace it")
     if not output.parent.is_dir():
         raise DynadiagError(f"{output}: there is no folder {output.parent}")
-    scratch = output.with_name(f".{output.name[:100]}.{secrets.token_hex(6)}.part")
+    scratch = output.with_name(f".{output.name[:100]}.{os.urandom(6).hex()}.part")
     try:
         yield scratch
         _flush(scratch)

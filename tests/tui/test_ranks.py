@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,12 +11,14 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dynadiag.recording.packing import write_packed
+from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import press, screen, settle
 from tests.tui.test_terminal import terminal
 from tui.app import Browser
 from tui.open_recordings import open_recordings
-from tui.ranks import differences, read_rank
+from tui.ranks import differences, exit_status, read_rank
 
 
 def _rank(
@@ -164,3 +168,27 @@ async def test_hostile_names_are_shown_as_text(tmp_path: Path) -> None:
         text = screen(pilot)
         assert "[red]" in text
         assert not {"\x1b", "\u202e"} & set(text)
+
+
+def test_a_rank_that_still_runs_is_not_cut_short(tmp_path: Path) -> None:
+    ranks = []
+    for rank in range(2):
+        events = [*build.run_events("train.py"), *build.source_events(), *build.compile_events("0/0")]
+        events[0][0]["dynadiag_run"] |= {"rank": rank, "host": socket.gethostname(), "pid": os.getpid()}
+        ranks.append(read_rank(rank, build.journal(tmp_path / f"rank{rank}.log", events)))
+    assert [exit_status(rank.run, live=rank.live)[0] for rank in ranks if rank.run] == ["running"] * 2
+    (said,) = differences(ranks)
+    assert said.text.startswith("So far: the same compiles")
+
+
+async def test_a_packed_job_is_browsed_as_its_folder_is(folder: Path) -> None:
+    packed = folder.with_suffix(".packed")
+    contents = []
+    for path in sorted(folder.glob("*.dynadiag")):
+        with Recording(path) as recording:
+            contents.append(recording.packed_content())
+    write_packed(contents, packed)
+    async with _browsing(packed) as pilot:
+        assert "rank 3" in screen(pilot)
+        await press(pilot, "greater_than_sign", "1")
+        assert "train.py" in screen(pilot)

@@ -71,7 +71,7 @@ class RanksView(ListingView):
 def _row(rank: RankSummary) -> Row:
     if rank.run is None:
         return Row((rank.name, rank.error or "", *("-" for _ in _COUNTED_KINDS), "-"), rank.index, "error")
-    ended, role = exit_status(rank.run)
+    ended, role = exit_status(rank.run, live=rank.live)
     numbers = (rank.count_of("compile"), rank.graphs, rank.count_of("break"), rank.count_of("recompile"), rank.kernels)
     cells = (rank.name, ended, *map(str, numbers), duration(rank.seconds) if rank.seconds is not None else "-")
     return Row(cells, rank.index, "" if role == "good" else role)
