@@ -79,7 +79,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         Binding("shift+tab", "pane(-1)", "previous pane", show=False, priority=True, id="app.previous-pane"),
         Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
         Binding("L", "forward", "forward", show=False, id="app.forward"),
-        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+        Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
         Binding("colon,ctrl+p", "command_palette", "all actions", key_display=":", id="app.palette"),
         Binding("B", "search_program('bisect')", "find the part of the compiler at fault", show=False, id="app.bisect"),
         Binding("M", "search_program('minify')", "write a small program with the failure", show=False, id="app.minify"),
@@ -100,7 +100,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
         Binding("ctrl+z", "suspend_process", "suspend (`fg` resumes)", show=False, id="app.suspend"),
-        Binding("escape", "escape", "clear the search and the filter", show=False, id="app.escape"),
+        Binding("escape", "escape", "clear the search and the filter, or go back", show=False, id="app.escape"),
     ]
 
     def __init__(
@@ -267,6 +267,11 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         else:
             await self._navigate(place)
 
+    async def action_escape(self) -> None:
+        """Clear the search and the filter; where there are none, go back."""
+        if not self.clear_focused() and (place := self.history.back(self.location)) is not None:
+            await self._navigate(place)
+
     async def action_forward(self) -> None:
         """Go forward to the location that `back` left."""
         place = self.history.forward(self.location)
@@ -358,13 +363,19 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.pick_recording(self._open, self.session.path, first=first)
 
     def _open(self, path: Path | None) -> None:
-        if path is not None and path != self.session.path.resolve():
-            self.set_status(f"reading {one_line(path.name)} ...", "")
-            self.history.push(self.location)
-            self.open_recording(path, lambda: self.call_next(self._replace_views))
+        if path is not None:
+            self.go_to_in(path, Location(SCREENS[0].name))
 
-    async def _replace_views(self) -> None:
-        """Show the overview, as at the start. What the screens of the previous recording do is stopped."""
+    def go_to_in(self, path: Path, target: Location) -> None:
+        if path.resolve() == self.session.path.resolve():
+            self.go_to(target)
+            return
+        self.set_status(f"reading {one_line(path.name)} ...", "")
+        self.history.push(self.location)
+        self.open_recording(path, lambda: self.call_next(self._replace_views, target))
+
+    async def _replace_views(self, target: Location) -> None:
+        """Show a location in place of all screens. What those of the previous recording do is stopped."""
         prompt = self.query_one(Prompt)
         if prompt.has_class("open"):  # its answer is for a screen that is closed
             prompt.action_leave()
@@ -376,6 +387,8 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.set_status("", "")
         if (focus := view.first_focus()) is not None:
             focus.focus()
+        if target.view != self._current_name:
+            await self._navigate(target)
 
     def action_rank(self, by: int) -> None:
         """Show the same screen of the next or previous recording."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynadiag.errors import DynadiagError
+from tui.location import Location
 from tui.recording_app import RecordingApp
 from tui.styled_text import Line, line
 
@@ -48,9 +49,13 @@ class CommandActionsApp(RecordingApp):
 
     def _diff_with(self, path: Path | None) -> None:
         if path is not None:
-            from tui.command_screen import diff_command
+            from tui.diff_screen import DiffScreen
 
-            self._run_command(diff_command(path, self.session.path))
+            self.push_screen(DiffScreen(path, self.session), self._go_to_side)
+
+    def _go_to_side(self, chosen: tuple[Path, Location] | None) -> None:
+        if chosen is not None:
+            self.go_to_in(*chosen)
 
     def _run_command(self, command: SearchCommand | None) -> None:
         if command is not None:

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 
 from tui.dialog import Dialog
+from tui.location import Location
 from tui.search_process import SearchCommand, SearchProcess
 from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
@@ -28,8 +29,6 @@ _RESULTS = {
     ("fix", 1): ("some root causes have no proved fix", "break"),
     ("fix", 3): ("there is nothing to fix", "good"),
     ("fix", 4): ("the program fails uncompiled", "error"),
-    ("diff", 0): ("the runs are the same", "good"),
-    ("diff", 1): ("the runs differ", "break"),
 }
 _STOPPED = ("stopped", "break")
 
@@ -40,8 +39,8 @@ def diff_command(before: Path, after: Path) -> SearchCommand:
     return SearchCommand("diff", (sys.executable, "-m", "dynadiag", "diff", *words), before.absolute().parent)
 
 
-class CommandScreen(Dialog[None]):
-    """Shows one command that runs. Leaving the screen stops it."""
+class CommandScreen(Dialog[tuple[Path, Location]]):
+    """Shows one command that runs. Leaving the screen stops it. One of two recordings may lead to a place in one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "stop", "stop", id="command.stop", tooltip="stop the command"),

@@ -138,9 +138,13 @@ class LineActionsApp(App[int]):
         if problem:
             self.notify(problem, severity="error", markup=False)
 
-    def action_escape(self) -> None:
-        """Clear the search and the filter of the focused lines."""
-        if (lines := self.focused_lines) is not None:
+    def clear_focused(self) -> bool:
+        """Clear the search and the filter of the focused lines. Return whether they had one."""
+        lines = self.focused_lines
+        searched = lines is not None and bool(lines.matcher.pattern)
+        filtered = isinstance(lines, FilterableLines) and bool(lines.filter)
+        if lines is not None:
             lines.search("")
-            if isinstance(lines, FilterableLines) and lines.filter:
-                self._filter(lines, "")
+        if isinstance(lines, FilterableLines) and filtered:
+            self._filter(lines, "")
+        return searched or filtered

@@ -69,6 +69,10 @@ class RecordingApp(LineActionsApp):
         """Go to a location and add the current one to the history."""
         raise NotImplementedError
 
+    def go_to_in(self, path: Path, target: Location) -> None:
+        """Go to a location of another recording, which is opened beside those that are open."""
+        raise NotImplementedError
+
     def set_status(self, what: str, where: str) -> None:
         """Write the status line: what is shown, and where the cursor is."""
         raise NotImplementedError

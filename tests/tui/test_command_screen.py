@@ -1,4 +1,4 @@
-"""`fix` and `diff` from inside: agreed to first, watched, stopped."""
+"""`fix` from inside: agreed to first, watched, stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_screen import CommandScreen
@@ -33,7 +32,7 @@ def _command(folder: Path, *arguments: str) -> SearchCommand:
     return SearchCommand("fix", (sys.executable, str(folder / "fix.py"), "-", "fix", *arguments), folder)
 
 
-async def _until(pilot: Pilot[int], text: str) -> None:
+async def until(pilot: Pilot[int], text: str) -> None:
     """Wait until a text is on the screen."""
     for _ in range(_MAX_WAITS):
         if text in screen(pilot):
@@ -51,7 +50,7 @@ async def test_a_fix_is_agreed_to_and_its_patch_is_shown(
         await press(pilot, "F")
         assert "run this?" in screen(pilot)
         await press(pilot, "y")
-        await _until(pilot, "every root cause has a proved fix")
+        await until(pilot, "every root cause has a proved fix")
         assert "-print(z)" in screen(pilot)
         await press(pilot, "escape")
         assert not isinstance(pilot.app.screen, CommandScreen)
@@ -63,10 +62,10 @@ async def test_a_fix_that_runs_shows_its_phase_and_is_stopped(
     monkeypatch.setattr("tui.search_process.search_command", lambda kind, run: _command(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await press(pilot, "F", "y")
-        await _until(pilot, "trying change 1 of 2")
+        await until(pilot, "trying change 1 of 2")
         assert "● running" in screen(pilot)
         await press(pilot, "x")
-        await _until(pilot, "stopped")
+        await until(pilot, "stopped")
 
 
 async def test_a_program_that_is_not_here_is_not_fixed(program: Path) -> None:
@@ -74,13 +73,3 @@ async def test_a_program_that_is_not_here_is_not_fixed(program: Path) -> None:
         await press(pilot, "F")
         assert isinstance(pilot.app, Browser)
         assert len(pilot.app.screen_stack) == 1
-
-
-async def test_two_recordings_are_compared(tmp_path: Path) -> None:
-    build.recording(tmp_path, [*build.run_events(), *build.end_events()], "a")
-    path = build.recording(tmp_path, build.program(), "b")
-    async with browsing(path, folder=tmp_path) as pilot:
-        await press(pilot, "C")
-        await pilot.app.workers.wait_for_complete()
-        await press(pilot, "f", *"a.dyna", "enter", "enter")
-        await _until(pilot, "the runs differ")

@@ -62,3 +62,14 @@ async def test_help_explains_the_words_of_the_line(program: Path) -> None:
         assert text.index("On this line") < text.index("GB0059") < text.index("Everywhere")
         await press(pilot, "escape", "3", "tab", "tab", "question_mark")
         assert "Kernels are generated from this one." in screen(pilot)
+
+
+async def test_escape_goes_back_where_there_is_nothing_to_clear(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "4", "f", *"print", "enter", "escape")
+        assert isinstance(pilot.app, Browser)
+        assert pilot.app.location.view == "breaks"
+        await press(pilot, "escape")
+        assert pilot.app.location.view == "overview"
+        await press(pilot, "escape")
+        assert pilot.app.location.view == "overview"

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
+from tui.location import Location
 from tui.recording_list import age_text, list_recordings
 from tui.widgets.prompt import Prompt
 
@@ -54,7 +55,7 @@ async def test_a_question_of_the_recording_before_is_left(tmp_path: Path) -> Non
         app = pilot.app
         assert isinstance(app, Browser)
         await press(pilot, "0", "r")  # the search asks for a text
-        await app._replace_views()  # the recording that was asked for before has been read
+        await app._replace_views(Location("overview"))  # the recording that was asked for before has been read
         await press(pilot, "enter")
         assert app.is_running
         assert not app.query_one(Prompt).has_class("open")

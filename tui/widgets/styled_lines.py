@@ -29,13 +29,15 @@ class StyledLines(Lines):
         id: str | None = None,  # noqa: A002 - Textual's name
         classes: str | None = None,
         wrap: bool = False,
+        marks: bool = True,
     ) -> None:
-        """If `wrap`, long lines are wrapped instead of scrolled sideways."""
+        """If `wrap`, long lines are wrapped instead of scrolled sideways; without `marks`, targets are not marked."""
         super().__init__(id=id, classes=classes)
+        self._marked = marks
         self._unwrapped = self._lines = lines
         self._wrap = wrap
         self._wrapped_columns = 0  # columns that the lines are wrapped to
-        self._marks = any(item.target for item in lines)
+        self._marks = self._marked and any(item.target for item in lines)
 
     def on_mount(self) -> None:
         self.show(self._unwrapped)
@@ -66,7 +68,7 @@ class StyledLines(Lines):
         """Show other lines, from the top, or if `keep` with the cursor on its line, or on that of the same number."""
         number = self._kept_number(lines) if keep and self._wrap else None
         self._unwrapped = self._lines = lines
-        self._marks = any(item.target for item in lines)
+        self._marks = self._marked and any(item.target for item in lines)
         if self._wrap:
             if self.size.width or not self._wrapped_columns:  # a hidden pane has no width: it keeps the last one
                 self._wrapped_columns = self.columns
