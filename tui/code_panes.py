@@ -19,6 +19,7 @@ from tui.documents import (
     language_regions,
     preferred_stage,
     readable_graph,
+    source_in_graphs,
     split_lines,
     stage_before,
     stage_changes,
@@ -213,6 +214,8 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
     """Link a source file. This comes last: a source line has links if any other document refers to it."""
     document = board.documents.get(ref.key) or read_document(session, ref)
+    if document.note:
+        document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
     board.documents[ref.key] = document
     linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
     mapped = {place for key, links in linked.items() if key != ref.key for place in links.lines}

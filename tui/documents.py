@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -23,6 +23,7 @@ __all__ = [
     "language_regions",
     "preferred_stage",
     "readable_graph",
+    "source_in_graphs",
     "split_lines",
     "stage_before",
     "stage_changes",
@@ -32,6 +33,10 @@ __all__ = [
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
 _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
+
+# The comment above the nodes of a source line in a printed graph.
+_CODE = re.compile(r"^ *# File: (?P<file>.+):(?P<line>[1-9]\d{0,5}) in .*?, code: (?P<code>.*)$")
+_MAX_COMMENT = 1000  # characters of it
 
 _PREFERRED_STAGES = (
     "post_grad",
@@ -68,6 +73,7 @@ class Document:
     lines: Sequence[str]
     regions: tuple[LanguageRegion, ...]
     note: str = ""  # why it is empty, if it is
+    part: str = ""  # which part of the whole text it is, if it is one
     margins: Sequence[str] = ()  # what stands at the right margin of each line
     rows: Sequence[int] = ()  # where lines are left out: the line of the whole text that each stands for, from 0
 
@@ -83,6 +89,14 @@ class Document:
     def line_of(self, row: int) -> int:
         """Return the line that stands for a line of the whole text, or the next one that is shown."""
         return min(bisect_left(self.rows, row), len(self.rows) - 1) if self.rows else row
+
+
+def source_in_graphs(source: Document, graphs: Iterable[Document]) -> Document:
+    """Return the lines of a source file that printed graphs name, all others empty: a foreign log has no more of it."""
+    found = (_CODE.match(line[:_MAX_COMMENT]) for graph in graphs for line in graph.lines)
+    known = {int(one["line"]): one["code"] for one in found if one and one["file"] == source.ref.title}
+    lines = [known.get(number, "") for number in range(1, max(known, default=0) + 1)]
+    return replace(source, lines=lines, note="", part="only the lines that graphs name") if lines else source
 
 
 def split_lines(text: str) -> list[str]:

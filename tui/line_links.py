@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["LineKey", "LineLinks", "invert_links", "pane_links", "source_links"]
 
 LineKey = tuple[str, int]  # a source line: file, line. A line of a kernel: the key of its module's document, line
-# A comment, a blank line, the head of a function, an argument, another name for a value: they compute nothing.
-_IDLE = re.compile(r"\s*(?:#|//|$|def |[A-Za-z_]\w*: \"[^\"]*\",?$|[A-Za-z_]\w*(?:: ?\"[^\"\n]*\")? = [\w.]+(?:;.*)?$)")
+# A comment, a blank line, the head of a function or kernel, an argument, another name for a value compute nothing.
+_IDLE = re.compile(
+    r"\s*(?:#|//|$|def |\w+ = async_compile\.|[A-Za-z_]\w*: \"[^\"]*\",?$"
+    r"|[A-Za-z_]\w*(?:: ?\"[^\"\n]*\")? = [\w.]+(?:;.*)?$)"
+)
 
 
 @dataclass(frozen=True, slots=True)

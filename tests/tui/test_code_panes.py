@@ -160,3 +160,35 @@ async def test_every_cell_has_the_background_of_the_theme(key: str, program: Pat
         await press(pilot)
         for strip in pilot.app.screen._compositor.render_strips():
             assert [each.text for each in strip if each.text and not (each.style and each.style.bgcolor)] == []
+
+
+async def test_of_a_source_that_is_not_recorded_the_lines_are_shown_that_graphs_name(tmp_path: Path) -> None:
+    log = build.recording(tmp_path, [*build.run_events(), *build.compile_events("0/0"), *build.end_events()])
+    async with browsing(log) as pilot:
+        await press(pilot, "3")
+        assert "only the lines that graphs name" in screen(pilot)
+        assert "7 ▌ z = torch.relu(y)" in screen(pilot)
+        await press(pilot, "j", "enter")
+        view = pilot.app.query_one(CodeView)
+        assert "z = relu(y)" in view.pane("dynamo").text_of(view.pane("dynamo").cursor)
+
+
+async def test_the_cursor_starts_in_a_pane_that_has_a_text(tmp_path: Path) -> None:
+    events = build.compile_events("0/0", graph="nothing that names a line")
+    events = [(data, text) for data, text in events if "artifact" not in data and "inductor_output_code" not in data]
+    async with browsing(build.recording(tmp_path, [*build.run_events(), *events, *build.end_events()])) as pilot:
+        await press(pilot, "3")
+        assert pilot.app.query_one(CodeView).pane("source").document is None
+        assert pilot.app.focused is pilot.app.query_one(CodeView).pane("dynamo")
+
+
+async def test_the_cursor_starts_on_a_line_that_an_operator_was_made_of(tmp_path: Path) -> None:
+    """Line 5 is only in a graph that no pane shows."""
+    joint = build.POST_GRAD.replace(":6 in f, code: y = x.sin()", ":5 in f, code: def f(x):")
+    more = ({"artifact": {"name": "aot_joint_graph", "encoding": "string"}, **build.at("0/0")}, joint)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), more, *build.end_events()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3")
+        pane = pilot.app.query_one(CodeView).pane("source")
+        assert min(pane.links.keys) == 4
+        assert pane.cursor == 5

@@ -87,6 +87,21 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
         assert said in pane._note
 
 
+async def test_from_a_source_line_its_machine_code_is_one_key_away(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", lambda session, _call: _made(session)[0])
+    async with browsing(program, (200, 40)) as pilot:
+        await press(pilot, "3", "j", "a")
+        assert "mov %rax, %rbx" in screen(pilot)
+        kernel = pilot.app.query_one("#pane-kernel", CodePane)
+        assert kernel.has_focus
+        assert "void  kernel(" in kernel.text_of(kernel.cursor)
+        await press(pilot, "shift+tab", "shift+tab", "shift+tab", "g", "a")
+        assert any("no kernel of the generated code" in note.message for note in pilot.app._notifications)
+
+
 def test_no_kernel_stands_on_an_import(program: Path) -> None:
     with Session.open(program) as session:
         assert kernel_call_at(session, "0/0", _module(session), 1) is None

@@ -18,3 +18,8 @@ def test_the_first_operator_is_no_comment_and_no_alias() -> None:
     assert found != mapped[0]
     assert links.first_operator({SIN}, ["# nothing else"] * len(lines)) == mapped[0]
     assert links.first_operator({(FILE, 99)}, lines) is None
+
+
+def test_the_head_of_a_kernel_is_no_operator() -> None:
+    lines = ["cpp_fused_relu_1 = async_compile.cpp_pybinding(['const float*'], r'''", "", "    auto tmp0 = in_ptr0[0];"]
+    assert LineLinks(lines={SIN: (0, 1, 2)}).first_operator({SIN}, lines) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,31 +14,26 @@ from tui.code_panes import (
     CodePaneModel,
     changes_text,
     lex_ahead,
-    read_diff,
     read_documents,
     read_panes,
     set_stages,
 )
-from tui.documents import Document
 from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
 from tui.pane_labels import EMPTY_PANE, PANE_TITLES, UNKNOWN_COMPILE, pane_status, user_lines_text
 from tui.styled_text import one_line
-from tui.views.paned import PanedView
+from tui.views.graph_actions import GraphActions
 from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-if TYPE_CHECKING:
-    from tui.graph_screen import DrawnGraph
-
 __all__ = ["CodeView"]
 
 
-class CodeView(PanedView, StageActions):
+class CodeView(GraphActions, StageActions):
     """Up to five panes, as many as fit side by side."""
 
     NAME: ClassVar[str] = "code"
@@ -62,30 +57,6 @@ class CodeView(PanedView, StageActions):
             tooltip="show the previous one",
         ),
         Binding(
-            "v",
-            "picture",
-            "picture",
-            id="code.picture",
-            tooltip="draw the graph around the node on this line, to walk it with the arrows",
-        ),
-        Binding(
-            "p",
-            "printed",
-            "as printed",
-            show=False,
-            id="code.printed",
-            tooltip="show graphs as torch printed them, and back",
-        ),
-        Binding(
-            "o",
-            "directions",
-            "forward beside backward",
-            show=False,
-            id="code.directions",
-            tooltip="show the forward graph beside the backward graph, and Dynamo's graph again",
-        ),
-        Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
-        Binding(
             "full_stop",
             "finding(1)",
             "finding",
@@ -108,9 +79,7 @@ class CodeView(PanedView, StageActions):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model: CodePaneModel | None = None
         self._pending_target: Location | None = None  # where to go once the documents are read
-        self._as_printed = False  # whether graphs are shown as torch printed them
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
 
     def compose(self) -> ComposeResult:
@@ -168,12 +137,12 @@ class CodeView(PanedView, StageActions):
             self._stage_message = ""
         self._model = board
         for name in PANES:
-            self._show_pane(name)
+            self.show_pane(name)
         if board is not None:
             self._go_to_line(board, place)
             self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
 
-    def _show_pane(self, name: str) -> None:
+    def show_pane(self, name: str) -> None:
         board, pane = self._model, self.pane(name)
         ref = board.ref(name) if board else None
         if board is None or ref is None:
@@ -182,6 +151,9 @@ class CodeView(PanedView, StageActions):
             pane.show_note(said or words if board else "nothing was compiled")
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, LineLinks())
+        if document.note:
+            pane.show_note(document.note)
+            return
         if self._as_printed:
             document, links = board.text(name) or (document, links)
         if pane.document is not document:
@@ -198,25 +170,41 @@ class CodeView(PanedView, StageActions):
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
         many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.forward_graph
         place = f" {board.selected[name] + 1}/{len(board.documents_of[name])}" if many else ""
-        return f"{one_line(title)}{place}"
+        return f"{one_line(title)}{place}{document.part and f', {document.part}'}"
 
     def _go_to_line(self, board: CodePaneModel, place: Location) -> None:
         """Go to a line; without one, to the first line that has links."""
         self._pending_target = None
-        name = (board.find(place.document) if place.document else None) or self._current_pane
+        name = (board.find(place.document) if place.document else None) or self._pane_with_text()
         pane = self.pane(name)
         line = place.line
         if line is not None and pane.document is not None:
             pane.move_to(pane.document.line_of(line - 1))
         elif pane.cursor == 0:
             own = board.line if name == "source" and not board.selected[name] else None
-            first = min(pane.links.keys) if pane.links.keys else (own - 1 if own else None)
+            first = self._first_linked(pane) if pane.links.keys else (own - 1 if own else None)
             pane.move_to(first) if first is not None else None
         self._current_pane = name
         self.lay_out()
         if self.browser.current is self:
             pane.focus()
         self.highlight()
+
+    def _first_linked(self, pane: CodePane) -> int:
+        """The first line that an operator of a shown graph was made of; without one, the first linked line."""
+        graphs = [(each.links, each.document) for each in (self.pane("dynamo"), self.pane("later"))]
+        operators = (
+            line
+            for line in sorted(pane.links.keys)
+            for links, document in graphs
+            if document and links.first_operator(pane.links.keys_of(line), document.lines) is not None
+        )
+        return next(operators, min(pane.links.keys))
+
+    def _pane_with_text(self) -> str:
+        """The current pane, or where it is empty the first one that is not."""
+        names = (name for name in (self._current_pane, *self.pane_order) if self.pane(name).document is not None)
+        return next(names, self._current_pane)
 
     # The location
 
@@ -244,99 +232,35 @@ class CodeView(PanedView, StageActions):
         at, pane = self._current_pane, self.pane(self._current_pane)
         places = pane.links.keys_of(pane.cursor)
         board.select(at, board.selected[at] + by)
-        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._document_changed(at, places))
+        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.document_changed(at, places))
 
-    def _document_changed(self, name: str, places: frozenset[LineKey]) -> None:
+    def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""
         for each in dict.fromkeys((name, "later", "kernel", "source")):
-            self._show_pane(each)
+            self.show_pane(each)
         pane = self.pane(name)
         if lines := pane.linked_lines(places):
             pane.move_to(lines[0])
         self.highlight()
 
-    def action_directions(self) -> None:
-        """Show the forward graph beside the backward graph, or Dynamo's graph again."""
-        board, pane = self._model, self.pane(self._current_pane)
-        places = pane.links.keys_of(pane.cursor)
-        if board is None or not board.toggle_directions():
-            self.notify("this compile has no forward and backward graph")
-        else:
-            self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._directions_changed(places))
-
-    def _directions_changed(self, places: frozenset[LineKey]) -> None:
-        """Show both graphs, with the cursor in the later one, on what is linked to the previous cursor line."""
-        self._current_pane = "later"
-        self._show_pane("dynamo")
-        self.lay_out()
-        self.pane("later").focus()
-        self._document_changed("later", places)
-
-    def action_printed(self) -> None:
-        """Show graphs as torch printed them, or as a person writes them."""
-        self._as_printed = not self._as_printed
-        for name in ("dynamo", "later"):
-            pane = self.pane(name)
-            row = pane.document.row_of(pane.cursor) if pane.document else 0
-            self._show_pane(name)
-            if pane.document is not None:
-                pane.move_to(pane.document.line_of(row))
-        self.highlight()
-
-    def action_picture(self) -> None:
-        """Draw the graph around the node on the cursor's line; in other panes, around the first linked node."""
-        from tui.graph_screen import read_graph_picture
-
-        board, name = self._model, self._graph_pane()
-        if board is None or name is None or (ref := board.ref(name)) is None:
-            self.notify("this compile has no graph", severity="warning")
-            return
-        rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
-        line = self._graph_line(name)
-        start = rows.get(self.pane(name).cursor if line is None else line, "")
-        self.fetch("picture", lambda: read_graph_picture(self.session, ref, start), self._show_picture)
-
-    def _show_picture(self, drawn: DrawnGraph | None) -> None:
-        from tui.graph_screen import GraphScreen
-
-        if drawn is None:
-            self.notify("no node of this graph is recognized", severity="warning")
-        else:
-            self.browser.push_screen(GraphScreen(drawn, self.browser.write_new_file), self._picture_left)
-
-    def _picture_left(self, place: Location | None) -> None:
-        if place is not None:
-            self.browser.go_to(place)
-
-    def action_diff(self) -> None:
-        """Show the diff to the previous stage, or the document again."""
-        board, at = self._model, self._current_pane
-        pane = self.pane(at)
-        if board is None or at not in ("dynamo", "later"):
-            self.notify("only graphs have diffs: go to the pane of a graph", severity="warning")
-        elif pane.document is not None and pane.document.ref.kind == "diff":
-            self._show_pane(at)
-        else:
-            self.fetch("diff", lambda: read_diff(self.session, board, at), lambda found: self._show_diff(found, at))
-
-    def _show_diff(self, found: Document | None, name: str) -> None:
-        if found is None:
-            self.notify("this is the first stage")
-        elif found.note:
-            self.notify(found.note, markup=False)
-        else:
-            self.pane(name).show(found)
-            self.highlight()
-
     def kernel_under_cursor(self) -> tuple[str, str, int] | None:
-        board = self._model
+        """The kernel on the cursor's line; from another pane, the first one that computes what is on its line."""
+        board, pane = self._model, self.pane("kernel")
         ref = board.ref("kernel") if board else None
-        if board is None or ref is None or self._current_pane != "kernel":
+        if board is None or ref is None or pane.document is None:
             return None
-        return board.compile_id, ref.key, self.pane("kernel").cursor
+        line: int | None = pane.cursor
+        if self._current_pane != "kernel":
+            here = self.pane(self._current_pane)
+            line = pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)
+        return (board.compile_id, ref.key, line) if line is not None else None
 
-    def stages_started(self, call: KernelCall) -> None:
+    def stages_started(self, call: KernelCall, line: int) -> None:
+        pane = self.pane("kernel")
+        pane.move_to(line)
+        self._current_pane = "kernel"
         self._show_stage_message(f"compiling {one_line(call.name)} ...")
+        pane.focus()
 
     def _show_stage_message(self, words: str) -> None:
         self._stage_message = words
@@ -355,8 +279,8 @@ class CodeView(PanedView, StageActions):
             return
         set_stages(board, made)
         self._stage_message = ""
-        self._show_pane("stage")
-        self._show_pane("kernel")
+        self.show_pane("stage")
+        self.show_pane("kernel")
         self._lay_out_with_stage()
         self.highlight()
         for note in made.stages.notes:
@@ -408,29 +332,15 @@ class CodeView(PanedView, StageActions):
 
     def _describe(self) -> None:
         """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""
-        board, name = self._model, self._graph_pane()
+        board, name = self._model, self.graph_pane()
         lines = node_lines(None, None, None)
-        if board is not None and name is not None and (line := self._graph_line(name)) is not None:
+        if board is not None and name is not None and (line := self.graph_line(name)) is not None:
             document = self.pane(name).document
             printed, links = board.text(name) or (document, self.pane(name).links)
             if document is not None and printed is not None:
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
                 lines = node_lines(found, document, board.compile_id)
         self.node_details.show(lines)
-
-    def _graph_pane(self) -> str | None:
-        """The current pane if it shows a graph, or the last one that does."""
-        names = (name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo"))
-        return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
-
-    def _graph_line(self, name: str) -> int | None:
-        """The line of a graph that the cursor is on, or the first one linked to the cursor's line."""
-        pane = self.pane(name)
-        if name == self._current_pane:
-            return pane.cursor
-        here = self.pane(self._current_pane)
-        places = here.links.keys_of(here.cursor)
-        return pane.links.first_operator(places, pane.document.lines) if pane.document else None
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""

@@ -1,0 +1,149 @@
+"""What the Code screen does with the graph under its cursor: draw it, compare it, show it as torch printed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from tui.code_panes import CodePaneModel, read_diff, read_documents
+from tui.documents import Document
+from tui.line_links import LineKey, LineLinks
+from tui.location import Location
+from tui.views.paned import PanedView
+
+if TYPE_CHECKING:
+    from tui.graph_screen import DrawnGraph
+
+__all__ = ["GraphActions"]
+
+
+class GraphActions(PanedView):
+    """A screen with panes, some of which show graphs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "v",
+            "picture",
+            "picture",
+            id="code.picture",
+            tooltip="draw the graph around the node on this line, to walk it with the arrows",
+        ),
+        Binding(
+            "p",
+            "printed",
+            "as printed",
+            show=False,
+            id="code.printed",
+            tooltip="show graphs as torch printed them, and back",
+        ),
+        Binding(
+            "o",
+            "directions",
+            "forward beside backward",
+            show=False,
+            id="code.directions",
+            tooltip="show the forward graph beside the backward graph, and Dynamo's graph again",
+        ),
+        Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model: CodePaneModel | None = None
+        self._as_printed = False  # whether graphs are shown as torch printed them
+
+    def show_pane(self, name: str) -> None:
+        """Show the selected document of a pane."""
+        raise NotImplementedError
+
+    def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
+        """Show another document of a pane, with the cursor on a line linked to these."""
+        raise NotImplementedError
+
+    def action_directions(self) -> None:
+        """Show the forward graph beside the backward graph, or Dynamo's graph again."""
+        board, pane = self._model, self.pane(self._current_pane)
+        places = pane.links.keys_of(pane.cursor)
+        if board is None or not board.toggle_directions():
+            self.notify("this compile has no forward and backward graph")
+        else:
+            self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._directions_changed(places))
+
+    def _directions_changed(self, places: frozenset[LineKey]) -> None:
+        """Show both graphs, with the cursor in the later one, on what is linked to the previous cursor line."""
+        self._current_pane = "later"
+        self.show_pane("dynamo")
+        self.lay_out()
+        self.pane("later").focus()
+        self.document_changed("later", places)
+
+    def action_printed(self) -> None:
+        """Show graphs as torch printed them, or as a person writes them."""
+        self._as_printed = not self._as_printed
+        for name in ("dynamo", "later"):
+            pane = self.pane(name)
+            row = pane.document.row_of(pane.cursor) if pane.document else 0
+            self.show_pane(name)
+            if pane.document is not None:
+                pane.move_to(pane.document.line_of(row))
+        self.highlight()
+
+    def action_picture(self) -> None:
+        """Draw the graph around the node on the cursor's line; in other panes, around the first linked node."""
+        from tui.graph_screen import read_graph_picture
+
+        board, name = self._model, self.graph_pane()
+        if board is None or name is None or (ref := board.ref(name)) is None:
+            self.notify("this compile has no graph", severity="warning")
+            return
+        rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
+        line = self.graph_line(name)
+        start = rows.get(self.pane(name).cursor if line is None else line, "")
+        self.fetch("picture", lambda: read_graph_picture(self.session, ref, start), self._show_picture)
+
+    def _show_picture(self, drawn: DrawnGraph | None) -> None:
+        from tui.graph_screen import GraphScreen
+
+        if drawn is None:
+            self.notify("no node of this graph is recognized", severity="warning")
+        else:
+            self.browser.push_screen(GraphScreen(drawn, self.browser.write_new_file), self._picture_left)
+
+    def _picture_left(self, place: Location | None) -> None:
+        if place is not None:
+            self.browser.go_to(place)
+
+    def action_diff(self) -> None:
+        """Show the diff to the previous stage, or the document again."""
+        board, at = self._model, self._current_pane
+        pane = self.pane(at)
+        if board is None or at not in ("dynamo", "later"):
+            self.notify("only graphs have diffs: go to the pane of a graph", severity="warning")
+        elif pane.document is not None and pane.document.ref.kind == "diff":
+            self.show_pane(at)
+        else:
+            self.fetch("diff", lambda: read_diff(self.session, board, at), lambda found: self._show_diff(found, at))
+
+    def _show_diff(self, found: Document | None, name: str) -> None:
+        if found is None:
+            self.notify("this is the first stage")
+        elif found.note:
+            self.notify(found.note, markup=False)
+        else:
+            self.pane(name).show(found)
+            self.highlight()
+
+    def graph_pane(self) -> str | None:
+        """The current pane if it shows a graph, or the last one that does."""
+        names = (name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo"))
+        return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
+
+    def graph_line(self, name: str) -> int | None:
+        """The line of a graph that the cursor is on, or the first one linked to the cursor's line."""
+        pane = self.pane(name)
+        if name == self._current_pane:
+            return pane.cursor
+        here = self.pane(self._current_pane)
+        places = here.links.keys_of(here.cursor)
+        return pane.links.first_operator(places, pane.document.lines) if pane.document else None
