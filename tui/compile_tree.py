@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
+from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import source_location
 from tui.compiler_output import parse_compiler_output
 from tui.location import Location
@@ -155,9 +156,10 @@ def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:
         )
         for one in made.breaks.get(id_, [])
     ]
-    for graph in made.graphs(id_):
+    graphs = made.graphs(id_)
+    for graph, title in zip(graphs, graph_titles(graphs), strict=True):
         parts: list[Fragment] = [
-            (one_line(graph.stage), ""),
+            (one_line(title.text), ""),
             (f"  {count(graph.nodes, 'node')}, {count(graph.ops, 'op')}", "dim"),
         ]
         found.append(
@@ -223,7 +225,9 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
     ]
     lines += _section("called from", [_frame_line(frame, made) for frame in item.user_stack[:-1]])
     lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
-    lines += _section("graphs", [_graph_line(one) for one in made.graphs(item.compile_id)])
+    graphs = made.graphs(item.compile_id)
+    titles = (title.text for title in graph_titles(graphs))
+    lines += _section("graphs", [_graph_line(one, title) for one, title in zip(graphs, titles, strict=True)])
     lines += _section("kernels", [_kernel_line(one) for one in made.kernels(item.compile_id)[:_MAX_KERNELS]])
     said = parse_compiler_output(item.reason or "")
     return lines + (_section("the compiler's command", [line((one_line(said.command), "dim"))]) if said else [])
@@ -301,11 +305,10 @@ def _break_line(item: Break, made: CompileTree) -> Line:
     return line((f"{one_line(item.gb_id or 'break')} ", "break"), one_line(item.gb_type), (f"  {at}", "dim"), to=target)
 
 
-def _graph_line(item: Graph) -> Line:
+def _graph_line(item: Graph, title: str) -> Line:
     target = Location("code", item.compile_id, document=f"event:{item.event}")
-    return line(
-        f"{one_line(item.stage):<18}", (f"{count(item.nodes, 'node'):>14}, {count(item.ops, 'op')}", "dim"), to=target
-    )
+    size = f"{count(item.nodes, 'node'):>14}, {count(item.ops, 'op')}"
+    return line(f"{one_line(title):<26}", (size, "dim"), to=target)
 
 
 def _kernel_line(item: Kernel) -> Line:

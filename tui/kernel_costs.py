@@ -13,8 +13,9 @@ from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import Roofline, saved_times
 from tui.session import Session
 
-__all__ = ["KernelCost", "read_kernel_costs"]
+__all__ = ["MAX_AUTOMATIC", "KernelCost", "read_kernel_costs"]
 
+MAX_AUTOMATIC = 60  # with more kernels, costs are read on request only
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 
 

@@ -18,6 +18,7 @@ from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
 from tui.search_summary import ReadSource, result_lines
+from tui.span_text import span_text
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
@@ -123,13 +124,14 @@ def _findings(explanation: Explanation, *, beside: bool) -> Iterator[Line]:
     groups = _groups(explanation)
     if not groups:
         return
-    yield _title_line("Findings, the most important first", sum(map(len, groups)))
+    yield _title_line("Findings, the most important first", len(groups))
     helped: set[str] = set()
     for group in groups[:_MAX_LISTED]:
         item, target = group[0], _target(group[0])
-        yield line(*_finding_fragments(group, explanation.run.cwd), to=target)
-        if item.cause and item.rule not in ("break", "recompile-limit"):
-            yield replace(line(f"        {one_line(item.cause)[:_LONGEST]}", to=target), continues=True)
+        yield line(*_finding_fragments(group, explanation), to=target)
+        if item.cause and item.rule not in ("break", "recompile-limit") and not _is_in_title(item):
+            causes = dict.fromkeys(one_line(each.cause or "")[:_LONGEST] for each in (item, group[-1]))
+            yield replace(line(f"        {' … '.join(causes)}", to=target), continues=True)
         advice = [each.text for each in item.advice]
         if advice and advice[-1] not in helped and not beside:
             helped.add(advice[-1])
@@ -138,21 +140,29 @@ def _findings(explanation: Explanation, *, beside: bool) -> Iterator[Line]:
 
 
 def _groups(explanation: Explanation) -> list[list[Finding]]:
-    """The findings without notes; breaks that say the same of one file are together, the first the most important."""
+    """The findings without notes, the most important first.
+
+    Breaks that say the same of one file are together, and so are the recompiles of a function.
+    """
     found: dict[object, list[Finding]] = {}
     for number, item in enumerate(explanation.findings):
+        same: dict[str, object] = {
+            "break": (item.id, item.title, item.span.file),
+            "recompile": (item.span, item.function),
+        }
         if item.severity != "note":
-            same = (item.id, item.title, item.span.file) if item.rule == "break" else number
-            found.setdefault(same, []).append(item)
+            found.setdefault(same.get(item.rule, number), []).append(item)
     return list(found.values())
 
 
-def _finding_fragments(group: Sequence[Finding], cwd: str | None) -> Iterator[Fragment]:
+def _finding_fragments(group: Sequence[Finding], explanation: Explanation) -> Iterator[Fragment]:
     item = group[0]
-    at = _shorten_path(source_location(item.span.file, item.span.line, None, cwd))
+    at = _shorten_path(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
     yield f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
+    if item.rule in ("break", "failed-compile") and (blamed := span_text(explanation.sources, item.span)):
+        yield f"{blamed}  ", "strong"
     yield f"{'recompile of ' if item.rule == 'recompile' else ''}{one_line(item.title)}", ""
     lines = sorted({span.line for each in group for span in (each.span, *each.places) if span.line})
     if len(lines) > 1:
@@ -160,6 +170,12 @@ def _finding_fragments(group: Sequence[Finding], cwd: str | None) -> Iterator[Fr
         yield f"  x {len(lines):,}", "strong"
         yield f": lines {', '.join(map(str, lines[:_MAX_LINES]))}{more}", "dim"
     yield _amount(group), "dim"
+
+
+def _is_in_title(item: Finding) -> bool:
+    """Whether the cause only says again, with more words around it, what the title says."""
+    _, colon, message = one_line(item.title).rpartition(": ")
+    return bool(colon) and message.rstrip(".") in one_line(item.cause or "")
 
 
 def _target(item: Finding) -> Location:

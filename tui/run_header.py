@@ -23,7 +23,7 @@ def run_lines(run: Run, *, live: bool) -> list[Line]:
 
 def _program_name(run: Run) -> str:
     """Return the program's path relative to its working directory. Importing `render.paths` would take longer."""
-    return run.target.removeprefix(f"{run.cwd}/") if run.target else "a program"
+    return run.target.removeprefix(f"{run.cwd}/") if run.target.strip("?") else "a program that is not named"
 
 
 def _exit_sentence(run: Run, *, live: bool) -> Fragment:

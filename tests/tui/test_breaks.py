@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 
 from dynadiag.explanation.runtime_cost import WARM, CodeRun, WarmCalls
+from dynadiag.recording.records import Span
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
+from tui.span_text import span_text
 from tui.views.breaks import BreaksView
 
 
@@ -25,6 +27,21 @@ def _profiled(folder: Path) -> Path:
     went_on = CodeRun("0/1", "0/0", calls=1, graphs=1, guard=4e-6, before=3e-6, after=0, operators=0, launches=0)
     profile = WarmCalls(10, 40e-6, 0.0, 0.0, (ended, went_on))
     return build.recording(folder, [*build.program(), ({WARM: {}}, msgspec.json.encode(profile).decode())])
+
+
+async def test_a_break_is_told_with_the_code_that_it_blames(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "4")
+        assert "GB0059  print(z.shape)  Failed to trace" in screen(pilot)
+
+
+def test_the_code_that_is_blamed_is_short() -> None:
+    sources: dict[str, str | None] = {"a.py": "if x.sum() > 0:\n    call(\n        x)\n" + "y" * 99}
+    assert span_text(sources, Span("a.py", 1, 3, 1, 14)) == "x.sum() > 0"
+    assert span_text(sources, Span("a.py", 2, 4, 3, 10)) == "call(…"
+    assert span_text(sources, Span("a.py", 4, 0, 4, 99)) == "y" * 40 + "…"
+    for unknown in (Span("a.py", 1), Span("b.py", 1, 0, 1, 3), Span(None, None), Span("a.py", 9, 0, 9, 3)):
+        assert span_text(sources, unknown) == ""
 
 
 async def test_a_recording_without_a_profile_has_no_column_for_it(program: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Frame
 from tests.explanation.build import FILE, FakeRecording, a_compile
+from tests.tui.conftest import browsing, press, screen
 from tui.compile_tree import CompileTree, compile_branches
 
 
@@ -22,3 +25,11 @@ def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> N
         return 1 + max((depth(each.children()) for each in branches if each.key.startswith("call")), default=0)  # type: ignore[attr-defined]
 
     assert depth(roots) == 3
+
+
+async def test_graphs_have_the_names_that_the_code_screen_has(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "2", "j", "l")
+        text = screen(pilot)
+        assert "graph, after passes" in text
+        assert "post_grad" not in text

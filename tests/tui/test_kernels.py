@@ -51,7 +51,7 @@ async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.views.kernels.read_kernel_costs", _costs)
-    monkeypatch.setattr("tui.views.kernels._MAX_AUTOMATIC", 2)
+    monkeypatch.setattr("tui.views.kernels.MAX_AUTOMATIC", 2)
     monkeypatch.setattr("tui.views.kernels._COMPILES_PER_READ", 1)
     async with browsing(program) as pilot:
         await press(pilot, "7")

@@ -13,7 +13,9 @@ from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_r
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
+from tui.run_header import run_lines
 from tui.session import Session
+from tui.widgets.table import Table
 
 
 def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
@@ -79,6 +81,26 @@ def test_breaks_that_say_the_same_of_a_file_are_one_line() -> None:
     assert "met 3 times" in row
 
 
+def test_the_recompiles_of_a_function_are_one_line() -> None:
+    again = [
+        a_recompile("n == 3", index=number, compile_id=f"0/{number + 1}", function="f", line=1) for number in range(3)
+    ]
+    other = a_recompile("n == 3", index=3, compile_id="1/1", function="g", line=7)
+    texts = shown(FakeRecording(recompile_records=(*again, other)))
+    assert [text.split()[0] for text in texts if "recompile of" in text] == ["0/1", "1/1"]
+    assert sum("3 times" in text for text in texts) == 1
+
+
+def test_a_cause_that_the_title_has_is_not_told_twice() -> None:
+    said = "a and b must have same reduction dim"
+    item = explain(FakeRecording(break_records=(a_break(),))).findings[0]
+    failed = replace(item, rule="failed-compile", title=f"compiling f failed: RuntimeError: {said}.")
+    for cause, told in ((f"Dynamo failed to run a node: RuntimeError('{said}')", False), ("the sizes differ", True)):
+        explanation = replace(explain(FakeRecording()), findings=(replace(failed, cause=cause),))
+        texts = [line.text for line in overview._findings(explanation, beside=True)]
+        assert any(cause in text for text in texts) == told
+
+
 async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Path) -> None:
     async with browsing(program) as pilot:
         assert "help: The size changes" not in screen(pilot)
@@ -95,3 +117,19 @@ def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> 
     reasons = (*(failure("L['n']", str(was)) for was in range(5)), failure("L['x'].size()[0]", "4"))
     again = replace(a_recompile("n == 0"), reasons=reasons)
     assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0, 1, 2 … → 9  and 1 more"
+
+
+async def test_without_findings_the_kernels_are_told(program: Path, tmp_path: Path) -> None:
+    """What matters then is where the time goes from now on."""
+    async with browsing(program) as pilot:
+        assert "Kernels, those" not in screen(pilot)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *build.end_events()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        assert "Kernels, those that move most bytes first  1 generated, 1 of a library, 2 calls" in screen(pilot)
+        await press(pilot, "G", "enter")
+        assert pilot.app.query_one("#kernels-list", Table).key is not None
+
+
+def test_a_log_that_names_no_program_says_so() -> None:
+    run = replace(FakeRecording().run, target="?")
+    assert run_lines(run, live=False)[0].text == "a program that is not named"

@@ -10,6 +10,7 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
+from tui.span_text import span_text
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
@@ -43,9 +44,7 @@ class BreaksView(ListingView):
 
     def rows(self) -> Sequence[Row]:
         explanation = self.session.explanation()
-        return [
-            _row(item, explanation.run.cwd, measured=explanation.warm is not None) for item in _findings(explanation)
-        ]
+        return [_row(item, explanation, measured=explanation.warm is not None) for item in _findings(explanation)]
 
     def key_of(self, item: int) -> int:
         """The row of a break: that of the finding which tells of it."""
@@ -82,11 +81,12 @@ def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
     return (*cells[:-1], cost, cells[-1])
 
 
-def _row(item: Finding, cwd: str | None, *, measured: bool) -> Row:
+def _row(item: Finding, explanation: Explanation, *, measured: bool) -> Row:
+    blamed = span_text(explanation.sources, item.span)
     cells: tuple[str, ...] = (
         one_line(item.id or "-"),
-        one_line(item.title),
-        source_location(item.span.file, item.span.line, None, cwd),
+        f"{blamed}  {one_line(item.title)}" if blamed else one_line(item.title),
+        source_location(item.span.file, item.span.line, None, explanation.run.cwd),
         one_line(item.function),
         str(item.cost.graphs or 0),
         str(len(item.records)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
@@ -11,7 +12,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
-from tui.kernel_costs import KernelCost, read_kernel_costs
+from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -21,7 +22,6 @@ from tui.widgets.table import Column, LazyRows, Row
 __all__ = ["KernelsView"]
 
 T = TypeVar("T")
-_MAX_AUTOMATIC = 60  # with more kernels, costs are read on request only
 _COMPILES_PER_READ = 8  # compiles read by one worker
 _BYTES = "bytes"
 _TIME = "µs"
@@ -88,7 +88,7 @@ class KernelsView(ListingView):
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
-        if self._costs_session is not self.session and 0 < len(rows) <= _MAX_AUTOMATIC:
+        if self._costs_session is not self.session and 0 < len(rows) <= MAX_AUTOMATIC:
             self._start_costs()
 
     def action_costs(self) -> None:
@@ -133,7 +133,7 @@ class KernelsView(ListingView):
             return [line(("the source of this kernel is not in the recording", "dim"))]
         lines = split_lines(self.session.payload(kernel.event))
         first, last = kernel_bounds(lines, kernel.name)
-        code = lines[first : min(last, first + _MAX_SOURCE_LINES)]
+        code = split_lines(textwrap.dedent("\n".join(lines[first : min(last, first + _MAX_SOURCE_LINES)])))
         coloured = Highlighter(code, kernel_regions(code))
         made = [line(*coloured.line(number)) for number in range(len(code))]
         cut = (

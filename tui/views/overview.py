@@ -84,7 +84,8 @@ class OverviewView(View):
 
     def show_problem(self, reason: str) -> None:
         head = run_lines(self.session.run, live=self.session.live)
-        self.lines.show([*head, Line(), line((one_line(reason), "error"))])
+        left = line("What can still be read of it is on the other screens, the log itself on ", ("9", "key"), ".")
+        self.lines.show([*head, Line(), line((one_line(reason), "error")), left])
 
     def _show(self, lines: list[Line]) -> None:
         explanation = self.session.known_explanation
@@ -98,7 +99,17 @@ class OverviewView(View):
                 self.lines.move_to(first)
         self.debounce(self._describe)
         self.browser.update_counts()
-        self.fetch("kernels", self.session.all_kernels, lambda _: None)  # so that the Kernels screen opens at once
+        self.fetch("kernels", self._read_kernels, lambda found: self._add(lines, found))
+
+    def _read_kernels(self) -> list[Line]:
+        """Read the kernels. The Kernels screen, which needs them too, opens at once then."""
+        from tui.kernel_summary import read_kernel_summary  # as above
+
+        return read_kernel_summary(self.session)
+
+    def _add(self, lines: list[Line], kernels: list[Line]) -> None:
+        if kernels:
+            self.lines.show([*lines, Line(), *kernels], keep=True)
 
     def cursor_moved(self, lines: Lines) -> None:
         if lines is self.lines:

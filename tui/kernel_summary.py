@@ -1,0 +1,72 @@
+"""The kernels on the overview of a run without findings: where its time goes from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dynadiag.explanation.formatting import count
+from dynadiag.recording.records import Kernel
+from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
+from tui.location import Location
+from tui.session import Session
+from tui.styled_text import Line, line, one_line
+
+__all__ = ["read_kernel_summary"]
+
+_MAX_LISTED = 6  # kernels
+_MEGA = 1e6
+Costs = Mapping[tuple[int | None, str], KernelCost]
+
+
+def read_kernel_summary(session: Session) -> list[Line]:
+    """Return the kernels that take longest, or that move most, and what all of them do.
+
+    There are none where something was found, which matters more, or where so many kernels are that reading their code
+    takes long.
+    """
+    kernels = session.all_kernels()
+    found = any(item.severity != "note" for item in session.explanation().findings)
+    if found or not 0 < len(kernels) <= MAX_AUTOMATIC:
+        return []
+    costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
+    known = [item for item in kernels if (item.event, item.name) in costs]
+    return list(_lines(known, costs, session.run.cwd)) if known else []
+
+
+def _lines(kernels: Sequence[Kernel], costs: Costs, cwd: str | None) -> Iterator[Line]:
+    measured = any(cost.seconds is not None for cost in costs.values())
+    ranked = sorted(kernels, key=lambda item: -_weight(costs[item.event, item.name], measured=measured))
+    title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
+    yield line((title, "title"), (f"  {_whole(kernels, costs)}", "dim"))
+    for item in ranked[:_MAX_LISTED]:
+        cost = costs[item.event, item.name]
+        place = one_line(cost.lines[0].removeprefix(f"{cwd}/")) if cost.lines else "-"
+        more = f" +{len(cost.lines) - 1}" if len(cost.lines) > 1 else ""
+        yield line(
+            (f"{_amount(cost, measured=measured):>12}  ", "strong"),
+            (f"{cost.stage:<9} {f'x {cost.calls}':<5} ", "dim"),
+            f"{one_line(item.name)}  ",
+            (f"{place}{more}", "dim"),
+            to=Location("kernels", item=item.index),
+        )
+    if len(ranked) > _MAX_LISTED:
+        yield line((f"and {len(ranked) - _MAX_LISTED:,} more", "dim"), to=Location("kernels"))
+
+
+def _amount(cost: KernelCost, *, measured: bool) -> str:
+    if measured:
+        return "-" if cost.seconds is None else f"{cost.seconds * _MEGA:,.1f} µs"
+    return "-" if cost.bytes_moved is None else f"{cost.bytes_moved / _MEGA:,.2f} MB"
+
+
+def _weight(cost: KernelCost, *, measured: bool) -> float:
+    return (cost.seconds if measured else cost.bytes_moved) or 0
+
+
+def _whole(kernels: Sequence[Kernel], costs: Costs) -> str:
+    """How many kernels are generated and of a library, how often they are called, and what they move in all."""
+    library = sum(item.language == "extern" for item in kernels)
+    calls = sum(costs[item.event, item.name].calls for item in kernels)
+    moved = sum(costs[item.event, item.name].bytes_moved or 0 for item in kernels)
+    parts = [f"{len(kernels) - library} generated, {library} of a library", count(calls, "call")]
+    return ", ".join([*parts, f"{moved / _MEGA:,.2f} MB moved (an estimate)"] if moved else parts)
