@@ -2,7 +2,11 @@
 
 Recordings are made by repeating a real log, each copy with frame ids of its own, until the recording has the size that
 was asked for. The time to the first screen is taken in a pseudo-terminal, in turn with an empty Textual app, so that
-both meet the same machine.
+both meet the same machine; beside the seconds stands the time that the process computed, which other processes hardly
+change. Modules of both are compiled to bytecode before, as an installed package has them.
+
+Keys are held against a bare Textual app in the same harness, also in turn: its first key mounts a table of 40 rows with
+a text beside it, its others move the cursor and set that text.
 
     python benchmarks/browse.py --log LOG [--sizes 1,50] [--large] [--repeat 5]
 """
@@ -24,7 +28,8 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.recording.fold import fold
@@ -40,38 +45,66 @@ class Empty(App):
         yield Static("ready for use")
 Empty().run()
 """
-# Drives every screen with the pilot, and counts the rows that each key press read and the time that the thread of the
-# screen computed. That time does not grow with what else the machine does, as seconds do.
-DRIVE = """
+# Presses keys with the pilot, and counts the rows that each read and the time that the thread of the screen computed.
+# That time does not grow with what else the machine does, as seconds do.
+HARNESS = """
 import asyncio, resource, sys, time
 from pathlib import Path
-from tui.app import Browser
-from tui.session import Session
 
 async def settle(pilot):
     quiet = 0
     while quiet < 5:
         await pilot.pause(0.005)
-        quiet = 0 if pilot.app.busy else quiet + 1
+        quiet = 0 if getattr(pilot.app, "busy", False) else quiet + 1
 
-async def main(path):
-    with Session.open(path) as session:
-        app = Browser(session)
-        async with app.run_test(size=(160, 48)) as pilot:
+async def drive(app, rows):
+    async with app.run_test(size=(160, 48)) as pilot:
+        await settle(pilot)
+        print("open", rows())
+        for key in sys.argv[2].split():
+            before, start = rows(), time.thread_time()
+            await pilot.press(key)
             await settle(pilot)
-            print("open", session.rows_read)
-            for key in sys.argv[2].split():
-                before, start = session.rows_read, time.thread_time()
-                await pilot.press(key)
-                await settle(pilot)
-                print(key, session.rows_read - before, round(1000 * (time.thread_time() - start)))
+            print(key, rows() - before, round(1000 * (time.thread_time() - start)))
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+DRIVE = f"""{HARNESS}
+from tui.app import Browser
+from tui.session import Session
 
-asyncio.run(main(Path(sys.argv[1])))
+with Session.open(Path(sys.argv[1])) as session:
+    asyncio.run(drive(Browser(session), lambda: session.rows_read))
+"""
+BARE = f"""{HARNESS}
+from textual.app import App
+from textual.containers import Horizontal
+from textual.widgets import DataTable, Static
+
+class Bare(App):
+    BINDINGS = [("2", "open")]
+    def compose(self):
+        yield Static("1 Overview  2 Table")
+        yield Horizontal(id="views")
+    async def action_open(self):
+        for old in self.query(DataTable):
+            old.parent.display = False
+        table, text = DataTable(cursor_type="row"), Static("")
+        table.add_columns("compile", "pass", "calls", "bytes", "where", "name")
+        for row in range(40):
+            table.add_row("0/0", "forward", str(row), f"{{1000 * row:,}}", f"train.py:{{row}}", f"kernel_of_{{row}}")
+        await self.query_one("#views").mount(Horizontal(table, text))
+        table.focus()
+    def on_data_table_row_highlighted(self, event):
+        lines = (f"line {{n}} of row {{event.cursor_row}}" for n in range(40))
+        event.data_table.parent.query_one(Static).update("\\n".join(lines))
+
+asyncio.run(drive(Bare(), lambda: 0))
 """
 KEYS = "2 j j l 3 j tab j right_square_bracket 4 j 5 j 6 j G 7 j G 8 9 tab j G k"
-HEAD = ("recording", "empty s", "first s", "first/empty", "overview s", "peak MB", "rows", "95% ms", "slowest ms")
-ROW = "{:<10} {:>9} {:>9} {:>11} {:>11} {:>11} {:>7} {:>7} {:>11}"
+OPENING = "23456789"  # keys that open a screen
+BARE_KEYS = "2 down down 2 down down 2 down down"
+HEAD = ("recording", "empty s", "first s", "ratio", "CPU ratio", "complete s", "peak MB", "rows")
+ROW = "{:<10} {:>9} {:>9} {:>7} {:>11} {:>11} {:>9} {:>7}"
 
 
 def repeated(log: bytes, copies: int, output: Path) -> None:
@@ -108,12 +141,15 @@ def _more_by_copy(data: bytes, once: Path, folder: Path) -> float:
     return (size - once.stat().st_size) / 5
 
 
-def first_screen(command: list[str], marks: Iterable[bytes]) -> list[float]:
-    """Seconds until each of these texts was drawn."""
+def first_screen(command: list[str], marks: Iterable[bytes]) -> list[tuple[float, float]]:
+    """Seconds until each of these texts was drawn, and of those that the process computed."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (40, 120))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=environment
+    )
     seen, times = b"", []
     try:
         for mark in marks:
@@ -122,7 +158,7 @@ def first_screen(command: list[str], marks: Iterable[bytes]) -> list[float]:
                     seen += os.read(master, 1 << 16)
                 elif process.poll() is not None:
                     raise SystemExit(f"{command} ended early: {seen[-500:]!r}")
-            times.append(time.perf_counter() - start)
+            times.append((time.perf_counter() - start, computed(process.pid)))
     finally:
         process.kill()
         process.wait()
@@ -131,26 +167,79 @@ def first_screen(command: list[str], marks: Iterable[bytes]) -> list[float]:
     return times
 
 
-def measure(path: Path, repeat: int) -> tuple[float, float, float]:
-    """Median seconds: an empty app, the browser's first screen, its overview complete. In turn."""
+def computed(pid: int) -> float:
+    """Seconds that a process has computed so far."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+@dataclass
+class Start:
+    """Median seconds to the first screen: of an empty app and of the browser, and what each computed meanwhile."""
+
+    empty: float
+    first: float
+    empty_cpu: float
+    first_cpu: float
+    complete: float
+
+
+def measure(path: Path, repeat: int) -> Start:
+    """Start an empty app and the browser in turn, once more than counted: that compiles the modules."""
     browse = [sys.executable, "-m", "dynadiag", "browse", str(path)]
-    empty, first, full = [], [], []
-    for _ in range(repeat):
-        empty += first_screen([sys.executable, "-c", EMPTY], [b"ready for use"])
-        one, two = first_screen(browse, [b"Overview", b"compiling"])
-        first.append(one)
-        full.append(two)
-    return statistics.median(empty), statistics.median(first), statistics.median(full)
+    rounds = []
+    for _ in range(repeat + 1):
+        ((empty, empty_cpu),) = first_screen([sys.executable, "-c", EMPTY], [b"ready for use"])
+        (first, first_cpu), (complete, _) = first_screen(browse, [b"Overview", b"compiling"])
+        rounds.append((empty, first, empty_cpu, first_cpu, complete))
+    return Start(*(statistics.median(values) for values in zip(*rounds[1:], strict=True)))
 
 
-def drive(path: Path) -> tuple[int, list[tuple[str, int, float]]]:
+def drive(program: str, path: Path, keys: str) -> tuple[int, list[tuple[str, int, float]]]:
     """Peak memory in MB, and for each key the rows that it read and the milliseconds that it computed."""
-    ran = subprocess.run([sys.executable, "-c", DRIVE, str(path), KEYS], capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", program, str(path), keys], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(ran.stderr)
     words = [line.split() for line in ran.stdout.splitlines()]
     presses = [(name, int(rows), float(seconds)) for name, rows, seconds in (w for w in words if len(w) == 3)]
     return int(words[-1][1]), presses
+
+
+@dataclass
+class Presses:
+    """What keys cost: the milliseconds of each in every round, of the browser and of the bare app."""
+
+    peak: int
+    rows: int
+    browser: list[list[tuple[str, float]]]
+    bare: list[list[tuple[str, float]]]
+
+
+def press(path: Path, repeat: int) -> Presses:
+    """Drive the browser and the bare app in turn."""
+    browser, bare, peak, rows = [], [], 0, 0
+    for _ in range(repeat):
+        peak, presses = drive(DRIVE, path, KEYS)
+        rows = max(read for _, read, _ in presses)
+        browser.append([(key, spent) for key, _, spent in presses])
+        bare.append([(key, spent) for key, _, spent in drive(BARE, path, BARE_KEYS)[1]])
+    return Presses(peak, rows, browser, bare)
+
+
+def told(presses: Presses) -> Iterator[str]:
+    """Lines on the keys: the median of each, and those that open a screen and the others beside the bare app's."""
+    medians = [(one[0][0], statistics.median(spent for _, spent in one)) for one in zip(*presses.browser, strict=True)]
+    yield "    ms a key: " + " ".join(f"{key}:{spent:.0f}" for key, spent in medians)
+    for what, opens in (("opens a screen", True), ("on a screen", False)):
+        ours = [spent for one in presses.browser for key, spent in one if (key in OPENING) == opens]
+        theirs = [spent for one in presses.bare for key, spent in one if (key in OPENING) == opens]
+        ratio = statistics.median(ours) / statistics.median(theirs)
+        yield f"    {what}: {_spread(ours)}; the bare app {_spread(theirs)}; {ratio:.2f} times by the median"
+    yield f"    all keys: {_spread([spent for one in presses.browser for _, spent in one])}"
+
+
+def _spread(values: list[float]) -> str:
+    return f"median {statistics.median(values):.0f} ms, 95% {sorted(values)[int(0.95 * (len(values) - 1))]:.0f} ms"
 
 
 def main() -> None:
@@ -168,14 +257,11 @@ def main() -> None:
         for size in sizes:
             kept = folder / f"{size:g}mb.dynadiag"
             path = kept if kept.exists() else recording_of(args.log, size, folder)
-            empty, first, full = measure(path, args.repeat)
-            peak, presses = drive(path)
-            rows, times = max(p[1] for p in presses), sorted(p[2] for p in presses)
-            common, slowest = times[int(0.95 * (len(times) - 1))], times[-1]
+            start, presses = measure(path, args.repeat), press(path, args.repeat)
+            seconds = (start.empty, start.first, start.first / start.empty, start.first_cpu / start.empty_cpu)
+            shown = [f"{value:.2f}" for value in (*seconds, start.complete)]
             name = f"{path.stat().st_size / 1e6:.0f} MB"
-            seconds = [f"{value:.2f}" for value in (empty, first, first / empty, full)]
-            print(ROW.format(name, *seconds, peak, rows, f"{common:.0f}", f"{slowest:.0f}"), flush=True)
-            print("    rows, ms a key:", " ".join(f"{key}:{count},{spent:.0f}" for key, count, spent in presses))
+            print(ROW.format(name, *shown, presses.peak, presses.rows), *told(presses), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""Draws screens of the browser over recordings, to be looked at: an SVG file, or the text, for each.
+
+    python benchmarks/browser_pictures.py OUT RECORDING... [--keys 1,2,3] [--sizes 80x24,200x60] [--themes dark,light]
+        [--text]
+
+Each entry of --keys is what is pressed from the first screen on, separated by blanks: `3 tab v`. A recording may be a
+folder of them. `browser_recordings.py` makes those on which the browser is judged.
+"""
+
+from __future__ import annotations
+
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
+import argparse
+import asyncio
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from tests.tui.conftest import settle
+from tui.app import Browser
+from tui.open_recordings import open_recordings
+from tui.themes import THEMES
+
+SCREENS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0")
+SIZES = ("80x24", "120x40", "200x60")
+
+
+async def drawn(path: Path, keys: str, size: str, theme: str, *, text: bool) -> str:
+    """The screen after these keys."""
+    width, height = map(int, size.split("x"))
+    opened = open_recordings([path])
+    with opened.session as session, tempfile.TemporaryDirectory() as folder:
+        app = Browser(session, opened.paths, opened.rank, folder=Path(folder))
+        async with app.run_test(size=(width, height), notifications=True) as pilot:
+            await settle(pilot)
+            for key in ["t"] * THEMES.index(theme) + keys.split():
+                await pilot.press(key)
+                await settle(pilot)
+            app.clear_notifications()
+            await settle(pilot)
+            return app._drawn(svg=not text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("--keys", default=",".join(SCREENS))
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--themes", default="dark,light")
+    parser.add_argument("--text", action="store_true")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    suffix = "txt" if args.text else "svg"
+    with tempfile.TemporaryDirectory() as settings:
+        os.environ["XDG_CONFIG_HOME"] = settings  # the theme that a key chooses is remembered there
+        for path in args.recordings:
+            for keys in args.keys.split(","):
+                for size in args.sizes.split(","):
+                    for theme in args.themes.split(","):
+                        Path(settings, "dynadiag", "browser.json").unlink(missing_ok=True)
+                        name = re.sub(r"[^\w-]+", "_", f"{path.stem}-{keys}-{size}-{theme}")
+                        picture = asyncio.run(drawn(path, keys, size, theme, text=args.text))
+                        (args.out / f"{name}.{suffix}").write_text(picture)
+                        print(f"{name}.{suffix}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

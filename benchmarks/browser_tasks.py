@@ -1,0 +1,103 @@
+"""Tasks in the browser: the keys of each, the seconds from the start of its process, and whether the answer is there.
+
+    python benchmarks/browser_tasks.py FOLDER      # that of `browser_recordings.py`
+
+A text that is typed counts as one key. A key is pressed as soon as what the last one led to is drawn, so the seconds
+are those of the program and not of a person. Exit code 1 if an answer is not there, or takes more than six keys.
+"""
+
+from __future__ import annotations
+
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_KEYS = 6
+DRIVE = """
+import asyncio, sys, time
+from pathlib import Path
+started, path, folder, answer, *keys = sys.argv[1:]
+from tests.tui.conftest import screen, settle
+from tui.app import Browser
+from tui.open_recordings import open_recordings
+
+async def main():
+    opened = open_recordings([Path(path)])
+    with opened.session as session:
+        app = Browser(session, opened.paths, opened.rank, folder=Path(folder))
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await settle(pilot)
+            for key in keys:
+                for one in key.removeprefix("text:") if key.startswith("text:") else [key]:
+                    await pilot.press(one)
+                await settle(pilot)
+            limit = time.monotonic() + 60
+            while answer not in screen(pilot) and time.monotonic() < limit:
+                await pilot.pause(0.02)
+            found = answer in screen(pilot)
+            print(f"{time.time() - float(started):.2f}", "yes" if found else "NO")
+            if not found:
+                print(screen(pilot), file=sys.stderr)
+
+asyncio.run(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a person wants to know, the recording that has it, the keys, and a text of the answer."""
+
+    question: str
+    recording: str
+    keys: str  # separated by blanks; a text that is typed begins with "text:"
+    answer: str
+
+
+TASKS = (
+    Task("the break of thirty that costs most, and its fix", "thirty_breaks.dynadiag", "", "help: "),
+    Task("the same in the source", "thirty_breaks.dynadiag", "enter enter", "⚠"),
+    Task("why a C++ compile failed", "fails_in_cpp.dynadiag", "", "not_a_function"),
+    Task("the code generated from a line", "transformer.dynadiag", "3 enter enter enter", "generated code"),
+    Task("a node with its neighbours, drawn", "transformer.dynadiag", "3 tab v", "┌"),
+    Task("which value changed at the 7th recompile", "twelve_recompiles.dynadiag", "5 / text:0/7 enter", "8 → 9"),
+    Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻"),
+    Task("the kernel that moves most", "transformer.dynadiag", "", "Kernels, those that move most"),
+    Task("what is at fault in a wrong result", "bisect.dynadiag", "", "relu"),
+    Task("what GB0059 means", "thirty_breaks.dynadiag", "question_mark", "GB0"),
+    Task("every place that holds a text", "transformer.dynadiag", "0 text:gelu enter", "all searched"),
+    Task(
+        "what differs from another run",
+        "thirty_breaks.dynadiag",
+        "C f text:compare enter enter",
+        "◆",
+    ),
+    Task("which of eight ranks differs, and where", "ranks", "", "rank 5"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder.resolve()
+    failed = False
+    for task in TASKS:
+        keys = task.keys.split()
+        path = folder / task.recording
+        command = [sys.executable, "-c", DRIVE, str(time.time()), str(path), str(folder), task.answer, *keys]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        seconds, found = (ran.stdout.split() or ["-", "NO"])[:2]
+        failed = failed or found != "yes" or len(keys) > MOST_KEYS
+        print(f"{task.question:<50} {task.keys.replace('text:', ''):<32} {len(keys)} keys {seconds:>6} s  {found}")
+        sys.stdout.write(ran.stderr if found != "yes" else "")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
