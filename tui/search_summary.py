@@ -28,9 +28,10 @@ _EXIT_SENTENCES = {
     7: ("it fails in a way that cannot be reduced", "break"),
     130: ("stopped: its trials are kept, c resumes it", "break"),
 }
+_NO_RESULT = ("the trials of a command that keeps no result in its recording", "dim")
 _NO_EXIT = ("it did not end: its trials are kept, c resumes it", "break")
 _RUNNING = ("● running in another terminal", "good")
-_RUNG_MARKS = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error")}
+_RUNG_MARKS = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error"), "different": ("≠", "break")}
 _DOES_NOT_FAIL = 3  # exit code of a search whose program does not fail
 
 
@@ -86,11 +87,13 @@ def result_lines(
         target = Location("trials", item=trial) if trial is not None else None
         yield line(("proved   ", "key"), one_line(text), to=target)
     yield from _repro_lines(finding.verdict)
-    if isinstance(rungs := finding.verdict.get("rungs"), dict):
-        yield line(("rungs    ", "key"), *_rung_fragments(rungs))
+    yield from _version_lines(finding.verdict)
+    if isinstance(rungs := finding.verdict.get("rungs"), dict) and rungs:
+        yield line(("rungs    ", "key"), *_status_fragments(rungs))
     if isinstance(failure := finding.verdict.get("failure"), dict):
         what = ": ".join(str(failure[name]) for name in ("type", "message") if failure.get(name))
         yield line(("failure  ", "key"), (brief_error(what), ""))
+    yield from (line(("note     ", "key"), (one_line(text), "dim")) for text in _strings(finding.verdict.get("notes")))
     if finding.kind == "bisect" and finding.exit_code == _DOES_NOT_FAIL and "--accuracy" not in finding.options:
         yield line(("B, then a: ", "key"), ("compares each compiled call with its uncompiled self", "dim"))
 
@@ -99,7 +102,7 @@ def _status_sentence(finding: SearchResult) -> tuple[str, str]:
     if finding.running:
         return _RUNNING
     if finding.exit_code is None:
-        return _NO_EXIT
+        return _NO_EXIT if finding.kind else _NO_RESULT
     if finding.kind == "minify" and finding.exit_code == 0:
         return "written and proved", "good"
     return _EXIT_SENTENCES.get(finding.exit_code or 0, (f"ended with exit code {finding.exit_code}", "error"))
@@ -145,8 +148,20 @@ def _repro_lines(document: Mapping[str, Any]) -> Iterator[Line]:
         yield line(("repro    ", "key"), *words, to=Location(FILE_VIEW, document=repro))
 
 
-def _rung_fragments(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
-    for name, status in rungs.items():
+def _version_lines(document: Mapping[str, Any]) -> Iterator[Line]:
+    """Between which releases the failure came and went, and how each release ended."""
+    for what, before, after in (("came", "last_good", "first_bad"), ("went", "last_bad", "first_good")):
+        pair = [document.get(name) for name in (before, after)]
+        if all(isinstance(version, str) for version in pair):
+            said = f"the failure {what} between torch {pair[0]} and {pair[1]}"
+            yield line(("found    " if what == "came" else "         ", "key"), (one_line(said), "strong"))
+    if isinstance(versions := document.get("versions"), dict) and versions:
+        yield line(("versions ", "key"), *_status_fragments(versions))
+
+
+def _status_fragments(statuses: Mapping[str, Any]) -> Iterator[Fragment]:
+    """The names of rungs or releases, each with how it ended."""
+    for name, status in statuses.items():
         if status != "not_run":
             mark, role = _RUNG_MARKS.get(str(status), ("?", "break"))
             yield f"{one_line(str(name))}{mark}  ", role

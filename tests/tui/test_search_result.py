@@ -148,6 +148,31 @@ async def test_a_strangers_verdict_is_not_believed(document: object, tmp_path: P
         assert "found  2 trials" in screen(pilot)
 
 
+async def test_a_search_through_releases_says_between_which(tmp_path: Path) -> None:
+    document = {
+        "rungs": {},
+        "versions": {"2.11.0": "pass", "2.12.0": "different", "2.12.1": "same"},
+        "last_good": "2.11.0",
+        "first_bad": "2.12.1",
+        "notes": ["2.12.0 fails in another way"],
+    }
+    async with browsing(build.recording(tmp_path, build.search_events(0, document))) as pilot:
+        text = screen(pilot)
+        assert "the failure came between torch 2.11.0 and 2.12.1" in text
+        assert "versions 2.11.0✓  2.12.0≠  2.12.1✗" in text
+        assert "note     2.12.0 fails in another way" in text
+        assert "rungs" not in text
+        assert "went between" not in text
+
+
+async def test_trials_of_a_command_without_a_result_are_no_search_that_was_stopped(tmp_path: Path) -> None:
+    """`fix` leaves such a recording: nothing of it can be resumed here."""
+    events = [*build.run_events(), *build.trial_events(0, "pass"), ({"dynadiag_exit": {"code": None}}, None)]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        assert "keeps no result in its recording" in screen(pilot)
+        assert "resumes it" not in screen(pilot)
+
+
 def test_a_program_that_was_recorded_is_no_search(program: Path) -> None:
     with Session.open(program) as session:
         assert read_search_result(session) is None
