@@ -6,8 +6,17 @@ Pure functions of recordings; torch is never imported. `open_job` reads a job, `
 from __future__ import annotations
 
 from dynadiag.job.comparison import find_divergence, group_alike
-from dynadiag.job.divergence import Divergence
+from dynadiag.job.divergence import Divergence, divergence_finding
 from dynadiag.job.processes import Job, Process, open_job
 from dynadiag.job.ranks import rank_list
 
-__all__ = ["Divergence", "Job", "Process", "find_divergence", "group_alike", "open_job", "rank_list"]
+__all__ = [
+    "Divergence",
+    "Job",
+    "Process",
+    "divergence_finding",
+    "find_divergence",
+    "group_alike",
+    "open_job",
+    "rank_list",
+]

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag import __version__
-from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, duration, list_some
-from dynadiag.explanation.identity import identity
-from dynadiag.job import Divergence, Job, Process, rank_list
+from dynadiag.job import Divergence, Job, Process, divergence_finding, rank_list
 from dynadiag.job.ended import describe_end
 from dynadiag.job.waits import Wait
-from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.findings import finding_text
@@ -138,27 +136,6 @@ def _notes(told: JobReport, style: Style) -> Iterator[str]:
 def _is_of_end(note: str) -> bool:
     """Whether a note is on how one process ended, which the table of ranks has."""
     return "cut short" in note
-
-
-def divergence_finding(told: Divergence, sources: dict[str, str]) -> Finding:
-    """A divergence as a finding, which leads all others."""
-    span = Span(told.file, told.line)
-    facts = [Fact("then", sentence) for sentence in told.consequences]
-    return Finding(
-        rule="divergence",
-        id=None,
-        identity=identity("divergence", None, told.function, (span,), sources, told.kind),
-        severity="error",
-        span=span,
-        function=told.function,
-        title=f"{told.text}",
-        cause=told.cause,
-        places=(span,),
-        compile_ids=() if told.compile_id is None else (told.compile_id,),
-        ranks=told.ranks,
-        advice=told.advice,
-        evidence=tuple(facts),
-    )
 
 
 def _divergence(told: JobReport, style: Style, all_: bool) -> list[str]:

@@ -96,8 +96,9 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), first_line(failure.message)
-    message = message.removeprefix("GraphModule: ").partition(_TOLERANCE)[0]  # GraphModule is what a graph is called
+    type_ = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result")
+    message = first_line(failure.message).removeprefix("GraphModule: ")  # GraphModule is what a graph is called
+    message = message.partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.job import find_divergence, open_job
-from dynadiag.render.job import divergence_finding
+from dynadiag.job import divergence_finding, find_divergence, open_job
 from dynadiag.render.page.model import FindingView, PageSection, finding_view
 from dynadiag.render.page.redaction import Redaction
 
