@@ -26,6 +26,7 @@ __all__ = ["TriagedCase", "issue_text"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
+_GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _WRONG = ("wrong_result", "nan")
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
@@ -97,8 +98,7 @@ def _title(case: TriagedCase) -> list[str]:
     if failure is None:
         return ["# torch.compile"]
     type_ = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result")
-    message = first_line(failure.message).removeprefix("GraphModule: ")  # GraphModule is what a graph is called
-    message = message.partition(_TOLERANCE)[0]
+    message = first_line(failure.message).removeprefix(_GRAPH).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
@@ -128,7 +128,8 @@ def _wrong_result(case: TriagedCase) -> Iterator[str]:
     told = case.bisect.failure if case.bisect else None
     found = case.minify.failure if case.minify else None
     if told is not None and found is not None and found.kind in _WRONG and told.kind not in _WRONG:
-        yield f"A compiled call returns a wrong result, which the program notices: {inline_code(found.message)}"
+        message = found.message.removeprefix(_GRAPH)
+        yield f"A compiled call returns a wrong result, which the program notices: {inline_code(message)}"
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

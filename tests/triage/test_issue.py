@@ -76,7 +76,7 @@ def test_its_title_has_the_message_the_backend_and_the_culprit() -> None:
 def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_own() -> None:
     case, message = a_case(), "output 0 differs in 3 of 6 elements, by up to 1.54 (rtol 1e-06, atol 1e-05)"
     assert case.minify is not None
-    failure = FailureDocument("wrong_result", "wrong_result", message, None, None)
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {message}", None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure, nodes_before=1, minimal=True)))
     assert "`wrong result: output 0 differs in 3 of 6 elements, by up to 1.54`" in text.splitlines()[0]
     assert f"A compiled call returns a wrong result, which the program notices: `{message}`" in text
