@@ -33,7 +33,7 @@ from tests.tui import build
 from tests.webdriver import CHROMIUM, DRIVER, Browser
 
 MARKUP = "<img src=x onerror=alert(1)></script></pre><b>\"'`{{ 7*7 }}\x1b[31m\u202e::error::"
-SECRETS = ("hunter2", "secret-host", "/home/alice", "alice", "SECRET_KEY", "sk-12345", "classified")
+SECRETS = ("hunter2", "secret-host", "/home/alice", "alice", "Alice", "SECRET_KEY", "sk-12345", "classified")
 VOID = {"meta", "input", "br", "img", "link", "hr"}
 
 
@@ -223,6 +223,8 @@ def secret_recording(path: Path) -> Path:
     context = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     file, function = "/home/alice/classified/train.py", "classified_step"
     run = {"target": file, "argv": [file, "hunter2"], "cwd": "/home/alice", "host": "secret-host"}
+    run |= {"torch": "2.13.0", "environment": {"TORCHINDUCTOR_CACHE_DIR": "/home/alice/hunter2"}}  # type: ignore[dict-item]
+    guarded = "TREE_GUARD_MANAGER:\n+- RootGuardManager\n| +- EQUALS_MATCH: L['hunter2'] == 'sk-12345'  # alice\n"
     frame = {"file": file, "line": 2, "function": function}
     told = {**frame, "line": 3, "column": 0, "gb_type": "hunter2", "explanation": "hunter2"}
     failed = {"co_filename": file, "fail_type": "hunter2", "fail_reason": "sk-12345"}
@@ -233,8 +235,12 @@ def secret_recording(path: Path) -> Path:
         ({"dynadiag_break": told}, None),
         ({"artifact": reason}, f"hunter2 at {file}:3"),
         ({"artifact": {"name": "recompile_reasons"}}, json.dumps(["0/0: L['alice'] == 'sk-12345'"])),
-        ({"dynamo_output_graph": {"sizes": {}}}, f"# {file} SECRET_KEY"),
-        ({"inductor_output_code": {"filename": file}}, "hunter2 = async_compile.cpp_pybinding([], '''\n''')"),
+        ({"dynamo_output_graph": {"sizes": {}}}, f"# {file} SECRET_KEY\nalice_gate = self.classified_weight"),
+        ({"dynamo_cpp_guards_str": {}}, guarded),
+        (
+            {"inductor_output_code": {"filename": file}},
+            "# alice: sk-12345\nhunter2 = async_compile.cpp_pybinding([], '''\n// classified\n''')",
+        ),
         ({"chromium_event": {}}, json.dumps({"name": "hunter2", "ph": "B", "ts": 1e6})),
         ({"chromium_event": {}}, json.dumps({"name": "hunter2", "ph": "E", "ts": 2e6})),
         ({"compilation_metrics": failed}, None),
@@ -242,6 +248,8 @@ def secret_recording(path: Path) -> Path:
     made.append({"dynadiag_run": run})
     for metadata, payload in events:
         made.append({**metadata, **context}, payload)
+    ended = {"uncaught": "classified.AliceError", "message": "hunter2 of alice", "stack": [frame], "seconds": 1.0}
+    made.append({"dynadiag_end": ended})
     made.append({"dynadiag_exit": {"code": 1, "notes": ["hunter2 of alice"]}})
     made.close()
     fold_in_place(path)
