@@ -173,7 +173,7 @@ def _literal(value: Any) -> str | None:
     if isinstance(value, functools.partial):
         name, made = _global_name(functools.partial), arguments_text((value.func, *value.args), value.keywords)
         return name and made and name + made
-    return _torch_literal(value) or _object(value)
+    return _torch_literal(value) or _numpy_literal(value) or _object(value)
 
 
 def _member(value: enum.Enum) -> str | None:
@@ -193,8 +193,8 @@ def _by_repr(value: Any, name: str) -> str | None:
     if not opened or head.rpartition(".")[2] != type(value).__name__:
         return None
     with contextlib.suppress(Exception):
-        same = eval(text, dict(vars(sys.modules["__main__"]))) == value  # noqa: S307 - text of the user's own objects
-        return text if same is True else None
+        made = eval(text, dict(vars(sys.modules["__main__"])))  # noqa: S307 - text of the user's own objects
+        return text if type(made) is type(value) and bool(made == value) else None
     return None
 
 
@@ -260,6 +260,16 @@ def _torch_literal(value: Any) -> str | None:
         return f"torch.nn.Parameter(torch.ones({sizes}{options}))"
     leaf = ", requires_grad=True" if value.requires_grad and value.is_leaf else ""
     return f"torch.ones({sizes}{options}{leaf})"
+
+
+def _numpy_literal(value: Any) -> str | None:
+    """An array of numbers as ones of its shape and type."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not getattr(numpy, "ndarray", None) or value.dtype.kind not in "biufc":
+        return None
+    ones, sizes = _global_name(numpy.ones), ", ".join(map(str, value.shape))
+    options = "" if value.dtype == numpy.float64 else f", dtype={value.dtype.name!r}"
+    return ones and f"{ones}(({sizes}{',' * (value.ndim == 1)}){options})"
 
 
 class _Instrument(ast.NodeTransformer):

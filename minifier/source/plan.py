@@ -18,6 +18,7 @@ _ONCE: tuple[Proposals, ...] = (
     expressions.set_tensors,
     statements.drop_not_run,
     isolation.isolate_calls,
+    definitions.drop_async,
     definitions.drop_annotations,
     inlining.inline_exec,
 )

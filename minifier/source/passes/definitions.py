@@ -12,7 +12,14 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, names_read
 from minifier.source.trees import Edit, call_arguments
 
-__all__ = ["bind_parameters", "drop_annotations", "drop_decorators", "drop_parameters", "parameters_to_attributes"]
+__all__ = [
+    "bind_parameters",
+    "drop_annotations",
+    "drop_async",
+    "drop_decorators",
+    "drop_parameters",
+    "parameters_to_attributes",
+]
 
 
 def drop_annotations(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
@@ -31,6 +38,31 @@ def drop_annotations(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
             edits.append({node: ()})
     yield edits
     yield of_fields
+
+
+def drop_async(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Make a program synchronous, all at once: `async def` becomes `def`, `await x` and `asyncio.run(x)` become `x`,
+    and `asyncio.gather(x, y)` becomes `[x, y]`.
+    """
+    plain = {ast.AsyncFunctionDef: ast.FunctionDef, ast.AsyncFor: ast.For, ast.AsyncWith: ast.With}
+    edit: dict[ast.AST, ast.AST] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith():
+                edit[node] = plain[type(node)](**dict(ast.iter_fields(node)))
+            case ast.comprehension(is_async=1):
+                edit[node] = ast.comprehension(node.target, node.iter, node.ifs, 0)
+            case (
+                ast.Await(value=value)
+                | ast.Call(func=ast.Attribute(value=ast.Name("asyncio"), attr="run"), args=[value])
+            ):
+                edit[node] = value
+            case ast.Call(func=ast.Attribute(value=ast.Name("asyncio"), attr="gather"), args=values):
+                edit[node] = ast.List(values, ast.Load())
+            case ast.Call(func=ast.Attribute(value=ast.Name("asyncio"), attr="sleep")):
+                edit[node] = ast.Constant(None)
+    if edit:
+        yield [edit]
 
 
 def drop_decorators(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:

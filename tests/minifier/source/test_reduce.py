@@ -262,11 +262,14 @@ def test_arguments_that_are_methods_partial_calls_and_sets_are_written_as_expres
 
 
 def test_arguments_of_the_standard_library_are_written_as_what_makes_them(tmp_path: Path) -> None:
-    shared = "import collections, enum, fractions, uuid\nclass F(enum.Flag):\n    A = 1\n    B = 2\n"
+    shared = "import collections, enum, fractions\nimport numpy as np\nclass F(enum.Flag):\n    A = 1\n    B = 2\n"
     given = [
         "collections.deque([1, 2], maxlen=3)",
         "frozenset({'a'})",
         "fractions.Fraction(1, 3)",
+        "np.zeros((2,))",
+        "np.zeros((2, 3), dtype='int8')",
+        "np.int64(3)",
         "F.A | F.B",
         "F.B",
         "iter([])",
@@ -276,7 +279,8 @@ def test_arguments_of_the_standard_library_are_written_as_what_makes_them(tmp_pa
     tree = ast.parse(text)
     (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     calls = [call.arguments for call in _observed(text, tmp_path).of(tree).calls(function)]
-    assert calls == [*(f"({value})" for value in given[:3]), "(F(3))", "(F.B)"]
+    arrays = ["(np.ones((2,)))", "(np.ones((2, 3), dtype='int8'))", "(np.int64(3))"]
+    assert calls == [*(f"({value})" for value in given[:3]), *arrays, "(F(3))", "(F.B)"]
 
 
 def test_a_loop_over_texts_becomes_one_over_letters() -> None:

@@ -254,6 +254,13 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "class B(A):\n    def __init__(self):\n        super().__init__('a')\nprint(B().n)\n",
         "'a'",
     ),
+    "coroutines": (
+        definitions.drop_async,
+        "import asyncio\nasync def g(n):\n    await asyncio.sleep(0)\n    return n\nasync def numbers():\n    yield 1\n"
+        "async def main():\n    async for n in numbers():\n        print(n, await asyncio.gather(g(2), g(3)))\n"
+        "    return [n async for n in numbers()]\nprint(asyncio.run(main()))\n",
+        "await",
+    ),
     "a lambda that only calls": (
         inlining.call_directly,
         "import functools\n\ndef f(x, y):\n    return x - y\nprint(functools.partial(lambda y: f(3, y))(5))\n",
