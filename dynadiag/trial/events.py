@@ -31,6 +31,7 @@ __all__ = [
     "OwnTrialStarted",
     "RankEnded",
     "RankFailed",
+    "RankStarted",
     "RunFacts",
     "TargetUnusable",
     "TrialEnded",
@@ -86,6 +87,15 @@ class TrialEnded(TrialEvent):
     facts: RunFacts
     witness: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankStarted(TrialEvent):
+    """A rank of a distributed job has begun. At a signal, process ``pid`` writes its stack to the file ``stack``."""
+
+    rank: int
+    pid: int
+    stack: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from dynadiag.trial.events import (
 )
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import TargetError
+from dynadiag.trial.rank_stacks import describe_stacks, hanging_rank
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
@@ -219,6 +220,7 @@ def _facts(result: ProcessResult) -> RunFacts:
 
 def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[str, ...]:
     notes = [event.text for event in _all(result, Note)]
+    notes += [describe_stacks(result.stacks)] if result.stacks else []
     if plan.accuracy and end is not None and end.failure:
         first = "".join(end.failure.message.strip().splitlines()[:1])
         notes.append(f"the program itself ended with {end.failure.type}: {first}")
@@ -228,7 +230,8 @@ def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[s
 def _signature(result: ProcessResult, end: TrialEnded | None, code: int, plan: Plan, printed: str) -> Signature | None:
     rung = plan.rung
     if result.stop_reason == "hang":
-        return Signature("hang", "timeout", "did not end in time", rung=rung)
+        rank = hanging_rank(result.stacks)
+        return Signature("hang", "timeout", "did not end in time", rung=rung, rank=rank.rank if rank else None)
     if result.stop_reason == "memory":
         return Signature("memory", "memory", "used more memory than the machine has free", rung=rung)
     for wrong in _all(result, WrongResult):

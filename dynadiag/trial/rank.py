@@ -17,6 +17,7 @@ from dynadiag.capture.run_metadata import job_place
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import RankEnded, RankFailed
 from dynadiag.trial.facts import run_facts
+from dynadiag.trial.rank_stacks import answer_with_stack
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
 __all__ = ["killed_rank", "report_exceptions", "this_rank"]
@@ -28,6 +29,7 @@ def report_exceptions() -> None:
     if rank is None:
         return
     TRIAL.rank = rank
+    TRIAL.send(answer_with_stack(rank))
     before = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

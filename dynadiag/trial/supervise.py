@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.trial.events import TrialEvent, parse_events
+from dynadiag.trial.rank_stacks import RankStack, ask_ranks
 
 __all__ = [
     "Limits",
@@ -74,13 +75,14 @@ class RunningProcess:
 class ProcessResult:
     """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` if the supervisor ended the process itself.
 
-    ``cpu_seconds`` are the seconds that a limit ``of_cpu`` counts.
+    ``cpu_seconds`` are the seconds that a limit ``of_cpu`` counts. ``stacks`` are those of a job's ranks at a hang.
     """
 
     events: tuple[TrialEvent, ...]
     seconds: float
     stop_reason: str | None
     cpu_seconds: float = 0.0
+    stacks: tuple[RankStack, ...] = ()
 
 
 def longest_seconds(limits: Limits) -> float:
@@ -166,6 +168,7 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
     start = time.monotonic()
     data = bytearray()
     stop_reason: str | None = None
+    stacks: tuple[RankStack, ...] = ()
     sessions: set[int] = set()  # also of ranks that outlive their launcher
     for poll in range(1 << 62):
         waiting = [process.ended] if stop_reason else [process.ended, process.events]
@@ -180,6 +183,7 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
                 sessions = {each for each in sessions if any(_session_processes(each))} | _sessions_of(process.pid)
             stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll, sessions)
             if stop_reason:
+                stacks = ask_ranks(parse_events(bytes(data))) if stop_reason == "hang" else ()
                 kill_descendants(process.pid, sessions)
         if poll % _POLLS_PER_MEMORY_CHECK == 0:
             _truncate(process.output)
@@ -188,7 +192,7 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
     for session in (process.pid, *sessions - {process.pid}):
         kill_session(session)
     _drain_rest(process.events, data)
-    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason, cpu_seconds)
+    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason, cpu_seconds, stacks)
 
 
 def exceeded_limit(
