@@ -6,7 +6,7 @@ rank does not make all later ones differ. Steps that correspond are then compare
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -116,15 +116,24 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Rank
 
 
 def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
-    """Whether two ranks come to the same lines in another order. Lines alone differ often, by design."""
-    here, there = _line(one), _line(two)
-    return here != there and here in _lines(second.steps) and there in _lines(first.steps)
+    """Whether two ranks come to the same lines in another order, or to the same statements on lines of their own.
+
+    Lines alone differ often, by design: each side of an ``if`` has its own.
+    """
+    return any(_is_swapped((first, second), (one, two), what) for what in (_line, _statement))
+
+
+def _is_swapped(
+    sides: tuple[Side, Side], steps: tuple[CollectiveStep, CollectiveStep], what: Callable[[CollectiveStep], object]
+) -> bool:
+    own = [what(step) for step in steps]
+    return own[0] != own[1] and all(own[side] in _all_issued(sides[1 - side].steps, what) for side in (0, 1))
 
 
 def _is_one_more(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
     """Whether one of two ranks issues a collective on a line that the other never does, and so has more."""
     numbers = [sum(isinstance(step, CollectiveStep) for step in side.steps) for side in (first, second)]
-    shared = _line(one) in _lines(second.steps), _line(two) in _lines(first.steps)
+    shared = _line(one) in _all_issued(second.steps, _line), _line(two) in _all_issued(first.steps, _line)
     return numbers[0] != numbers[1] and shared[0] != shared[1] and numbers[shared.index(False)] == max(numbers)
 
 
@@ -132,8 +141,12 @@ def _line(step: CollectiveStep) -> tuple[str | None, int | None]:
     return step.collective.file, step.collective.line
 
 
-def _lines(steps: Sequence[Step]) -> set[tuple[str | None, int | None]]:
-    return {_line(step) for step in steps if isinstance(step, CollectiveStep)}
+def _statement(step: CollectiveStep) -> tuple[str | None, str | int | None]:
+    return step.collective.file, step.statement or step.collective.line
+
+
+def _all_issued(steps: Sequence[Step], what: Callable[[CollectiveStep], object]) -> set[object]:
+    return {what(step) for step in steps if isinstance(step, CollectiveStep)}
 
 
 def _of_collectives(
@@ -142,18 +155,29 @@ def _of_collectives(
     """The difference of two collectives in one place: one more on a rank, one that a rank left out, or another one.
 
     It is one more if only this rank ever issues one on that line, and the other's is issued by both. It is left out if
-    both issue both, and the other rank does what followed the last time.
+    the rank is past the loop in which the other issues it, or if both issue both, and the other rank does what followed
+    the last time.
     """
-    shared = [_line(steps[side]) in _lines(sides[1 - side].steps) for side in (0, 1)]
+    shared = [_line(steps[side]) in _all_issued(sides[1 - side].steps, _line) for side in (0, 1)]
+    if steps[0].key == steps[1].key and _is_swapped(sides, steps, _statement):
+        unusual = shared.index(False) if shared[0] != shared[1] else _on_earlier_line(*steps)
+        return RankDifference("collective", position, *steps, unusual)
     if shared[0] != shared[1]:
         side = shared.index(False)
-        return _only_on(steps, side, position, unusual=side)
+        return _only_on(steps, 1 - side if _left_loop(steps[side], steps[1 - side]) else side, position, unusual=side)
     if all(shared) and (usual := _usual_step(sides[0].steps, position)) is not None:
         same = [(usual.key, usual.details) == (step.key, step.details) for step in steps]
         if same[0] != same[1]:
             side = same.index(True)
             return _only_on(steps, side, position, unusual=1 - side)
     return RankDifference("collective", position, *steps, _on_earlier_line(*steps))
+
+
+def _left_loop(step: CollectiveStep, other: CollectiveStep) -> bool:
+    """Whether the line of a collective comes after the loop in which another one is."""
+    one, two = step.collective, other.collective
+    same = (one.file, one.function) == (two.file, two.function)
+    return same and None not in (one.line, other.loop_end) and (one.line or 0) > (other.loop_end or 0)
 
 
 def _only_on(steps: tuple[CollectiveStep, CollectiveStep], side: int, position: int, *, unusual: int) -> RankDifference:
@@ -205,9 +229,9 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
     if one is not None and two is not None:
         yield _of_collectives(sides, here[0], (one, two))
     elif one is not None and not ended[1]:
-        yield RankDifference("collective", here[0], one, None, int(_line(one) in _lines(second.steps)))
+        yield RankDifference("collective", here[0], one, None, int(_line(one) in _all_issued(second.steps, _line)))
     elif two is not None and not ended[0]:
-        yield RankDifference("collective", here[0], None, two, int(_line(two) not in _lines(first.steps)))
+        yield RankDifference("collective", here[0], None, two, int(_line(two) not in _all_issued(first.steps, _line)))
 
 
 def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:

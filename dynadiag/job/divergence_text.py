@@ -345,6 +345,10 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
         else None
         for each, group, peer in zip((here, there), own, peers, strict=True)
     ]
+    if isinstance(one, CollectiveStep) and isinstance(two, CollectiveStep) and one.key == two.key:
+        issued = [
+            f"`{brief(each.statement or each.collective.op)}` at line {each.collective.line}" for each in (one, two)
+        ]
     more = ""
     if found.instead is not None:
         after = found.instead.collective

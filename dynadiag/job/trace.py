@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
+from dynadiag.job.program_lines import ProgramLines
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Collective, Compile, Graph, Guard, Recompile, SkippedFrame
@@ -137,10 +138,16 @@ class CompileStep:
 
 @dataclass(frozen=True)
 class CollectiveStep:
-    """One collective that the program issued itself. Its group is numbered as in graphs."""
+    """One collective that the program issued itself. Its group is numbered as in graphs.
+
+    ``statement`` is the text of its line, empty where the source was not recorded, ``loop_end`` the last line of the
+    loop that it is in.
+    """
 
     collective: Collective
     group: str
+    statement: str = ""
+    loop_end: int | None = None
 
     @property
     def label(self) -> tuple[object, ...]:
@@ -197,6 +204,7 @@ class TraceReader:
     def __init__(self) -> None:
         self._graphs: dict[tuple[bytes, tuple[str, ...]], GraphContent] = {}
         self._steps: dict[str, tuple[Step, ...]] = {}
+        self._files: dict[str, ProgramLines] = {}  # read once: ranks run one program
 
     def read(self, recording: Recording) -> RankTrace:
         """Return what one process did."""
@@ -205,7 +213,7 @@ class TraceReader:
         issued = recording.collectives()
         own = [each for each in issued if each.op not in _POINT_TO_POINT]
         return RankTrace(
-            steps=self._shared(tuple(_in_order(compiles, own, groups))),
+            steps=self._shared(tuple(_in_order(compiles, self._collective_steps(recording, own, groups)))),
             times=array("d", [each.at or 0.0 for each in own]),
             last=issued[-1] if issued else None,
             stances=frozenset(each.stance for each in issued if each.stance is not None),
@@ -220,6 +228,21 @@ class TraceReader:
         """The steps of an earlier rank if these are the same."""
         digest = hashlib.sha256(repr([(step.key, step.details) for step in steps]).encode("utf-8", "replace"))
         return self._steps.setdefault(digest.hexdigest(), steps)
+
+    def _collective_steps(
+        self, recording: Recording, issued: Sequence[Collective], groups: tuple[str, ...]
+    ) -> list[CollectiveStep]:
+        found = []
+        for each in issued:
+            file = self._file(recording, each.file or "")
+            group = _number_of(each.group, groups)
+            found.append(CollectiveStep(each, group, file.statement(each.line), file.loop_end(each.line)))
+        return found
+
+    def _file(self, recording: Recording, name: str) -> ProgramLines:
+        if name not in self._files:
+            self._files[name] = ProgramLines(recording.source(name) or "")
+        return self._files[name]
 
     def _compile_steps(self, recording: Recording, groups: tuple[str, ...]) -> Iterator[CompileStep]:
         again = {each.compile_id: each for each in recording.recompiles()}
@@ -286,15 +309,13 @@ def _with_numbered_groups(graph: CanonicalGraph, groups: Sequence[str]) -> Canon
     return CanonicalGraph(tuple(map(numbered, graph.nodes)))
 
 
-def _in_order(
-    compiles: Sequence[CompileStep], collectives: Sequence[Collective], groups: Sequence[str]
-) -> Iterator[Step]:
+def _in_order(compiles: Sequence[CompileStep], collectives: Sequence[CollectiveStep]) -> Iterator[Step]:
     """Compiles and collectives in the order in which they began."""
     done = 0
     for each in collectives:
-        yield from compiles[done : each.compiles]
-        done = max(done, each.compiles)
-        yield CollectiveStep(each, _number_of(each.group, groups))
+        yield from compiles[done : each.collective.compiles]
+        done = max(done, each.collective.compiles)
+        yield each
     yield from compiles[done:]
 
 

@@ -10,7 +10,7 @@ import pytest
 from dynadiag.job import Divergence, find_divergence, open_job
 from tests.job import build
 from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stopped
-from tests.tui.build import at
+from tests.tui.build import at, source_events
 
 ONE = graph(("l_x_ * 2", "f32[4][1]cpu", 6))
 TYPE = "f32[4][1]cpu"
@@ -199,6 +199,21 @@ def test_collectives_on_the_same_lines_in_another_order(tmp_path: Path) -> None:
     assert made.kind == "collective"
 
 
+def test_the_same_statements_in_another_order_on_each_side_of_an_if(tmp_path: Path) -> None:
+    """They exchange what they reduce: a wrong answer without an error."""
+    lines = {20: "dist.all_reduce(a)", 21: "dist.all_reduce(b)", 23: "dist.all_reduce(b)", 24: "dist.all_reduce(a)"}
+    source = source_events("\n".join(f"    {lines.get(number, '')}" for number in range(1, 30)))
+    made = found(
+        tmp_path,
+        [source, collective(line=20), collective(line=21)],
+        [source, collective(line=23), collective(line=24)],
+    )
+    assert (made.kind, made.ranks, made.line) == ("collective", (0,), 20)
+    assert made.text == (
+        "rank 0 issues `dist.all_reduce(a)` at line 20 where rank 1 issues `dist.all_reduce(b)` at line 23"
+    )
+
+
 def test_each_side_of_an_if_may_have_a_line_of_its_own(tmp_path: Path) -> None:
     assert of_two(tmp_path, [collective("broadcast", line=20)], [collective("broadcast", line=22)]) is None
 
@@ -320,6 +335,20 @@ def test_a_collective_that_a_rank_leaves_out_or_has_more(skips: bool, tmp_path: 
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("collective", (1,) if skips else (0,), 24)
     assert made.text.endswith("at line 24, rank 1 does not and goes on with all_reduce of (4,) float32 at line 20")
+
+
+def test_a_rank_past_the_loop_left_out_a_collective_of_it(tmp_path: Path) -> None:
+    """It waits in the barrier behind the loop, for it had no batch at one step."""
+    lines = {19: "for batch in batches:", 20: "    dist.all_reduce(loss)", 22: "dist.barrier()"}
+    source = source_events("\n".join(lines.get(number, "") for number in range(1, 30)))
+    step, barrier = collective(line=20), collective("barrier", line=22, sizes=(), dtypes=[])
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=20)
+    rank(tmp_path, 0, source, compiled(), step, step, step, end=waits)
+    rank(tmp_path, 1, source, compiled(), step, step, barrier, end=waits)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (1,), 20)
+    assert made.text.endswith("rank 1 does not and goes on with barrier of () at line 22")
 
 
 def test_a_collective_more_of_the_same_size_is_told_at_its_line(tmp_path: Path) -> None:
