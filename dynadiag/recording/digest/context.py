@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.digest.guard_locations import GuardLocations
 from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself
-_MAX_LOCATIONS = 500_000  # guards whose lines are kept for later recompiles; a large model's compile has thousands
 _MAX_FILES = 20_000  # files that short names are resolved against; a log names a few hundred
 
 
@@ -28,7 +28,7 @@ class DigestContext:
         self._full_names: dict[str, str | None] = {}
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
-        self._guard_locations: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self.guard_locations = GuardLocations()
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to the compiled one
@@ -73,15 +73,10 @@ class DigestContext:
         """Return held data and forget it."""
         return self._held.pop((kind, compile_id), None)
 
-    def add_guard_location(self, compile_id: str, source: str, file: str, line: int | None) -> None:
-        """Add the user's line for the guard on ``source``."""
-        if len(self._guard_locations) < _MAX_LOCATIONS:
-            self._guard_locations.setdefault((compile_id, source), (file, line))
-
     def guard_location(self, compile_id: str, source: str | None) -> tuple[str | None, int | None]:
         """Return the line of the guard on ``source``, or on what it is part of (``L['x']`` of ``L['x'].size()[0]``)."""
         while source:
-            if found := self._guard_locations.get((compile_id, source)):
+            if found := self.guard_locations.find(compile_id, source):
                 return found
             shorter = _LAST_STEP.sub("", source)
             keys = _KEYS.fullmatch(shorter)

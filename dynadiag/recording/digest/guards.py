@@ -28,7 +28,7 @@ def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any],
     places = _parse_locations(context.take("guards", event.compile_id))
     for source, (file, line) in places.items():
         context.add_file(file)
-        context.add_guard_location(event.compile_id, source, file, line)
+        context.guard_locations.add(event.compile_id, source, file, line)
     context.guards[event.compile_id] = 0
     for kind, source, expression in leaf_guards(payload()):
         found, line = places.get(source) or _locate(context, event.compile_id, source, expression)
