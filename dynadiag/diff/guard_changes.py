@@ -24,12 +24,13 @@ _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*, )\d+\)")
 _INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})?(?=\W)")
 # A global of another module is the module's attribute there: where a function stands is no difference.
 _IMPORTED = re.compile(r"G\['__import_\w+'\]\.(\w+)")
+_CODE = re.compile(r"(<code object \S+) at [^>]*>")  # with its address, file and line, which move
 _HINT = re.compile(r" \(HINT: [^)]*\)$")  # torch adds it to some guards on a type, for the reader
 _NAME = re.compile(
     r"\b[LG]\['\w+(?='\])"  # an argument, a variable of a closure or a global: where it is held is no difference
     r"|(?<=_modules\[')\w+(?='\])|(?<=_parameters\[')\w+(?='\])|(?<=_buffers\[')\w+(?='\])"
     r"|(?<=[\])\w]\.)(?<!\btorch\.)[A-Za-z_]\w*"  # an attribute; torch's own are dtypes and layouts
-    r"|(?<=<class ')[\w.<>]+(?='>)"
+    r"|(?<=<class ')[\w.<>]+(?='>)|(?<=<code object )[^\s>]+"
 )
 _THREADS = "num_threads"
 _STATE = "GLOBAL_STATE"
@@ -145,7 +146,7 @@ def _canonical(guard: Guard, state_names: Container[str] | None = None) -> tuple
     return (
         check,
         "" if check == _VALUE else source,  # the expression has it
-        without_addresses(_OBJECT_ID.sub(r"\1)", _HINT.sub("", expression))),
+        without_addresses(_OBJECT_ID.sub(r"\1)", _CODE.sub(r"\1>", _HINT.sub("", expression)))),
     )
 
 

@@ -63,6 +63,11 @@ def test_which_module_or_method_was_called_is_no_difference(expression: str, dif
             "___check_type_id(L['m'], 8), type=<class 'dict'> (HINT: type dict)",
             False,
         ),
+        (
+            """___check_obj_id(G['f'].__code__, 7), type=<code object inner at 0x7f, file "/a/torch/x.py", line 284>""",
+            """___check_obj_id(G['g'].__code__, 8), type=<code object inside at 0x8f, file "/b/y.py", line 287>""",
+            False,
+        ),
     ],
 )
 def test_where_a_function_stands_and_hints_are_no_difference(was: str, now: str, differ: bool) -> None:
