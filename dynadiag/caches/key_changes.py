@@ -14,6 +14,7 @@ from dynadiag.recording.records import KeyComponent
 __all__ = ["ABSENT", "ChangedComponent", "changed_components", "input_change", "is_symbolic"]
 
 ABSENT = "not there"
+_SHARED = "torch_version"  # in each whole key
 _MAX_VALUE = 120  # characters of a value that is shown
 _FIELD = re.compile(r"(\w+)=((?:torch\.Size)?\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\]|device\([^)]*\)|[^,()]+)")
 _SYMBOL = re.compile(r"\bs\d+\b|\bu\d+\b")
@@ -37,15 +38,30 @@ class ChangedComponent:
 
 
 def changed_components(before: Sequence[KeyComponent], after: Sequence[KeyComponent]) -> tuple[ChangedComponent, ...]:
-    """Return the components whose hashes differ, in torch's order. Empty unless both keys were recorded."""
+    """Return the components whose hashes differ, in torch's order. Empty unless both keys were recorded.
+
+    Of a key that was recorded in part, as where the recording ends in the compile, only those in both are compared.
+    """
     if not before or not after:
         return ()
+    if _is_whole(before) != _is_whole(after):
+        before, after = _of_groups(before, after), _of_groups(after, before)
     old, new = ({each.name: each for each in key} for key in (before, after))
     return tuple(
         _change(name, old.get(name), new.get(name))
         for name in dict.fromkeys((*new, *old))
         if name not in old or name not in new or old[name].hash != new[name].hash
     )
+
+
+def _is_whole(key: Sequence[KeyComponent]) -> bool:
+    """Whether a key has the components that AOTAutograd shares with the cache below it."""
+    return any(each.name == _SHARED for each in key)
+
+
+def _of_groups(key: Sequence[KeyComponent], other: Sequence[KeyComponent]) -> list[KeyComponent]:
+    groups = {component_group(each.name) for each in other}
+    return [each for each in key if component_group(each.name) in groups]
 
 
 def _change(name: str, old: KeyComponent | None, new: KeyComponent | None) -> ChangedComponent:

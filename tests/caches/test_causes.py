@@ -60,6 +60,14 @@ def test_only_components_whose_hashes_differ_are_changed() -> None:
     assert changed_components((), new) == ()
 
 
+def test_of_a_key_that_was_recorded_in_part_nothing_is_said_to_be_gone() -> None:
+    """Where the recording ends in the compile, what AOTAutograd shares with the cache below it is missing."""
+    own = [KeyComponent("gm", "1", "x"), KeyComponent("example_inputs[0]", "2", "y")]
+    whole = [*own, KeyComponent("example_inputs[1]", "3", "z"), KeyComponent("torch_version", "4", "2.13")]
+    assert [each.component for each in changed_components(whole, own)] == ["example_inputs[1]"]
+    assert [each.component for each in changed_components(own, whole)] == ["example_inputs[1]"]
+
+
 def test_a_vector_has_one_size() -> None:
     old, new = (TENSOR.format(size, 1, "cpu").replace("1, 1", "1,") for size in (4, 5))
     assert input_change(old, new)["shape"] == ("(4,)", "(5,)")
