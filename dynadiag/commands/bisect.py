@@ -13,6 +13,7 @@ time, or the search stopped), 2 usage error.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shlex
 import sys
@@ -34,6 +35,8 @@ from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.ray_runner import RayRunner
+from dynadiag.trial.ray_session import load_ray, ray_session
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import load
@@ -77,6 +80,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
     parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
+    parser.add_argument("--on", choices=["ray"], help="run the trials as tasks of Ray (pip install 'dynadiag[ray]')")
     parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
 
 
@@ -134,8 +138,21 @@ def trial_search(
             raise
 
 
-def _runner(program: Program, args: argparse.Namespace, hooks: Sequence[str] = HOOKS) -> Runner:
-    return Runner(program, hooks, Limits.default(args.timeout), fresh_caches=args.fresh)
+@contextmanager
+def _runner(program: Program, args: argparse.Namespace, hooks: Sequence[str] = HOOKS) -> Iterator[Runner]:
+    """What runs the trials: this machine, or Ray."""
+    limits = Limits.default(args.timeout)
+    if args.on is None:
+        with Runner(program, hooks, limits, fresh_caches=args.fresh) as runner:
+            yield runner
+        return
+    ray = load_ray()
+    with (
+        contextlib.redirect_stdout(sys.stderr),  # Ray says on stdout that a worker died
+        ray_session(ray),
+        RayRunner(program, hooks, limits, fresh_caches=args.fresh, ray=ray) as runner,
+    ):
+        yield runner
 
 
 def _new_trial_log(program: Program, args: argparse.Namespace) -> TrialLog:
@@ -161,6 +178,7 @@ def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
         "--repeat": args.repeat if args.repeat != 1 else None,
         "--rungs": ",".join(args.rungs) if args.rungs else None,
         "--budget": args.budget,
+        "--on": args.on,
     }
     words = ["--accuracy"] * args.accuracy + ["--fresh"] * args.fresh
     words += [word for name, value in given.items() if value is not None for word in (name, f"{value}")]

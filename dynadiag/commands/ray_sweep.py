@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.trial.process import die_with_parent
+from dynadiag.trial.ray_session import load_ray, ray_session
 
 __all__ = ["SweptProgram", "record_on_ray"]
 
@@ -57,9 +57,9 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
 
     Raises `DynadiagError` if Ray is missing or cannot start, or if a program leaves no recording.
     """
-    ray = _load()
+    ray = load_ray()
     words = _recorder_words(args)
-    with contextlib.redirect_stdout(sys.stderr), _session(ray):  # Ray says on stdout that a worker died
+    with contextlib.redirect_stdout(sys.stderr), ray_session(ray):  # Ray says on stdout that a worker died
         run = ray.remote(num_cpus=1, max_retries=3)(_record)
         tasks = [run.remote(each, words, str(Path.cwd()), dict(os.environ)) for each in programs]
         waiting, results = list(tasks), {}
@@ -73,31 +73,6 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
             for task in waiting:
                 ray.cancel(task, force=True)
             raise
-
-
-def _load() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise DynadiagError("check --on ray needs Ray, which is not installed: pip install 'dynadiag[ray]'") from error
-
-
-@contextlib.contextmanager
-def _session(ray: Any) -> Iterator[None]:
-    """A connection to Ray: the caller's if there is one."""
-    if ray.is_initialized():
-        yield
-        return
-    # Ray's own workers run with low priority, which would change the times that are measured.
-    ours = {} if os.environ.get("RAY_ADDRESS") else {"_system_config": {"worker_niceness": 0}}
-    try:
-        ray.init(log_to_driver=False, include_dashboard=False, logging_level="ERROR", **ours)
-    except Exception as error:  # of many kinds; each means that there is no cluster
-        raise DynadiagError(f"Ray does not start: {str(error).splitlines()[0][:300]}") from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _recorder_words(args: argparse.Namespace) -> list[str]:

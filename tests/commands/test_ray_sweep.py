@@ -69,3 +69,31 @@ def test_the_problems_are_those_of_one_machine() -> None:
     assert (code, swept["problems"]) == (local_code, local["problems"])
     assert [each["target"] for each in swept["targets"]] == ["breaks.py", "killed.py", "raises.py"]
     assert [each["rule"] for each in swept["problems"]] == ["failed", "new-break"]
+
+
+FAILS_AT_A_LOWERING = """
+import torch
+import torch._inductor.config
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
+
+@torch.compile
+def f(x):
+    return x.sin().relu().cos()
+
+f(torch.ones(8))
+"""
+
+
+@pytest.mark.slow
+def test_a_search_over_ray_finds_what_one_machine_finds() -> None:
+    pytest.importorskip("ray")
+    Path("fails.py").write_text(FAILS_AT_A_LOWERING)
+    found = []
+    for words in ([], ["--on", "ray"]):
+        command = [sys.executable, "-m", "dynadiag", "bisect", "--fresh", "--json", "-", *words, "fails.py"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        found.append([document[name] for name in ("verdict", "rung", "culprits")])
+    assert found[0] == found[1]
