@@ -25,6 +25,7 @@ from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.guard_text import with_program_names
+from dynadiag.explanation.source_search import return_line
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
@@ -134,6 +135,7 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
                 told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
                 found = _graph_difference(stage, name, ids, changes, pair.after, told)
                 line = _line_of_removed(lead, pair.before, pair.after, before, after)
+                line = line or _line_of_returned(changes, pair.after, after)
                 yield found if line is None else replace(found, file=pair.after.file, line=line)
         if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
@@ -192,6 +194,13 @@ def _line_of_removed(
         return None
     was, now = before.recording.source(old.file), after.recording.source(new.file)
     return matching_line(was, now, place.line) if was is not None and now is not None else None
+
+
+def _line_of_returned(changes: Sequence[NodeChange], new: Compile, after: GraphReader) -> int | None:
+    """The line of the ``return`` where nothing differs but what is returned: that has no line of its own."""
+    if any(change.source_line for change in changes) or new.file is None or new.line is None:
+        return None
+    return return_line(after.recording.source(new.file) or "", new.line)
 
 
 def _graph_difference(

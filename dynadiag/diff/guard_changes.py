@@ -42,12 +42,14 @@ _OF_TRACED_CODE = frozenset(
         "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
     }
 )  # fmt: skip
-# Guards that a builtin, a global function or a module is the one that was traced, or is the same under two names, and
-# that a method is the one of the class. They are left out, because how source is divided into functions is no
+# Guards that a builtin, a global function, class or module is the one that was traced, or is the same under two names,
+# and that a method is the one of the class. They are left out, because how source is divided into functions is no
 # difference. A value that is read from the class has a guard of its own.
 _OF_CALLED_CODE = re.compile(
-    r"___check_obj_id\(G\['(?:\w+'\](?:\.\w+)*, \d+\), type=<class '(?:code|module|function)'>"
+    r"___check_obj_id\((?:dict\()?G\['(?:\w+'\](?:\.__dict__\)\['\w+'\])?(?:\.\w+)*, \d+\), "
+    r"type=<class '(?:code|module|function)'>"
     r"|__builtins_dict__\w+'\]\['\w+'\])"
+    r"|___check_obj_id\(G\['(\w+)'\], \d+\), type=<class '(?:\w+\.)*\1'>"
     r"|G\['__import_\w+'\][\w.]* is G\['\w+'\](?:\.\w+)*$"
     r"|not ___dict_contains\('\w+', .+\.__dict__\)$"
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["call_span", "definition_span", "option_span"]
+__all__ = ["call_span", "definition_span", "option_span", "return_line"]
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -37,6 +37,27 @@ def definition_span(sources: Mapping[str, str], name: str) -> Span | None:
     """Return the place where a function, a class or a variable of this name is defined."""
     simple = name.rpartition(".")[2]
     return _last(sources, lambda node: _defines(node, simple))
+
+
+def return_line(source: str, line: int) -> int | None:
+    """Return the line of the only ``return`` of the function at a line; None if it has none, or several.
+
+    >>> return_line("@mark\\ndef f(x):\\n    return x, 1", 1)
+    3
+    """
+    tree = parsed(source)
+    functions = (node for node in ast.walk(tree) if isinstance(node, _DEFINITIONS[:2])) if tree is not None else ()
+    found = [node for node in functions if line in (node.lineno, *(mark.lineno for mark in node.decorator_list))]
+    returns = [each.lineno for node in found for each in _own_nodes(node) if isinstance(each, ast.Return)]
+    return returns[0] if len(returns) == 1 else None
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, (*_DEFINITIONS, ast.Lambda)):
+            yield node
+            yield from _own_nodes(node)
 
 
 def _last(sources: Mapping[str, str], line_of: Callable[[ast.AST], int | None]) -> Span | None:

@@ -183,6 +183,16 @@ def test_exchanged_inputs_are_a_difference(folder: Path, new: str, line: int | N
     assert line is None or (_first(found)["stage"], _first(found)["line"]) == ("dynamo", line)
 
 
+def test_one_more_result_is_told_at_the_return(folder: Path) -> None:
+    both = SUBTRACT.replace("return torch.exp(x) - y", "h = torch.exp(x)\n    return h - y, h")
+    one = both.replace("h - y, h", "h - y")
+    paths = recorded(folder, "one_result", one), recorded(folder, "two_results", both)
+    document = folder / "results.json"
+    assert main(["diff", "--json", str(document), *map(str, paths)]) == 1
+    first = _first(json.loads(document.read_text()))
+    assert (first["stage"], first["line"]) == ("dynamo", _line(both, "return"))
+
+
 @pytest.mark.parametrize("argument", ["dynamic=True", "mode='max-autotune-no-cudagraphs'"])
 def test_an_argument_of_torch_compile_is_led_back_to_its_line(compare: Compare, argument: str) -> None:
     kept = 'backend="aot_eager", ' if "dynamic" in argument else ""
