@@ -99,6 +99,8 @@ class GraphScreen(Dialog[Location]):
     def action_walk(self, way: str) -> None:
         """Select the next box in a direction: of those that are connected, or beside it, the nearest."""
         places = self.canvas.places
+        if self._selected not in places:  # it is not drawn yet
+            return
         here = places[self._selected]
         if way in ("up", "down"):
             column = 0 if way == "up" else 1

@@ -64,3 +64,10 @@ async def test_keys_that_lead_nowhere_change_nothing(program: Path) -> None:
         await pilot.resize_terminal(200, 60)
         await press(pilot, "down")
         assert "boxes" in screen(pilot)
+
+
+async def test_walking_before_the_picture_is_drawn_does_nothing(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.widgets.graph_canvas.GraphCanvas.show", lambda *_: None)
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "v", "up", "left")
+        assert isinstance(pilot.app.screen, GraphScreen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,20 @@ async def test_an_empty_pane_counts_no_lines(tmp_path: Path) -> None:
         text = screen(pilot)
         assert "later graphs" in text
         assert "1/0" not in text
+
+
+@pytest.mark.parametrize("key", "12456789")
+async def test_no_worker_asks_a_widget_for_its_size(key: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Textual computes for it is kept in caches that two threads must not change."""
+    asked: list[str] = []
+    columns = StyledLines.columns.fget
+
+    def watched(pane: StyledLines) -> int:
+        asked.append(threading.current_thread().name)
+        assert columns is not None
+        return int(columns(pane))
+
+    monkeypatch.setattr(StyledLines, "columns", property(watched))
+    async with browsing(program) as pilot:
+        await press(pilot, key, "j", "k")
+    assert set(asked) <= {threading.main_thread().name}

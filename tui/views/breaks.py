@@ -57,7 +57,7 @@ class BreaksView(ListingView):
         item = _of(explanation, key)
         if item is None:
             return []
-        return styled_report_lines(finding_text(item, explanation, RoleStyle(self.details.columns), all_=True))
+        return styled_report_lines(finding_text(item, explanation, RoleStyle(self.detail_columns), all_=True))
 
     def target_of(self, key: int | str) -> Location | None:
         item = _of(self.session.explanation(), key)

@@ -187,7 +187,7 @@ class GuardsView(ListingView):
     def _describe(self) -> None:
         key = self._key()
         if isinstance(key, int) and key in self._guards:
-            self.fetch("detail", lambda: self.detail(key), self.details.show)
+            self.fetch_detail(key)
 
     def line_chosen(self, lines: Lines) -> None:
         key = self._key()
@@ -200,7 +200,7 @@ class GuardsView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards[int(key)]
-        style = RoleStyle(self.details.columns)
+        style = RoleStyle(self.detail_columns)
         cwd = self.session.run.cwd
         at = (
             source_location(guard.file, guard.line, None, cwd)

@@ -30,6 +30,7 @@ class ListingView(View):
     def __init__(self) -> None:
         super().__init__(classes="listing")
         self._pending_key: int | None = None  # the row to go to once the rows are read
+        self.detail_columns = 1  # of the detail pane, when its text was asked for
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
@@ -107,7 +108,12 @@ class ListingView(View):
     def _read_detail(self) -> None:
         key = self.table.key
         if key is not None and not self.is_reading:
-            self.fetch("detail", lambda: self.detail(key), self.details.show)
+            self.fetch_detail(key)
+
+    def fetch_detail(self, key: int | str) -> None:
+        """Read the detail of a row and show it. How wide it is, only the thread of the screen may ask."""
+        self.detail_columns = self.details.columns
+        self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def line_chosen(self, lines: Lines) -> None:
         if lines is self.table:

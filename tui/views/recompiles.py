@@ -45,7 +45,7 @@ class RecompilesView(ListingView):
         found = next((item for item in told if key in item.records), None)
         if found is None:
             return []
-        style = RoleStyle(self.details.columns)
+        style = RoleStyle(self.detail_columns)
         return _advice_first(styled_report_lines(finding_text(found, explanation, style, all_=True)))
 
     def target_of(self, key: int | str) -> Location | None:
