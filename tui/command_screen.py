@@ -95,7 +95,7 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
 
     def _refresh(self) -> None:
         self._refresh_timer = None
-        if self.is_mounted:
+        if self.is_open:
             done = self.process.finished
             self.lines.border_subtitle = "escape closes" if done else "x stops it, escape stops it and closes"
             self.lines.show(list(_command_lines(self.process)), keep=True)

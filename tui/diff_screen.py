@@ -61,7 +61,7 @@ class DiffScreen(CommandScreen):
         return self.query_one("#side-before", StyledLines), self.query_one("#side-after", StyledLines)
 
     def _refresh(self) -> None:
-        if not self.process.verdict or not self.is_mounted:
+        if not self.process.verdict or not self.is_open:
             super()._refresh()
         elif self._found is None:
             self._found = msgspec.convert(self.process.verdict, Comparison)
@@ -104,7 +104,7 @@ class DiffScreen(CommandScreen):
             self.app.call_from_thread(self._show, sides, _NOTHING)
 
     def _show(self, sides: Sides | None, problem: str) -> None:
-        if not self.is_mounted:
+        if not self.is_open:
             return
         self._shown = sides
         texts = (sides.before, sides.after) if sides else ([line((one_line(problem), "dim"))], [])

@@ -73,3 +73,20 @@ async def test_a_program_that_is_not_here_is_not_fixed(program: Path) -> None:
         await press(pilot, "F")
         assert isinstance(pilot.app, Browser)
         assert len(pilot.app.screen_stack) == 1
+
+
+async def test_what_a_command_says_while_its_screen_is_closed_is_not_shown(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.search_process.search_command", lambda kind, run: _command(tmp_path, "hang"))
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "trying change 1 of 2")
+        found = pilot.app.screen
+        assert isinstance(found, CommandScreen)
+        with monkeypatch.context() as closing:
+            closing.setattr(CommandScreen, "children", ())
+            closing.setattr(CommandScreen, "lines", property(lambda _: pytest.fail("they are gone")))
+            found._refresh()
+        await press(pilot, "escape")
+        assert not isinstance(pilot.app.screen, CommandScreen)
