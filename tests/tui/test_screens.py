@@ -123,11 +123,10 @@ async def test_an_empty_pane_counts_no_lines(tmp_path: Path) -> None:
 async def test_no_worker_asks_a_widget_for_its_size(key: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Textual computes for it is kept in caches that two threads must not change."""
     asked: list[str] = []
-    columns = StyledLines.columns.fget
+    columns = vars(StyledLines)["columns"].fget
 
     def watched(pane: StyledLines) -> int:
         asked.append(threading.current_thread().name)
-        assert columns is not None
         return int(columns(pane))
 
     monkeypatch.setattr(StyledLines, "columns", property(watched))

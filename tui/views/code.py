@@ -40,23 +40,6 @@ class CodeView(GraphActions, StageActions):
     TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "right_square_bracket",
-            "document(1)",
-            "stage",
-            key_display="]",
-            id="code.next",
-            tooltip="show the next stage, file or module in this pane",
-        ),
-        Binding(
-            "left_square_bracket",
-            "document(-1)",
-            "previous stage",
-            show=False,
-            key_display="[",
-            id="code.previous",
-            tooltip="show the previous one",
-        ),
-        Binding(
             "full_stop",
             "finding(1)",
             "finding",
@@ -164,13 +147,13 @@ class CodeView(GraphActions, StageActions):
 
     def _title(self, name: str) -> str:
         board, document = self._model, self.pane(name).document
-        if board is None or document is None:
+        ref = document.ref if document else board.ref(name) if board else None
+        if board is None or ref is None:
             return PANE_TITLES.get(name, name)
-        ref = document.ref
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
         many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.forward_graph
         place = f" {board.selected[name] + 1}/{len(board.documents_of[name])}" if many else ""
-        return f"{one_line(title)}{place}{document.part and f', {document.part}'}"
+        return f"{one_line(title)}{place}{f', {document.part}' if document and document.part else ''}"
 
     def _go_to_line(self, board: CodePaneModel, place: Location) -> None:
         """Go to a line; without one, to the first line that has links."""
@@ -222,17 +205,6 @@ class CodeView(GraphActions, StageActions):
     def pane_order(self) -> tuple[str, ...]:
         """The panes from left to right. The stage pane is added once a kernel is compiled."""
         return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
-
-    def action_document(self, by: int) -> None:
-        """Show the next or previous document in the current pane."""
-        board = self._model
-        if board is None or len(board.documents_of[self._current_pane]) < 2:
-            self.notify("this pane has no other document")
-            return
-        at, pane = self._current_pane, self.pane(self._current_pane)
-        places = pane.links.keys_of(pane.cursor)
-        board.select(at, board.selected[at] + by)
-        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.document_changed(at, places))
 
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""

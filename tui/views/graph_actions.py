@@ -1,4 +1,4 @@
-"""What the Code screen does with the graph under its cursor: draw it, compare it, show it as torch printed it."""
+"""What the Code screen does with the document of a pane: show another one, compare it, draw it as a graph."""
 
 from __future__ import annotations
 
@@ -22,6 +22,23 @@ class GraphActions(PanedView):
     """A screen with panes, some of which show graphs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "right_square_bracket",
+            "document(1)",
+            "stage",
+            key_display="]",
+            id="code.next",
+            tooltip="show the next stage, file or module in this pane",
+        ),
+        Binding(
+            "left_square_bracket",
+            "document(-1)",
+            "previous stage",
+            show=False,
+            key_display="[",
+            id="code.previous",
+            tooltip="show the previous one",
+        ),
         Binding(
             "v",
             "picture",
@@ -60,6 +77,17 @@ class GraphActions(PanedView):
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show another document of a pane, with the cursor on a line linked to these."""
         raise NotImplementedError
+
+    def action_document(self, by: int) -> None:
+        """Show the next or previous document in the current pane."""
+        board = self._model
+        if board is None or len(board.documents_of[self._current_pane]) < 2:
+            self.notify("this pane has no other document")
+            return
+        at, pane = self._current_pane, self.pane(self._current_pane)
+        places = pane.links.keys_of(pane.cursor)
+        board.select(at, board.selected[at] + by)
+        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.document_changed(at, places))
 
     def action_directions(self) -> None:
         """Show the forward graph beside the backward graph, or Dynamo's graph again."""
