@@ -248,6 +248,17 @@ class ParsedSource:
         """Whether an import at the top of the file gives a package its own name. `import torch.nn` does."""
         return any(_binds(name, package) for statement in self.module.body for name in _plain_imports(statement))
 
+    def line_above(self, node: cst.CSTNode) -> int:
+        """The line of the statement of the module that a node is in, with its decorators and comments."""
+        top = node
+        while (above := self.parent(top)) is not None and above is not self.module:
+            top = above
+        decorators = top.decorators if isinstance(top, (cst.FunctionDef, cst.ClassDef)) else ()
+        line, lines = self.line(decorators[0] if decorators else top), self.text.splitlines()
+        while line > 1 and lines[line - 2].startswith("#"):
+            line -= 1
+        return line
+
     def after_imports(self) -> int:
         """The line in front of which a line of configuration goes: behind the last import at the top of the file."""
         last = 0

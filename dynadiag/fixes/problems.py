@@ -57,9 +57,7 @@ class FixProblem:
         """The cause at its place in the unchanged program, if it was found in the one with these edits; ``None`` if an
         edit is what causes it.
         """
-        if self.file is None:
-            return self
-        span = _unmoved(self.file, self.span, edits, project)
+        span = self.span if self.file is None else _unmoved(self.file, self.span, edits, project)
         spans = [(frame, _unmoved(frame.file, Span(None, frame.line), edits, project)) for frame in self.stack]
         stack = tuple(replace(frame, line=span.line if span else None) for frame, span in spans)
         guarded = self.guarded and _unmoved(self.guarded.file or "", self.guarded, edits, project)

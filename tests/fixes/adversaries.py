@@ -74,6 +74,18 @@ def _change(
     return Adversary(source, marked, title, frozenset(found_by.split()), compiled, hints)
 
 
+def _effect(body: str, found_by: str = "ends") -> Adversary:
+    head = "COUNT, SEEN = [0], []\n\n"
+    return _change(body, "x.sum().item()", "in the graph, by the function", found_by, head=head, compiled=True)
+
+
+def _counts(values: str, found_by: str) -> Adversary:
+    marked = "torch.bincount(t, minlength=4)"
+    calls = f"for t in (torch.tensor([0, 3]), {values}):\n    call(torch.ones(1), t)"
+    source = _program(f"return {marked}", calls, arguments="x, t")
+    return Adversary(source, marked, "`bincount`", frozenset({found_by}))
+
+
 def _within(body: str, enter: str, leave: str, found_by: str) -> Adversary:
     head = (
         f"FACTOR = [1]\n\n\nclass Context:\n    def __enter__(self):\n        {enter}\n\n"
@@ -228,6 +240,16 @@ ADVERSARIES = {
         "results gradients",
         head="WEIGHT = torch.nn.Parameter(torch.ones(3))\n\n",
     ),
+    # effects
+    "the list is the function's own": _effect("parts = []\nparts.append(x.sum().item())\nreturn x * parts[0]"),
+    "the length is read behind": _effect("SEEN.append(x.sum().item())\nreturn x * len(SEEN)", "results gradients"),
+    "what is kept was changed just before": _effect(
+        "COUNT[0] += 1\nSEEN.append((COUNT[0], x.sum().item()))\nreturn x * 2", "mutations"
+    ),
+    # counts
+    "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
+    "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),
+    "values are bytes": _counts("torch.tensor([0, 1, 3], dtype=torch.uint8)", "ends"),
     # numpy_calls
     "NumPy takes edges that fall": _change(
         "return torch.from_numpy(np.digitize(x.numpy(), [1.0, 0.0, -1.0]))",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from dynadiag.fixes.candidate import Refusal
 from dynadiag.recording.records import Frame, Span
@@ -63,7 +66,24 @@ def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
         "@torch._dynamo.decorators.leaf_function\ndef _log_info(*args):\nlog.info(*args)\n"
         "@_log_info.register_fake\ndef _(*_):\nreturn None\n_log_info('%d', 3)",
     ]
-    assert one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path) == []
+    (within,) = one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path)
+    assert "leaf_function\ndef _info():\n" in within
+
+
+@pytest.mark.parametrize("logger", ["logging.getLogger('a')", "self.log"])
+def test_a_logger_that_the_module_does_not_name_is_asked_for(logger: str, tmp_path: Path) -> None:
+    net = "class A(nn.Module):\n    def __init__(self):\n        self.log = logging.getLogger('a')\n\n"
+    text = f"{HEAD}{net}    def forward(self, x):\n        {logger}.info('%d', 3)\n        return x\n"
+    first, _ = one(text, f"{logger}.info('%d', 3)", tmp_path)
+    assert "def _log_info(*args):\nlogging.getLogger('a').info(*args, stacklevel=3)\n" in first
+    assert first.endswith("_log_info('%d', 3)")
+
+
+def test_a_logger_that_an_object_is_given_is_used_in_the_graph(tmp_path: Path) -> None:
+    net = "class A(nn.Module):\n    def __init__(self, log):\n        self.log = log\n\n"
+    text = f"{HEAD}{net}    def forward(self, x):\n        self.log.info('%d', 3)\n        return x\n"
+    (within,) = one(text, "self.log.info('%d', 3)", tmp_path)
+    assert "leaf_function\ndef _info(self):\n" in within
 
 
 def test_a_setting_that_the_program_turns_off_is_turned_on_there(tmp_path: Path) -> None:
@@ -102,10 +122,36 @@ def test_a_number_that_slices_is_a_symbol_that_is_not_negative(tmp_path: Path) -
 
 def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path) -> None:
     text = f"{HEAD}def note(m):\n    sys.stderr.write(m)\n\n\ndef f(x):\n    note('a')\n    return x\n"
-    added = ["torch._dynamo.config.reorderable_logging_functions.add(note)"]
-    assert one(text, "sys.stderr.write(m)", tmp_path) == added
-    assert one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path) == []
+    after = "torch._dynamo.config.reorderable_logging_functions.add(note)"
+    first, within = one(text, "sys.stderr.write(m)", tmp_path)
+    assert first == after
+    assert within.startswith("@torch._dynamo.decorators.leaf_function\ndef _write(m):\n")
+    used = one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path)
+    assert used == [within]
     assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
+
+
+KEPT = "self.seen.append(y.sum().item())"
+KEEPS = f"{HEAD}class A(nn.Module):\n    def forward(self, x):\n        y = x * 2\n        {KEPT}\n"
+
+
+def test_a_statement_with_an_effect_alone_runs_in_the_graph(tmp_path: Path) -> None:
+    text = f"{KEEPS}        return y\n"
+    *_, made = changed(text, candidates(text, problem_at(text, "y.sum().item()"), tmp_path))
+    leaf = f"@torch._dynamo.decorators.leaf_function\ndef _append(self, y):\n    {KEPT}\n\n\n"
+    fake = "@_append.register_fake\ndef _(*_):\n    return None\n\n\n"
+    called = f"{KEEPS}        return y\n".replace(KEPT, "_append(self, y)")
+    assert made == called.replace("class A", f"{leaf}{fake}class A")
+    for other in (f"z = {KEPT}", KEPT.replace("append", "step")):
+        text = f"{KEEPS}        return y\n".replace(KEPT, other)
+        assert not any("leaf_function" in each for each in one(text, "y.sum().item()", tmp_path))
+
+
+def test_a_list_that_grows_is_kept_out_of_the_graph(tmp_path: Path) -> None:
+    text = f"{KEEPS}        return y\n\n\ndef main(f, x):\n    y = f(x)\n"
+    line = text[: text.index("self.seen")].count("\n") + 1
+    *_, made = recompiled(text, "L['self'].seen", ("length 0", "length 1"), tmp_path, line)
+    assert made.endswith("_append(self, y)")
 
 
 def test_a_number_that_is_printed_by_itself_is_formatted(tmp_path: Path) -> None:
@@ -151,6 +197,7 @@ NUMPY = {
     "np.nanmean(a=x.cpu().numpy(), keepdims=True)": "torch.nanmean(x, keepdim=True)",
     "np.isin(x.numpy(), [1, 2])": "torch.isin(x, torch.as_tensor([1, 2], device=x.device))",
     "np.trapezoid(x.numpy(), dx=0.5)": "torch.trapezoid(x, dx=0.5)",
+    "np.nanpercentile(x.numpy(), 90, axis=0)": "torch.nanquantile(x, 90 / 100, dim=0)",
 }
 
 
@@ -160,9 +207,37 @@ def test_a_numpy_function_becomes_torchs(call: str, tmp_path: Path) -> None:
     assert one(text, call, tmp_path) == [f"return {NUMPY[call]}"]
 
 
-@pytest.mark.parametrize("call", ["np.nansum(axis=1)", "np.nansum(x.numpy(), where=m)", "np.cumsum(x.numpy())"])
+def test_interpolation_is_a_function_of_the_module(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return torch.from_numpy(np.interp(x.numpy(), [0.0, 1.0, 4.0], [2.0, 5.0, 5.5]))\n"
+    problem = problem_at(text, "np.interp(x.numpy(), [0.0, 1.0, 4.0], [2.0, 5.0, 5.5])")
+    (made,) = changed(text, candidates(text, problem, tmp_path))
+    assert made.endswith("def f(x):\n    return _interp(x, [0.0, 1.0, 4.0], [2.0, 5.0, 5.5])\n")
+    space: dict[str, Any] = {}
+    exec(made, space)
+    x = torch.tensor([[-1.0, 0.0, 0.3], [1.0, 3.7, 4.0], [9.0, float("nan"), float("inf")]])
+    expected = np.interp(x.numpy(), [0.0, 1.0, 4.0], [2.0, 5.0, 5.5])
+    assert space["f"](x).numpy().tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "np.nansum(axis=1)",
+        "np.interp(x.numpy(), XP, FP, left=0)",
+        "np.nansum(x.numpy(), where=m)",
+        "np.cumsum(x.numpy())",
+    ],
+)
 def test_a_call_that_torch_has_no_equal_of_stays(call: str, tmp_path: Path) -> None:
     assert one(f"{HEAD}def f(x, m):\n    return {call}\n", call, tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["torch.bincount(t, minlength=self.n)", "t.bincount(minlength=self.n)"])
+def test_counts_have_the_least_length(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, t):\n    return {call}.float()\n"
+    assert one(text, call, tmp_path) == ["return t.new_zeros(self.n).scatter_add(0, t, torch.ones_like(t)).float()"]
+    for other in ("torch.bincount(t)", "torch.bincount(g(t), minlength=3)", "torch.bincount(t, w, minlength=3)"):
+        assert one(text.replace(call, other), other, tmp_path) == []
 
 
 SIDES = {
@@ -266,6 +341,24 @@ def test_a_raise_on_a_condition_is_a_function_in_the_graph(tmp_path: Path) -> No
     assert "@torch._dynamo.decorators.leaf_function\ndef _raise_if(condition, value_1):\n    if condition:\n" in made
     assert "        raise ValueError(f'not finite: {value_1}')\n" in made
     assert "        _raise_if(h.isnan().any(), h.max())\n" in made
+
+
+def test_an_assertion_is_a_function_in_the_graph(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(t, n):\n    assert int(t.max()) < n, f'{{int(t.max())}} of {{n}}'\n    return t * 2\n"
+    (_, made) = one(text, "int(t.max()) < n", tmp_path)
+    assert "if condition:\nraise AssertionError(f'{value_1} of {value_2}')\n" in made
+    called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach().to(torch.int64), n"
+    assert made.endswith(f"_raise_if({called})")
+    (_, made) = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
+    assert "raise AssertionError\n" in made
+
+
+def test_a_number_in_a_condition_is_a_tensor(tmp_path: Path) -> None:
+    test = "float(x.norm().item()) > int(n) + x.max().item()"
+    text = f"{HEAD}def f(x, n):\n    if {test}:\n        x = x * 2\n    return x\n"
+    assert one(text, "float(x.norm().item())", tmp_path)[-2] == (
+        "x = torch.where(x.norm() > int(n) + x.max(), x * 2, x)"
+    )
 
 
 def test_an_early_return_takes_what_follows_as_its_other_side(tmp_path: Path) -> None:
@@ -412,6 +505,31 @@ def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
     ]
 
 
+def test_a_size_is_marked_where_a_function_of_a_library_is_called(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}def main(x):\n    f = torch.compile(nn.Sequential(nn.Linear(3, 3)))\n    y = f(x)\n    z = f(x * 2)\n"
+    )
+
+    def found(line: int) -> list[str]:
+        problem = recompile_of(text, "Sequential.forward", "L['args'][0].size()[0]", 248, line, ("3", "4"), tmp_path)
+        return changed(text, candidates(text, replace(problem, file=None), tmp_path))
+
+    text = text.replace("y = f(x)", "y = nn.functional.relu(f(x))")
+    assert found(7)[0] == text.replace("    y =", "    torch._dynamo.mark_dynamic(x, 0)\n    y =")
+    twice = "    inputs = x * 2\n    torch._dynamo.mark_dynamic(inputs, 0)\n    z = f(inputs)"
+    assert found(8)[0] == text.replace("    z = f(x * 2)", twice)
+    assert found(8)[-1] == text.replace("nn.Linear(3, 3))", "nn.Linear(3, 3)), dynamic=True")
+
+
+@pytest.mark.parametrize(("call", "marked"), [("f(mask=x)", "x"), ("f(1, **x)", 'x["mask"]')])
+def test_a_size_of_a_named_argument_is_marked(call: str, marked: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def main(f, x):\n    y = {call}\n"
+    source = "L['kwargs']['mask'].size()[1]"
+    problem = replace(recompile_of(text, "Bert.forward", source, 9, 6, ("3", "4"), tmp_path), file=None)
+    first, *_ = changed(text, candidates(text, problem, tmp_path))
+    assert first == text.replace("    y =", f"    torch._dynamo.mark_dynamic({marked}, 1)\n    y =")
+
+
 def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) -> None:
     text = LOOP.replace("        return x * n", '        print(f"rows {x.shape[0]}")\n        return x * n')
     line = text[: text.index("print")].count("\n") + 1
@@ -443,5 +561,7 @@ def test_an_integer_of_a_module_becomes_a_symbol_of_the_only_compile(tmp_path: P
     line = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
     (found,) = recompiled(text, "L['model'].blocks[0].calls", ("0", "1"), tmp_path)
     assert found.strip().splitlines() == [line, "fast = torch.compile(main, dynamic=True)"]
-    assert recompiled(text, "L['model'].calls", ("0.5", "1.5"), tmp_path) == []
+    dynamic = "fast = torch.compile(main, dynamic=True)"
+    assert recompiled(text, "L['model'].rate", ("0.5", "1.5"), tmp_path) == [dynamic]
+    assert recompiled(text, "L['n']", ("0.5", "1.5"), tmp_path)[-1] == dynamic
     assert recompiled(text + "torch.compile(main)\n", "L['model'].calls", ("0", "1"), tmp_path) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,8 +13,10 @@ from dynadiag.fixes.candidate import Sources
 from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.problems import FixProblem
 
-__all__ = ["CallSite", "call_sites"]
+__all__ = ["CallSite", "call_sites", "calling_file"]
 
+_MORE = tuple(f"args[{position}]" for position in range(8))
+_LIBRARY = re.compile(rf"^(?:(?:torch|nn|F|np|math)\.|(?:{'|'.join(dir(builtins))})$)")  # what it calls is no program's
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda)
 
 
@@ -24,25 +28,46 @@ class CallSite:
     call: cst.Call
     arguments: dict[str, cst.Arg]
 
+    @property
+    def mapping(self) -> cst.Name | None:
+        """The name behind the ``**`` of the call, which holds the arguments that are not there by themselves."""
+        found = [each.value for each in self.call.args if each.star == "**"]
+        return found[0] if len(found) == 1 and isinstance(found[0], cst.Name) else None
+
 
 def call_sites(problem: FixProblem, sources: Sources, names: list[str]) -> Iterator[CallSite]:
-    """The calls on the user's line that led to the compile, that give all these parameters."""
+    """The calls on the user's line that led to the compile, that give all these parameters. Of a library's function
+    only the line is known, so a call that gives them by its ``**`` counts as well.
+    """
     parameters = _parameters(problem, sources)
-    if parameters is None or not set(names) <= set(parameters):
+    if parameters is None or (problem.file is not None and not set(names) <= set(parameters)):
         return
     for file, line in _lines(problem, sources):
-        calls = [call for call in file.nodes(cst.Call) if file.line(call) == line]
+        own = (call for call in file.nodes(cst.Call) if not _LIBRARY.match(file.code(call.func)))
+        calls = [call for call in own if file.line(call) == line]
         for call in calls:
             found = _bound(call, parameters)
-            if set(names) <= found.keys() and not _in_own_scope(file, call):
-                yield CallSite(file, call, {name: found[name] for name in names})
+            site = CallSite(file, call, {name: found[name] for name in names if name in found})
+            by_mapping = problem.file is None and site.mapping is not None
+            given = all(name in site.arguments or (by_mapping and name.isidentifier()) for name in names)
+            if given and not _in_own_scope(file, call):
+                yield site
         if calls:
             return
 
 
+def calling_file(problem: FixProblem, sources: Sources) -> ParsedSource | None:
+    """The file of the compiled function, or of the line that calls it if that is a library's."""
+    return sources.file(problem.file) or next((file for file, _ in _lines(problem, sources)), None)
+
+
 def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
-    """The parameters of the compiled function, without the object of a method."""
+    """The parameters of the compiled function, without the object of a method. Of a library's function, and behind
+    those of ``*args``, they are ``args[0]`` and so on.
+    """
     file = sources.file(problem.file)
+    if problem.file is None:
+        return list(_MORE)
     wanted = problem.function.rpartition(".")[2]
     found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == wanted] if file is not None else []
     near = [
@@ -52,8 +77,10 @@ def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
     ]
     if not (near or len(found) == 1):
         return None
-    names = [parameter.name.value for parameter in (near or found)[0].params.params]
-    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+    parameters = (near or found)[0].params
+    names = [parameter.name.value for parameter in parameters.params]
+    more = _MORE if isinstance(parameters.star_arg, cst.Param) and parameters.star_arg.name.value == "args" else ()
+    return [*(names[1:] if names[:1] in (["self"], ["cls"]) else names), *more]
 
 
 def _lines(problem: FixProblem, sources: Sources) -> Iterator[tuple[ParsedSource, int]]:
@@ -68,6 +95,8 @@ def _lines(problem: FixProblem, sources: Sources) -> Iterator[tuple[ParsedSource
 def _bound(call: cst.Call, parameters: list[str]) -> dict[str, cst.Arg]:
     found = {}
     for position, argument in enumerate(call.args):
+        if argument.star == "**":
+            continue
         if argument.star:
             return {}
         name = argument.keyword.value if argument.keyword else dict(enumerate(parameters)).get(position)

@@ -1,12 +1,13 @@
-"""`if` on a tensor's value around nothing but a `print`, a warning, a log message or a `raise`: a function of the
-module that takes the condition, and that torch calls after the graph, or in it. This is right because the condition and
-the values of the message are computed where they were, and only the printing waits; an exception does not wait. The
-proof compares both streams and the exceptions, and has to see both sides.
+"""`if` on a tensor's value around nothing but a `print`, a warning, a log message or a `raise`, and `assert`: a
+function of the module that takes the condition, and that torch calls after the graph, or in it. This is right
+because the condition and the values of the message are computed where they were, and only the printing waits; an
+exception does not wait. The proof compares both streams and the exceptions, and has to see both sides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -14,8 +15,10 @@ from dynadiag.fixes.candidate import Candidate, Condition, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, if_around
+from dynadiag.fixes.rewrites.effects import local_names
 from dynadiag.fixes.rewrites.numbers import kept_tensor
 from dynadiag.fixes.rewrites.printing import prints
+from dynadiag.recording.records import Span
 
 __all__ = ["candidates"]
 
@@ -36,27 +39,69 @@ _WAYS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What happens on a condition. ``text`` is that of the statement, which begins in the file at ``start``;
+    ``message`` has the values that are formatted. ``on`` is the condition as a tensor.
+    """
+
+    whole: cst.If | cst.SimpleStatementLine
+    test: cst.BaseExpression
+    on: str
+    text: str
+    start: int
+    message: tuple[cst.BaseExpression, ...]
+    what: str
+
+
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """The function, and its call in place of the `if`."""
+    """The function, and its call in place of the `if` or the `assert`."""
     file = sources.file(problem.file)
-    found = if_around(file, problem.span) if file is not None and problem.kind == "break" else None
-    effect = _only_effect(found) if isinstance(found, cst.If) else None
-    if file is None or not isinstance(found, cst.If) or effect is None:
+    if file is None or problem.kind != "break":
         return
-    raises = isinstance(effect, cst.Raise)
-    call = effect.exc if isinstance(effect, cst.Raise) else effect.value
-    if not (raises or (isinstance(call, cst.Call) and prints(file, call))):
-        return
-    condition = Condition(file.name, *file.range(found.test))
-    what = "raise" if raises else file.code(call.func).rpartition(".")[2]  # type: ignore[union-attr]  # a Call, see above
-    name = file.free_name(f"_{what}_if")
-    for when, decorator, line in _WAYS[1:] if raises else _WAYS:
-        try:
-            edits = _edits(file, found, effect, call if isinstance(call, cst.Call) else None, name, (decorator, line))
-        except Unsuitable:
+    try:
+        found = _effect_at(file, problem.span)
+        if found is None:
             return
-        title = f"{'raise' if raises else 'print'} on the condition in a function of its own, which torch {when}"
-        yield Candidate(title, "source", edits, _WHY_RAISE if raises else _WHY, (condition,))
+        condition = Condition(file.name, *file.range(found.test))
+        name, raises = file.free_name(f"_{found.what}_if"), found.what == "raise"
+        for when, decorator, line in _WAYS[1:] if raises else _WAYS:
+            edits = _edits(file, found, name, (decorator, line))
+            title = f"{'raise' if raises else 'print'} on the condition in a function of its own, which torch {when}"
+            yield Candidate(title, "source", edits, _WHY_RAISE if raises else _WHY, (condition,))
+    except Unsuitable:
+        return
+
+
+def _effect_at(file: ParsedSource, span: Span) -> _Effect | None:
+    """The effect whose condition is at a span; ``None`` if there is more on the condition, or none."""
+    found = if_around(file, span)
+    if isinstance(found, cst.If):
+        return _of_branch(file, found)
+    asserted = file.at(span, cst.Assert)
+    line = file.parent(asserted) if asserted is not None else None
+    if found is not None or asserted is None or not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
+        return None
+    begin, message = "raise AssertionError(", asserted.msg
+    text = f"{begin}{file.code(message)})" if message is not None else "raise AssertionError"
+    start = file.range(message)[0] - len(begin) if message is not None else 0
+    values = tuple(_formatted(message)) if message is not None else ()
+    on = f"torch.logical_not({condition_text(file, asserted.test)})"
+    return _Effect(line, asserted.test, on, text, start, values, "raise")
+
+
+def _of_branch(file: ParsedSource, found: cst.If) -> _Effect | None:
+    effect = _only_effect(found)
+    call = effect.exc if isinstance(effect, cst.Raise) else effect.value if effect is not None else None
+    if effect is None or not (isinstance(effect, cst.Raise) or (isinstance(call, cst.Call) and prints(file, call))):
+        return None
+    if isinstance(call, cst.Call) and file.code(call.func).startswith("self."):
+        return None  # the function of the module has no object
+    values = [value for each in call.args for value in _formatted(each.value)] if isinstance(call, cst.Call) else []
+    what = file.code(call.func).rpartition(".")[2] if isinstance(call, cst.Call) else ""
+    what = "raise" if isinstance(effect, cst.Raise) else what
+    text, start = file.code(effect), file.range(effect)[0]
+    return _Effect(found, found.test, condition_text(file, found.test), text, start, tuple(values), what)
 
 
 def _only_effect(found: cst.If) -> cst.Expr | cst.Raise | None:
@@ -69,62 +114,32 @@ def _only_effect(found: cst.If) -> cst.Expr | cst.Raise | None:
     return statement if isinstance(statement, cst.Expr) else None
 
 
-def _edits(
-    file: ParsedSource,
-    found: cst.If,
-    effect: cst.Expr | cst.Raise,
-    call: cst.Call | None,
-    name: str,
-    way: tuple[str, str],
-) -> tuple[Edit, ...]:
-    function = file.enclosing(found, cst.FunctionDef)
+def _edits(file: ParsedSource, found: _Effect, name: str, way: tuple[str, str]) -> tuple[Edit, ...]:
+    function = file.enclosing(found.whole, cst.FunctionDef)
     if not isinstance(function, cst.FunctionDef):
         raise Unsuitable("it is not in a function")
-    local = _local_names(file, function)
-    given = list(_values(call)) if call is not None else []
-    values = [value for value in given if any(n.value in local for n in file.nodes(cst.Name, value))]
+    local = local_names(file, function)
+    values = [value for value in found.message if any(n.value in local for n in file.nodes(cst.Name, value))]
     names = [f"value_{number}" for number in range(1, len(values) + 1)]
-    text, start = file.code(effect), file.range(effect)[0]
+    text = found.text
     for value, own in reversed(list(zip(values, names, strict=True))):
-        place = file.range(value)
-        text = text[: place[0] - start] + own + text[place[1] - start :]
+        first, last = (place - found.start for place in file.range(value))
+        text = text[:first] + own + text[last:]
     end, unit = file.newline, file.indent_unit
     head = f"{way[0]}{end}def {name}({', '.join(['condition', *names])}):{end}"
     body = f"{unit}if condition:{end}{unit * 2}{text}{end}{end}{end}"
     line = f"{way[1].format(name=name, end=end, unit=unit)}{end}{end}{end}"
-    arguments = ", ".join([condition_text(file, found.test), *(kept_tensor(file, value) for value in values)])
-    indent = file.indent(found)
+    arguments = ", ".join([found.on, *(kept_tensor(file, value) for value in values)])
     return (
-        file.insert_line(_line_above(file, function), f"{head}{body}{line}"),
-        file.replace_lines(found, found, f"{indent}{name}({arguments}){end}"),
+        file.insert_line(file.line_above(function), f"{head}{body}{line}"),
+        file.replace_lines(found.whole, found.whole, f"{file.indent(found.whole)}{name}({arguments}){end}"),
     )
 
 
-def _line_above(file: ParsedSource, function: cst.FunctionDef) -> int:
-    """The line of the statement of the module that a function is in, with its decorators and comments."""
-    top: cst.CSTNode = function
-    while (above := file.parent(top)) is not None and above is not file.module:
-        top = above
-    decorators = top.decorators if isinstance(top, (cst.FunctionDef, cst.ClassDef)) else ()
-    line, lines = file.line(decorators[0] if decorators else top), file.text.splitlines()
-    while line > 1 and lines[line - 2].startswith("#"):
-        line -= 1
-    return line
-
-
-def _local_names(file: ParsedSource, function: cst.FunctionDef) -> set[str]:
-    """The parameters and the assigned names of a function."""
-    names = {parameter.name.value for parameter in file.nodes(cst.Param, function)}
-    targets = [each.target for each in file.nodes(cst.AssignTarget, function)]
-    targets += [each.target for each in file.nodes(cst.For, function)]
-    return names | {name.value for target in targets for name in file.nodes(cst.Name, target)}
-
-
-def _values(call: cst.Call) -> Iterator[cst.BaseExpression]:
-    """What a call formats: its arguments, and the values in an f-string."""
-    for argument in call.args:
-        if isinstance(argument.value, cst.FormattedString):
-            parts = argument.value.parts
-            yield from (part.expression for part in parts if isinstance(part, cst.FormattedStringExpression))
-        else:
-            yield argument.value
+def _formatted(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """What is formatted where a value becomes a text: the values in an f-string, else the value."""
+    if isinstance(value, cst.FormattedString):
+        parts = value.parts
+        yield from (part.expression for part in parts if isinstance(part, cst.FormattedStringExpression))
+    else:
+        yield value

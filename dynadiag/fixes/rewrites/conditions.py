@@ -60,8 +60,25 @@ def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
     if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
         raise Unsuitable("the condition is a chain of comparisons")
     start, text = file.range(test)[0], file.code(test)
-    for call in reversed(list(file.nodes(cst.Call, test))):
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
-            end = file.range(call.func.value)[1]
-            text = text[: end - start] + text[file.range(call)[1] - start :]
+    kept = [(file.range(call), made) for call in file.nodes(cst.Call, test) if (made := _kept(file, call)) is not None]
+    outer = [(place, made) for place, made in kept if not any(_is_inside(place, other) for other, _ in kept)]
+    for (first, last), made in reversed(outer):
+        text = text[: first - start] + made + text[last - start :]
     return text
+
+
+def _kept(file: ParsedSource, call: cst.Call) -> str | None:
+    """The tensor that a call reads as a number, where a comparison of the tensor says the same."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
+        return file.code(call.func.value)
+    if not isinstance(call.func, cst.Name) or call.func.value not in ("float", "int") or len(call.args) != 1:
+        return None
+    value = call.args[0].value
+    inner = _kept(file, value) if isinstance(value, cst.Call) else None
+    if call.func.value == "float":
+        return inner or file.code(value)
+    return f"{inner or file.code(value)}.to(torch.int64)" if isinstance(value, cst.Call) else None
+
+
+def _is_inside(place: tuple[int, int], other: tuple[int, int]) -> bool:
+    return place != other and other[0] <= place[0] and place[1] <= other[1]

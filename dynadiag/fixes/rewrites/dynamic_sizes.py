@@ -15,13 +15,14 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
+from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
 from dynadiag.fixes.rewrites.printing import graph_print
 
 __all__ = ["candidates", "dynamic_compile"]
 
 # Of an argument, or of what it holds: `L['batch']['tokens'].size()[1]`.
-_SIZE = re.compile(r"^L\['(\w+)'\]((?:\['\w+'\]|\[\d+\]|\.[A-Za-z]\w*(?!\w|\())*)\.size\(\)\[(\d+)\]$")
+_ITEM = r"\[(?:\d+|'\w+')\]"
+_SIZE = re.compile(rf"^L\['(\w+)'\]({_ITEM})?((?:{_ITEM}|\.[A-Za-z]\w*(?!\w|\())*)\.size\(\)\[(\d+)\]$")
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 _MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
@@ -30,7 +31,7 @@ _WHY = "torch compiles with a symbol for the size, and no value changes"
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """Marks in front of the call, then ``dynamic=True``."""
     sizes = [found for source in (problem.source, *problem.also) if (found := _SIZE.match(source or ""))]
-    wanted = [(found[1], found[2], int(found[3])) for found in sizes if found[1] != "self"]
+    wanted = [_place(found) for found in sizes if found[1] != "self"]
     names = list(dict.fromkeys(name for name, *_ in wanted))
     if problem.kind != "recompile" or not sizes:
         return
@@ -46,10 +47,20 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         for function in _MARKS if special else _MARKS[:-1]:
             title = f"mark the size with `torch._dynamo.{function}`"
             yield Candidate(title, "argument", _marks(site, wanted, function), _WHY)
-    file = sources.file(problem.file)
+    file = calling_file(problem, sources)
     edit = dynamic_compile(file) if file is not None else None
     if edit is not None:
         yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
+
+
+def _place(found: re.Match[str]) -> tuple[str, str, int]:
+    """The argument that a size is of, the way from it to the tensor, and the dimension. What ``args`` and ``kwargs``
+    hold are arguments themselves.
+    """
+    name, item, path, dimension = found[1], found[2] or "", found[3], int(found[4])
+    if name == "args" and item:
+        return f"args{item}", path, dimension
+    return (item.strip("[']"), path, dimension) if name == "kwargs" and item else (name, f"{item}{path}", dimension)
 
 
 def _printed(problem: FixProblem, sources: Sources) -> Edit | None:
@@ -64,10 +75,14 @@ def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) ->
     file, statement = site.file, site.file.statement(site.call)
     lines, edits, names = [], [], dict[str, str]()
     for name in dict.fromkeys(name for name, *_ in wanted):
+        if name not in site.arguments:
+            names[name] = f'{site.mapping.value if site.mapping else ""}["{name}"]'
+            continue
         value = site.arguments[name].value
         names[name] = file.code(value)
         if not isinstance(value, (cst.Name, cst.Attribute)):
-            names[name] = file.free_name(name, inside=file.enclosing(site.call, cst.FunctionDef))
+            own = name if name.isidentifier() else "inputs"
+            names[name] = file.free_name(own, inside=file.enclosing(site.call, cst.FunctionDef))
             lines.append(f"{names[name]} = {file.code(value)}")
             edits.append(file.replace(value, names[name]))
     lines += [f"torch._dynamo.{function}({names[name]}{path}, {dimension})" for name, path, dimension in wanted]

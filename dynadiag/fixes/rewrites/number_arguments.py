@@ -1,6 +1,6 @@
 """A number argument that changes from call to call is passed as a tensor. This is right if the function computes with
 it: torch guards on the value of a number, and not on that of a tensor. If the function needs the number (a branch, a
-range, a shape), the proof sees a graph break or another result.
+range, a shape), the proof sees a graph break or another result. With ``dynamic=True`` a float is a symbol.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import call_sites
+from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compile
 
 __all__ = ["candidates", "is_float", "is_number"]
 
@@ -23,6 +24,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if problem.kind != "recompile" or found is None or not is_number(problem):
         return
     for site in call_sites(problem, sources, [found[1]]):
+        if found[1] not in site.arguments:
+            continue
         value = site.arguments[found[1]].value
         text = site.file.code(value)
         # torch traces a function twice that has a float64 of the CPU without dimensions, as if it were a number.
@@ -34,6 +37,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
                 "torch guards on the value of a number, and not on that of a tensor",
                 for_whole_graphs=True,
             )
+
+    file = sources.file(problem.file)
+    edit = dynamic_compile(file) if file is not None and is_float(problem) else None
+    if edit is not None:
+        why = "torch compiles with a symbol for the float, and no value changes"
+        yield Candidate("compile with `dynamic=True`", "argument", (edit,), why)
 
 
 def is_number(problem: FixProblem) -> bool:

@@ -25,6 +25,7 @@ __all__ = ["candidates"]
 
 _ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
 _ATTRIBUTE_OF_ANY = re.compile(r"^L\[.*\.[A-Za-z_]\w*$")
+_WHY = "torch compiles with a symbol for the"
 _SETTING = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
 
 
@@ -34,20 +35,24 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if problem.kind != "recompile" or file is None or not is_number(problem):
         return
     yield from _buffer(problem, file)
-    if _ATTRIBUTE_OF_ANY.match(problem.source or "") and not is_float(problem):
-        yield from _symbol(file)
+    if _ATTRIBUTE_OF_ANY.match(problem.source or ""):
+        yield from _symbol(file, is_float(problem))
 
 
-def _symbol(file: ParsedSource) -> Iterator[Candidate]:
-    """A symbol in place of the integer, from the first call on."""
+def _symbol(file: ParsedSource, fractions: bool) -> Iterator[Candidate]:
+    """A symbol in place of the number, from the first call on. Integers of a module need a setting for it."""
     edit = dynamic_compile(file)
-    if edit is not None:
-        yield Candidate(
-            f"compile with `dynamic=True` and `{_SETTING}`",
-            "config",
-            (config_line(file, _SETTING), edit),
-            "torch compiles with a symbol for the integer, and no value changes",
-        )
+    if edit is None:
+        return
+    if fractions:
+        yield Candidate("compile with `dynamic=True`", "argument", (edit,), f"{_WHY} float, and no value changes")
+        return
+    yield Candidate(
+        f"compile with `dynamic=True` and `{_SETTING}`",
+        "config",
+        (config_line(file, _SETTING), edit),
+        f"{_WHY} integer, and no value changes",
+    )
 
 
 def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:

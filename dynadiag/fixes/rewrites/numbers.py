@@ -62,7 +62,7 @@ def _edit(file: ParsedSource, call: cst.Call) -> Edit:
     """The edit that puts the tensor in the place of a call that reads it."""
     found = _read(call)
     assert found is not None
-    kept = _kept(file, found) + (".to(torch.int64)" if file.code(call.func) == "int" else "")
+    kept = _kept(file, found) + _whole(file, call)
     outer, function = _math(file, call)
     text = f"torch.{function}({kept})" if function else kept
     quote = next((mark for mark in "\"'" if mark not in text), None)
@@ -71,10 +71,17 @@ def _edit(file: ParsedSource, call: cst.Call) -> Edit:
     return file.replace(outer, text)
 
 
+def _whole(file: ParsedSource, call: cst.Call) -> str:
+    """What makes a tensor whole numbers where a call does."""
+    return ".to(torch.int64)" if file.code(call.func) == "int" else ""
+
+
 def kept_tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
     """The text of a value, with the tensor itself where it reads one as a number."""
     found = _read(value) if isinstance(value, cst.Call) else None
-    return _kept(file, found) if found is not None else file.code(value)
+    if found is None or not isinstance(value, cst.Call):
+        return file.code(value)
+    return _kept(file, found) + _whole(file, value)
 
 
 def _read(call: cst.Call) -> cst.BaseExpression | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import libcst as cst
 
@@ -20,6 +21,7 @@ __all__ = ["candidates"]
 
 _NUMPY = re.compile(r"^(?:np|numpy)\.(\w+)$")
 _WRAPPERS = re.compile(r"^torch\.(?:from_numpy|as_tensor)$")
+_HELPER = "\x00helper\x00"
 Arguments = dict[str, str]
 
 
@@ -34,12 +36,14 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     text = write(arguments) if arguments is not None else None
     if text is None:
         return
-    yield Candidate(
-        f"use {text.partition('(')[0]} instead of {file.code(call.func)}",
-        "source",
-        tuple(_edits(file, call, text)),
-        "it computes the same from the same values, and the tensor stays in the graph",
-    )
+    edits, function = tuple(_edits(file, call, text)), file.code(call.func)
+    title = f"use {text.partition('(')[0]} instead of {function}"
+    if (helper := _HELPERS.get(found[1])) is not None:
+        name, title = file.free_name(f"_{found[1]}"), f"compute `{function}` with functions of torch"
+        edits = tuple(replace(each, text=each.text.replace(_HELPER, name)) for each in edits)
+        edits = (*edits, _above(file, call, helper, name))
+    why = "it computes the same from the same values, and the tensor stays in the graph"
+    yield Candidate(title, "source", edits, why)
 
 
 def _edits(file: ParsedSource, call: cst.Call, text: str) -> Iterator[Edit]:
@@ -57,6 +61,12 @@ def _edits(file: ParsedSource, call: cst.Call, text: str) -> Iterator[Edit]:
     for wrapper in file.nodes(cst.Call, function):
         if _WRAPPERS.match(file.code(wrapper.func)) and [file.code(each) for each in wrapper.args] == [name]:
             yield file.replace(wrapper, name)
+
+
+def _above(file: ParsedSource, call: cst.Call, helper: str, name: str) -> Edit:
+    """The edit that puts a helper above what calls it."""
+    text = helper.replace(_HELPER, name).replace("    ", file.indent_unit).replace("\n", file.newline)
+    return file.insert_line(file.line_above(call), text)
 
 
 def _arguments(file: ParsedSource, call: cst.Call, parameters: tuple[str, ...]) -> Arguments | None:
@@ -123,6 +133,28 @@ def _isin(arguments: Arguments) -> str | None:
     return f"torch.isin({arguments['element']}, {tests})"
 
 
+def _interp(arguments: Arguments) -> str | None:
+    if set(arguments) != {"x", "xp", "fp"}:
+        return None
+    return f"{_HELPER}({arguments['x']}, {arguments['xp']}, {arguments['fp']})"
+
+
+def _quantile(percent: bool) -> Callable[[Arguments], str | None]:
+    def write(arguments: Arguments) -> str | None:
+        if not {"a", "q"} <= arguments.keys() <= {"a", "q", "axis", "keepdims"} or not _is_number(arguments["q"]):
+            return None
+        q = f"{arguments['q']} / 100" if percent else arguments["q"]
+        dim = f", dim={arguments['axis']}" if "axis" in arguments else ""
+        keep = f", keepdim={arguments['keepdims']}" if "keepdims" in arguments else ""
+        return f"torch.nanquantile({arguments['a']}, {q}{dim}{keep})"
+
+    return write
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d+(?:\.\d+)?", text) is not None
+
+
 def _trapezoid(arguments: Arguments) -> str | None:
     if "y" not in arguments:
         return None
@@ -139,7 +171,21 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "nanmean": ("a", "axis", "dtype", "out", "keepdims"),
     "isin": ("element", "test_elements"),
     "trapezoid": ("y", "x", "dx", "axis"),
+    "interp": ("x", "xp", "fp", "left", "right", "period"),
+    "nanquantile": ("a", "q", "axis", "out", "overwrite_input", "method", "keepdims"),
+    "nanpercentile": ("a", "q", "axis", "out", "overwrite_input", "method", "keepdims"),
 }
+# Linear between the points and constant outside of them, in NumPy's own order of operations.
+_INTERPOLATE = f"""def {_HELPER}(x, xp, fp):
+    x, xp, fp = x.double(), *(torch.as_tensor(each, dtype=torch.float64) for each in (xp, fp))
+    left = (torch.searchsorted(xp, x, right=True) - 1).clamp(0, len(xp) - 2)
+    slope = (fp[left + 1] - fp[left]) / (xp[left + 1] - xp[left])
+    inside = slope * (x - xp[left]) + fp[left]
+    return torch.where(x <= xp[0], fp[0], torch.where(x >= xp[-1], fp[-1], inside))
+
+
+"""
+_HELPERS = {"interp": _INTERPOLATE}
 _WRITERS: dict[str, Callable[[Arguments], str | None]] = {
     "digitize": _digitize,
     "searchsorted": _searchsorted,
@@ -147,4 +193,7 @@ _WRITERS: dict[str, Callable[[Arguments], str | None]] = {
     "nanmean": _reduction("nanmean"),
     "isin": _isin,
     "trapezoid": _trapezoid,
+    "interp": _interp,
+    "nanquantile": _quantile(percent=False),
+    "nanpercentile": _quantile(percent=True),
 }

@@ -24,7 +24,8 @@ __all__ = ["called_after", "candidates", "graph_print", "prints"]
 
 _LEVELS = "debug|info|warning|error|critical|exception"
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
-_LOGGER = re.compile(rf"^([A-Za-z_]\w*)\.({_LEVELS})$")
+_GET_LOGGER = r"(?:logging\.)?getLogger\((?:__name__|\"[^\"]*\"|'[^']*'|)\)"  # the same logger wherever it is asked for
+_LOGGER = re.compile(rf"^([A-Za-z_]\w*|self\.\w+|{_GET_LOGGER})\.({_LEVELS})$")
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
@@ -51,8 +52,8 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
     function = file.code(call.func)
     if _FUNCTION.match(function) or _is_warn(file, function):
         yield logging_line(file, function)
-    if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
-        yield from _logger(file, call, found[1], found[2])
+    if (found := _LOGGER.match(function)) and (logger := _logger_of(file, found[1])) is not None:
+        yield from _logger(file, call, logger, found[2])
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
 
@@ -62,7 +63,7 @@ def prints(file: ParsedSource, call: cst.Call) -> bool:
     function = file.code(call.func)
     logger = _LOGGER.match(function)
     known = _FUNCTION.match(function) is not None or _is_warn(file, function)
-    return known or (logger is not None and _is_logger(file, logger[1]))
+    return known or (logger is not None and _logger_of(file, logger[1]) is not None)
 
 
 def _formatted_arguments(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
@@ -82,20 +83,29 @@ def _is_warn(file: ParsedSource, function: str) -> bool:
     return function == "warn" and re.search(r"^from warnings import .*\bwarn\b", file.text, re.M) is not None
 
 
-def _is_logger(file: ParsedSource, name: str) -> bool:
-    return re.search(rf"^{name}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) is not None
+def _logger_of(file: ParsedSource, text: str) -> str | None:
+    """The logger that a call uses, as the whole module can name it; ``None`` if it is not known to be one."""
+    if re.fullmatch(_GET_LOGGER, text):
+        return text
+    if not text.startswith("self."):
+        return text if re.search(rf"^{text}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) else None
+    made = [file.code(each.value) for each in file.nodes(cst.Assign) if file.code(each.targets[0].target) == text]
+    return made[0] if len(made) == 1 and re.fullmatch(_GET_LOGGER, made[0]) else None
 
 
 def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iterator[Candidate]:
     """A function of the module that logs: torch can call a function, and no method of a logger. It is called after the
     graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards.
     """
-    name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
-    behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each)))
+    named = logger.isidentifier()
+    name, end, unit = f"_{logger.lower().strip('_') if named else 'log'}_{level}", file.newline, file.indent_unit
+    behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each))) if named else None
 
     def candidate(title: str, text: str, why: str) -> Candidate:
-        edits = file.insert_line(file.end_line(behind) + 1, text.replace("\n", end)), file.replace(call.func, name)
-        return Candidate(f"{title}, by the function `{name}`", "source", edits, why)
+        text = text.replace("\n", end)
+        above = file.insert_line(file.line_above(call), f"{text.strip()}{end}{end}{end}")
+        edits = file.insert_line(file.end_line(behind) + 1, text) if behind is not None else above
+        return Candidate(f"{title}, by the function `{name}`", "source", (edits, file.replace(call.func, name)), why)
 
     head = f"\n\n@torch.compiler.disable\ndef {name}(*args):\n"  # else torch compiles it when it is called
     line = f"\n\ntorch._dynamo.config.reorderable_logging_functions.add({name})\n"
