@@ -121,6 +121,7 @@ class ParsedSource:
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
         self._given: set[str] = set()
+        self._names: dict[tuple[cst.CSTNode, tuple[str, ...]], str] = {}
         self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
         self.module = self._wrapper.module
         self._ranges: Mapping[cst.CSTNode, CodeRange] = self._wrapper.resolve(PositionProvider)
@@ -233,15 +234,20 @@ class ParsedSource:
             return (exact or inside)[0]
         return min(around, key=lambda pair: pair[0][1] - pair[0][0])[1] if around else None
 
-    def free_name(self, *wanted: str, inside: cst.CSTNode | None = None) -> str:
+    def free_name(self, *wanted: str, inside: cst.CSTNode | None = None, of: cst.CSTNode | None = None) -> str:
         """The first of these names that nothing uses, else the last with underscores. Without ``inside`` nothing in the
-        file uses it, and no name is given twice: several changes of one file are made together.
+        file uses it, and no name is given twice, but again for what it is the name ``of``: several changes of one file
+        are made together.
         """
+        if of is not None and (of, wanted) in self._names:
+            return self._names[of, wanted]
         used = {node.value for node in self.nodes(cst.Name, inside)} | (set() if inside else self._given)
         longer = itertools.accumulate(itertools.repeat("_"), str.__add__, initial=wanted[-1])
         name = next(name for name in itertools.chain(wanted, longer) if name not in used)
         if inside is None:
             self._given.add(name)
+        if of is not None:
+            self._names[of, wanted] = name
         return name
 
     def imports(self, package: str) -> bool:

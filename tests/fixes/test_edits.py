@@ -80,3 +80,10 @@ def test_places_of_a_changed_file_lead_back() -> None:
 def test_a_name_is_given_once() -> None:
     file = ParsedSource("a.py", TEXT)
     assert [file.free_name("y", "length"), file.free_name("y", "length")] == ["length", "length_"]
+
+
+def test_a_name_is_given_again_for_what_it_was_given_to() -> None:
+    file = ParsedSource("a.py", "x = f(1)\ny = f(2)\n")
+    one, other = file.nodes(cst.Call)
+    names = [file.free_name("_f", of=call) for call in (one, other, one, other)]
+    assert names == ["_f", "_f_", "_f", "_f_"]

@@ -457,6 +457,12 @@ def test_a_clock_stays_where_its_time_is_of_a_part(other: str, tmp_path: Path) -
     assert one(text, "began = time.perf_counter()", tmp_path, function="A.forward", stack=stack) == []
 
 
+def test_a_clock_stays_where_the_function_may_return_before_it_is_read_again(tmp_path: Path) -> None:
+    text = f"{HEAD}{TIMED.replace('CALL', 'y = step(x)').replace('y = x * 2', 'return x')}"
+    stack = (Frame("f.py", text.count("\n"), "main"), Frame("f.py", 6, "forward"))
+    assert one(text, "began = time.perf_counter()", tmp_path, function="A.forward", stack=stack) == []
+
+
 def test_a_loop_is_no_branch(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x, y=0):\n    while x.sum() > 0:\n        y = x\n    return y\n"
     assert considered(text, problem_at(text, "x.sum()"), tmp_path) == []

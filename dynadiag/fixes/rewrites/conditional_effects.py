@@ -64,7 +64,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         if found is None:
             return
         condition = Condition(file.name, *file.range(found.test))
-        name, raises = file.free_name(f"_{found.what}_if"), found.what == "raise"
+        name, raises = file.free_name(f"_{found.what}_if", of=found.whole), found.what == "raise"
         for when, decorator, line in _WAYS[1:] if raises else _WAYS:
             edits = _edits(file, found, name, (decorator, line))
             title = f"{'raise' if raises else 'print'} on the condition in a function of its own, which torch {when}"

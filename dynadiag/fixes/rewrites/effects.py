@@ -45,7 +45,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     called = callee_name(effect) or ""
     if not _EFFECTS.match(called):
         return
-    name = file.free_name(f"_{called.strip('_')}")
+    name = file.free_name(f"_{called.strip('_')}", of=line)
     used = {node.value for node in file.nodes(cst.Name, line)}
     given = ", ".join(each for each in local_names(file, function) if each in used)
     text, end, unit = file.code(effect), file.newline, file.indent_unit

@@ -39,7 +39,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     edits, function = tuple(_edits(file, call, text)), file.code(call.func)
     title = f"use {text.partition('(')[0]} instead of {function}"
     if (helper := _HELPERS.get(found[1])) is not None:
-        name, title = file.free_name(f"_{found[1]}"), f"compute `{function}` with functions of torch"
+        name, title = file.free_name(f"_{found[1]}", of=call), f"compute `{function}` with functions of torch"
         edits = tuple(replace(each, text=each.text.replace(_HELPER, name)) for each in edits)
         edits = (*edits, _above(file, call, helper, name))
     why = "it computes the same from the same values, and the tensor stays in the graph"

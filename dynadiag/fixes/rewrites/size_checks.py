@@ -51,7 +51,7 @@ def _checked(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
         return (file.insert_line(file.end_line(statement) + 1, f"{indent}torch._check({name} >= 0){end}"),)
     if not isinstance(assigned, cst.Slice):
         return ()
-    name = file.free_name("length", "size", "bound")
+    name = file.free_name("length", "size", "bound", of=call)
     lines = f"{indent}{name} = {file.code(value)}{end}{indent}torch._check({name} >= 0){end}"
     return file.insert_line(file.line(statement), lines), file.replace(value, name)
 

@@ -17,6 +17,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
+from dynadiag.fixes.rewrites.effects import local_names
 
 __all__ = ["candidates"]
 
@@ -70,7 +71,8 @@ def _timed(file: ParsedSource, function: cst.FunctionDef) -> _Timed | None:
     if isinstance(returned, cst.Return):
         del lines[-1]
     clocks = [each for each in file.nodes(cst.Call, function) if _is_clock(file, each)]
-    if len(lines) < 3 or len(clocks) != 2 or (returned is not None and not _is_ready(returned)):
+    early = [each for each in file.nodes(cst.Return, function) if each is not returned]
+    if len(lines) < 3 or len(clocks) != 2 or early or (returned is not None and not _is_ready(returned)):
         return None
     first, last = lines[0], lines[-1]
     begun, used = _only(first), _only(last)
@@ -80,9 +82,7 @@ def _timed(file: ParsedSource, function: cst.FunctionDef) -> _Timed | None:
     uses = [node for node in file.nodes(cst.Name, function) if node.value == getattr(name, "value", None)]
     inside = [node for node in uses if node in set(file.nodes(cst.Name, last))]
     alone = isinstance(name, cst.Name) and len(uses) == len(inside) + 1 and clocks[1] in set(file.nodes(cst.Call, last))
-    local = {each.target.value for each in file.nodes(cst.AssignTarget, function) if isinstance(each.target, cst.Name)}
-    local |= {each.name.value for each in function.params.params}
-    local |= {target.value} if isinstance(target, cst.Name) else set()
+    local = {*local_names(file, function), *([target.value] if isinstance(target, cst.Name) else [])}
     others = {node.value for node in file.nodes(cst.Name, last)} & local - {"self", getattr(name, "value", "")}
     if not alone or others or not isinstance(used, (cst.Assign, cst.AugAssign, cst.Expr)):
         return None
@@ -143,13 +143,13 @@ def _around(site: CallSite, timed: _Timed) -> Edit:
     last = re.sub(r"\bself\b", file.code(call.func), file.code(timed.last).strip())
     last = re.sub(rf"\b{timed.name}\b", name, last)
     computed = [each.value for each in call.args if not isinstance(each.value, _AT_HAND)]
-    names = [file.free_name("argument", "value") for _ in computed]
+    names = [file.free_name("argument", "value", of=value) for value in computed]
     before = [f"{own} = {file.code(value)}" for own, value in zip(names, computed, strict=True)]
     made = _with_text(file, call, list(zip(computed, names, strict=True)))
     if isinstance(only, (cst.Assign, cst.Expr)) and only.value is call:
         lines = [*before, first, _with_text(file, statement, [(call, made)]), last]
     else:
-        result = file.free_name("result", "output")
+        result = file.free_name("result", "output", of=call)
         lines = [*before, first, f"{result} = {made}", last, _with_text(file, statement, [(call, result)])]
     return file.replace_lines(statement, statement, "".join(f"{indent}{line}{end}" for line in lines))
 
