@@ -19,8 +19,8 @@ from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.render.wrap import truncate_end
-from dynadiag.triage.compiler_log import without_warnings
 from dynadiag.triage.document import PartDocument
+from dynadiag.trial.compiler_log import without_warnings
 
 __all__ = ["TriagedCase", "issue_text"]
 

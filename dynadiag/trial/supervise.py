@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dynadiag.trial.compiler_log import without_warnings
 from dynadiag.trial.events import TrialEvent, parse_events
 from dynadiag.trial.rank_stacks import RankStack, ask_ranks
 
@@ -34,6 +35,7 @@ _WAITING_FACTOR = 4.0  # wall clock for each second of CPU time that a process m
 _POLL = 0.1  # seconds between looks at the clock and the output
 _POLLS_PER_MEMORY_CHECK = 5  # polls between looks at /proc: walking it costs some milliseconds
 _TERM_TIMEOUT = 0.5  # seconds between SIGTERM and SIGKILL
+_WITH_WARNINGS = 1 << 19  # bytes of an output that are read, and mostly are warnings where a compiler failed
 _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is truncated
 
 
@@ -243,7 +245,8 @@ def _truncate(output: int) -> None:
 
 
 def read_tail(output: int, size: int = 8000) -> str:
-    """The last ``size`` bytes of the output, as text."""
+    """The last ``size`` characters of the output, without a C++ compiler's warnings, which can fill more than that."""
     end = os.fstat(output).st_size
-    data = os.pread(output, size, max(0, end - size))
-    return data.decode("utf-8", "replace").lstrip("\0")
+    data = os.pread(output, max(size, _WITH_WARNINGS), max(0, end - max(size, _WITH_WARNINGS)))
+    text = data.decode("utf-8", "replace").lstrip("\0")
+    return "\n".join(without_warnings(text.split("\n")))[-size:] if ": warning: " in text else text[-size:]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from dynadiag.triage.compiler_log import without_warnings
+from dynadiag.trial.compiler_log import without_warnings
+from dynadiag.trial.supervise import read_tail
 
 PROGRAM = """\
 template <typename T> T half(T x) { signed char c = 255; return x / c; }
@@ -45,3 +47,13 @@ def test_a_log_without_warnings_stays_as_it_is() -> None:
     ]
     assert without_warnings(log) == log
     assert without_warnings([*log[:4], "a.h:5:6: warning: odd", *log[5:7], *log[7:]]) == [*log[:2], *log[7:]]
+
+
+def test_the_end_of_an_output_has_the_error_that_a_thousand_warnings_follow(tmp_path: Path) -> None:
+    warning = "vec.h:241:7: warning: overflow in conversion\n  241 |       0xff,\n      |       ^~~~\n"
+    output = os.open(tmp_path / "output", os.O_RDWR | os.O_CREAT)
+    os.write(output, ("Traceback\nk.cpp:3:1: error: no\n" + warning * 1000 + "CppCompileError\n").encode())
+    try:
+        assert read_tail(output) == "Traceback\nk.cpp:3:1: error: no\nCppCompileError\n"
+    finally:
+        os.close(output)
