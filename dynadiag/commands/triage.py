@@ -26,7 +26,7 @@ from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.bisect import add_search_options
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
-from dynadiag.commands.triage_run import FILES, TriageRun
+from dynadiag.commands.triage_run import FILES, OF_RELEASES, TriageRun
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import sizes
 from dynadiag.render.clean import clean_line
@@ -84,8 +84,8 @@ def _folder(args: argparse.Namespace, program: Program) -> tuple[Path, bool]:
         raise DynadiagError(f"{args.output}: there is no folder {folder.parent}")
     try:
         folder.mkdir(exist_ok=True)
-        for name in FILES:
-            (folder / name).unlink(missing_ok=True)
+        for path in (*(folder / name for name in FILES), *folder.glob(OF_RELEASES)):
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot write {folder}: {error.strerror}") from error
     return folder, not exists

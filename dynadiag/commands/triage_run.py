@@ -29,12 +29,13 @@ from dynadiag.triage.issue import TriagedCase, issue_text
 from dynadiag.triage.redaction import LEFT_OUT, redacted_bisect, redacted_minify
 from dynadiag.trial.program import Program, TargetError
 
-__all__ = ["FILES", "TriageRun"]
+__all__ = ["FILES", "OF_RELEASES", "TriageRun"]
 
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
 _REPRO, _OUTPUT = "repro.py", "output.txt"
 _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
 _VERSIONS = "versions.dynadiag"
+OF_RELEASES = "versions-torch-*.dynadiag"  # the trials with each release, beside the recording of the search
 FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
 _NO_VERDICT = 5
 _OUT_OF_TIME = "the time of --budget was used up"

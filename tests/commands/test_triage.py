@@ -200,10 +200,12 @@ def test_redacted_the_folder_has_nothing_of_the_program(capsys: pytest.CaptureFi
 def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out", "mine.txt").write_text("mine")
+    Path("out", "versions-torch-2.11.0.dynadiag").write_text("of an earlier triage")
     assert main(["triage", "-o", "out", "secret.py"]) == 2
     assert "--force" in capsys.readouterr().err
     assert main(["triage", "-o", "out", "--force", "secret.py"]) == 0
     assert Path("out", "mine.txt").read_text() == "mine"
+    assert not list(Path("out").glob("versions*"))
     Path("file").write_text("mine")
     assert main(["triage", "-o", "file", "--force", "secret.py"]) == 2
     assert main(["triage", "-o", "no/such/out", "secret.py"]) == 2
