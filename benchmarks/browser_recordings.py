@@ -289,7 +289,8 @@ def _run(*words: str | Path, folder: Path) -> None:
 
 
 def _program(folder: Path, name: str, text: str) -> Path:
-    path = folder / "programs" / f"{name}.py"
+    """Write a program. Its name is none of a module: `bisect.py` would stand for the standard library's."""
+    path = folder / "programs" / f"run_{name}.py"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text.lstrip())
     return path
@@ -305,8 +306,10 @@ def _explained(text: str) -> Callable[[Path, str], None]:
 def _searched(command: str, text: str, *options: str) -> Callable[[Path, str], None]:
     def make(folder: Path, name: str) -> None:
         target = _program(folder, name, text)
-        output = ["-o", folder / "programs" / f"{name}_repro.py"] if command == "minify" else []
-        _run(command, *output, *options, "--recording", folder / f"{name}.dynadiag", target, folder=folder)
+        made = folder / f"{name}.dynadiag"
+        repro = folder / "programs" / f"{name}_repro.py"
+        output = ["-o", repro, "--recording", made] if command == "minify" else ["-o", made]
+        _run(command, *output, *options, target, folder=folder)
 
     return make
 
@@ -320,7 +323,7 @@ def _samples(folder: Path, name: str) -> None:
 
 def _compared(folder: Path, name: str) -> None:
     target = _program(folder, name, THIRTY_BREAKS.format(body=_breaks(4)))
-    _run("compare", "--recording", folder / f"{name}.dynadiag", target, folder=folder)
+    _run("compare", "-o", folder / name, target, folder=folder)
 
 
 def _ranks(folder: Path, name: str) -> None:

@@ -64,7 +64,8 @@ TASKS = (
     Task("the break of thirty that costs most, and its fix", "thirty_breaks.dynadiag", "", "help: "),
     Task("the same in the source", "thirty_breaks.dynadiag", "enter enter", "⚠"),
     Task("why a C++ compile failed", "fails_in_cpp.dynadiag", "", "not_a_function"),
-    Task("the code generated from a line", "transformer.dynadiag", "3 enter enter enter", "generated code"),
+    Task("the code generated from a line", "transformer.dynadiag", "3 enter enter enter", "void  kernel("),
+    Task("its machine code", "transformer.dynadiag", "3 a y", "asm of "),
     Task("a node with its neighbours, drawn", "transformer.dynadiag", "3 tab v", "┌"),
     Task("which value changed at the 7th recompile", "twelve_recompiles.dynadiag", "5 / text:0/7 enter", "8 → 9"),
     Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻"),
@@ -75,10 +76,10 @@ TASKS = (
     Task(
         "what differs from another run",
         "thirty_breaks.dynadiag",
-        "C f text:compare enter enter",
+        "C f text:twelve enter enter",
         "◆",
     ),
-    Task("which of eight ranks differs, and where", "ranks", "", "rank 5"),
+    Task("which of eight ranks differs, and where", "ranks", "", "where they differ"),
 )
 
 

@@ -14,7 +14,7 @@ from tui.styled_text import Line, line, one_line
 __all__ = ["read_kernel_summary"]
 
 _MAX_LISTED = 6  # kernels
-_MEGA = 1e6
+_KILO, _MEGA = 1e3, 1e6
 Costs = Mapping[tuple[int | None, str], KernelCost]
 
 
@@ -56,7 +56,11 @@ def _lines(kernels: Sequence[Kernel], costs: Costs, cwd: str | None) -> Iterator
 def _amount(cost: KernelCost, *, measured: bool) -> str:
     if measured:
         return "-" if cost.seconds is None else f"{cost.seconds * _MEGA:,.1f} µs"
-    return "-" if cost.bytes_moved is None else f"{cost.bytes_moved / _MEGA:,.2f} MB"
+    return _size_text(cost.bytes_moved) if cost.bytes_moved else "-"
+
+
+def _size_text(size: int) -> str:
+    return f"{size / _MEGA:,.2f} MB" if size >= _MEGA / 10 else f"{size / _KILO:,.2f} kB"
 
 
 def _weight(cost: KernelCost, *, measured: bool) -> float:
@@ -69,4 +73,4 @@ def _whole(kernels: Sequence[Kernel], costs: Costs) -> str:
     calls = sum(costs[item.event, item.name].calls for item in kernels)
     moved = sum(costs[item.event, item.name].bytes_moved or 0 for item in kernels)
     parts = [f"{len(kernels) - library} generated, {library} of a library", count(calls, "call")]
-    return ", ".join([*parts, f"{moved / _MEGA:,.2f} MB moved (an estimate)"] if moved else parts)
+    return ", ".join([*parts, f"{_size_text(moved)} moved (an estimate)"] if moved else parts)

@@ -25,12 +25,17 @@ def recorded(folder: Path, name: str, source: str, graph: str) -> Path:
     return build.recording(folder, [*events, *build.end_events()], name)
 
 
+def two_recordings(folder: Path) -> Path:
+    """Make two recordings in a folder; the second has a cosine for a sine, and one node more. Return the second."""
+    recorded(folder, "before", build.SOURCE, build.DYNAMO)
+    graph = ENDED.replace("l_x_.sin()", "l_x_.cos()")
+    return recorded(folder, "after", build.SOURCE.replace("x.sin()", "x.cos()"), graph)
+
+
 @pytest.fixture
 def after(tmp_path: Path) -> Path:
-    """The second of two recordings in a folder: it has a cosine for a sine, and one node more."""
-    recorded(tmp_path, "before", build.SOURCE, build.DYNAMO)
-    graph = ENDED.replace("l_x_.sin()", "l_x_.cos()")
-    return recorded(tmp_path, "after", build.SOURCE.replace("x.sin()", "x.cos()"), graph)
+    """The second of two recordings in a folder."""
+    return two_recordings(tmp_path)
 
 
 async def compare(pilot: Pilot[int], other: str, text: str) -> None:

@@ -15,6 +15,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, settle
+from tests.tui.test_diff_screen import compare, two_recordings
 from tui.themes import THEMES
 
 _SIZES = {"small": (80, 24), "medium": (120, 40), "large": (200, 60)}
@@ -75,3 +76,17 @@ async def test_the_help(program: Path, picture: SnapshotAssertion) -> None:
 async def test_a_search_that_found_nothing(tmp_path: Path, picture: SnapshotAssertion) -> None:
     found = build.recording(tmp_path, build.search_events(3, {"verdict": "passes"}))
     assert await _picture(found, "medium", "8") == picture
+
+
+@pytest.mark.parametrize("size", _SIZES)
+async def test_a_run_without_findings(size: str, tmp_path: Path, picture: SnapshotAssertion) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *build.end_events()]
+    assert await _picture(build.recording(tmp_path, events), size) == picture
+
+
+@pytest.mark.parametrize("size", _SIZES)
+async def test_two_recordings_side_by_side(size: str, tmp_path: Path, picture: SnapshotAssertion) -> None:
+    async with browsing(two_recordings(tmp_path), _SIZES[size], folder=tmp_path) as pilot:
+        await compare(pilot, "before", "+ w = z.neg()")
+        await settle(pilot)
+        assert _compact(pilot.app.export_screenshot()) == picture
