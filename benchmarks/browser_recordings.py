@@ -241,6 +241,19 @@ x = torch.randn(4, 8)
 with torch.no_grad():
     torch.testing.assert_close(compiled(x), net(x))
 """
+COMPARED = """
+import torch
+
+
+def step(x):
+    y = x.sin()
+    print("mean", y.mean())
+    return torch.relu(y) + 1
+
+
+def step_and_input():
+    return step, (torch.randn(64, 64),)
+"""
 EIGHT_RANKS = """
 import os
 
@@ -322,8 +335,8 @@ def _samples(folder: Path, name: str) -> None:
 
 
 def _compared(folder: Path, name: str) -> None:
-    target = _program(folder, name, THIRTY_BREAKS.format(body=_breaks(4)))
-    _run("compare", "-o", folder / name, target, folder=folder)
+    target = _program(folder, name, COMPARED)
+    _run("compare", "-o", folder / name, f"{target}:step_and_input", folder=folder)
 
 
 def _ranks(folder: Path, name: str) -> None:

@@ -14,6 +14,7 @@ from textual.dom import DOMNode
 from tui.bookmark_list import BookmarkList
 from tui.command_screen import CommandScreen
 from tui.confirm import Confirm
+from tui.diff_screen import DiffScreen
 from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label
 from tui.picker import Picker
@@ -45,7 +46,7 @@ def described_bindings(node: DOMNode) -> Iterator[Binding]:
 def all_binding_ids(app: type[App[Any]]) -> set[str]:
     """Return the id of every action that a user may give other keys: of this application, its screens and widgets."""
     kinds: list[type] = [app, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
-    kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, GraphScreen]
+    kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, DiffScreen, GraphScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}

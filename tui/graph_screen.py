@@ -78,6 +78,10 @@ class GraphScreen(Dialog[Location]):
     def on_resize(self) -> None:
         self._show()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - as Textual has it
+        """Allow only to close it before a box is selected."""
+        return action == "dismiss" or bool(self._selected)
+
     @property
     def canvas(self) -> GraphCanvas:
         """The picture."""

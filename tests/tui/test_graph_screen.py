@@ -71,3 +71,12 @@ async def test_walking_before_the_picture_is_drawn_does_nothing(program: Path, m
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "v", "up", "left")
         assert isinstance(pilot.app.screen, GraphScreen)
+
+
+async def test_keys_before_a_box_is_selected_do_nothing(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GraphScreen, "_fold", lambda *_: None)
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "v", "enter", "minus", "asterisk", "up", "w")
+        assert isinstance(pilot.app.screen, GraphScreen)
+        await press(pilot, "escape")
+        assert not isinstance(pilot.app.screen, GraphScreen)
