@@ -13,6 +13,7 @@ import _paths  # noqa: F401 - for what it does to sys.path
 # isort: split
 
 import argparse
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -31,6 +32,8 @@ def harmless_copy(recording: Path, folder: Path) -> Path:
     else:
         shutil.copy(recording, copy)
     for path in copy.rglob("*.dynadiag") if copy.is_dir() else [copy]:
+        if not (data := path.read_bytes()).startswith(b"SQLite"):  # a journal
+            path.write_bytes(re.sub(rb'("cwd": ?)"[^"]*"', rb'\1"/nowhere"', data, count=1))
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as database, database:  # it may be damaged
             database.execute("UPDATE run SET cwd = '/nowhere'")
     return copy

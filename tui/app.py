@@ -166,12 +166,12 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
 
     def _update_tabs(self) -> None:
         numbers = self._tab_counts()
-        tabs = self.query_one(Tabs)
-        tabs.tabs = [
-            Tab(s.name, s.title, self._key_of(s), numbers.get(s.name), s.tab_title, s.shortest_title)
-            for s in self._screens
-        ]
-        tabs.current = self._current_name
+        for tabs in self.query(Tabs):  # none while the browser ends
+            tabs.tabs = [
+                Tab(s.name, s.title, self._key_of(s), numbers.get(s.name), s.tab_title, s.shortest_title)
+                for s in self._screens
+            ]
+            tabs.current = self._current_name
 
     def _key_of(self, screen: ScreenInfo) -> str:
         return self.chosen_keys.get(f"view.{screen.name}", screen.key).partition(",")[0]
@@ -344,7 +344,8 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         found = lines.match_position() if lines is not None else ""
         match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
         parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
-        self.query_one("#status", Static).update(" · ".join(parts), layout=False)
+        for status in self.query("#status").results(Static):  # none while the browser ends
+            status.update(" · ".join(parts), layout=False)
 
     def on_lines_found(self) -> None:
         """Show which match the cursor is on."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App
 from textual.binding import Binding
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import Command, CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
 from tui.bookmark_list import BookmarkList
@@ -99,7 +99,15 @@ class ActionProvider(Provider):
 
 
 class Palette(CommandPalette):
-    """Textual's palette. Its page keys raise `KeyError` where the terminal is too small for its list."""
+    """Textual's palette.
+
+    Its page keys raise `KeyError` where the terminal is too small for its list, and what it finds while it is closed
+    raises `NoMatches`.
+    """
+
+    def _refresh_command_list(self, command_list: CommandList, commands: list[Command], clear_current: bool) -> None:
+        if self.is_attached and self.children:
+            super()._refresh_command_list(command_list, commands, clear_current)
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).scrollable_content_region.height:

@@ -283,6 +283,15 @@ async def test_a_screen_without_its_widgets_reads_nothing(program: Path) -> None
         del app._views["code"]
 
 
+async def test_what_is_read_while_the_browser_ends_is_not_shown(program: Path) -> None:
+    async with browsing(program) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await app.query("#tabs, #status").remove()
+        app.update_counts()
+        app.set_status("compile 0/0", "")
+
+
 async def test_a_click_on_a_message_is_no_error(program: Path) -> None:
     async with browsing(program, (40, 10)) as pilot:
         await press(pilot, "c", "backspace")  # which has nowhere to go back to

@@ -25,7 +25,7 @@ KEYS = [
 SIZES = [(24, 80), (40, 120), (60, 200), (10, 40), (6, 20)]
 RESIZE = 0.01  # of the keys
 KEPT = 100_000  # bytes of output that are kept for a report
-PATIENCE = 120.0  # seconds that the browser may take to end
+PATIENCE = 300.0  # seconds that the browser may take to handle the keys that wait, and to end
 LEAVE = ["\x1b"] * 6 + ["q"]
 ESCAPE_ALONE = 0.2  # seconds after which an escape is a key of its own and not the begin of a longer one
 

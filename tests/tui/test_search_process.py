@@ -165,3 +165,20 @@ def test_a_recording_that_names_no_program_here_is_refused(target: str, tmp_path
         pytest.raises(DynadiagError),
     ):
         search_command("bisect", session.run)
+
+
+async def test_a_search_that_goes_on_while_its_screen_is_closed_is_not_drawn(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "8")
+        assert isinstance(pilot.app, Browser)
+        view = pilot.app.current
+        assert isinstance(view, TrialsView)
+        with monkeypatch.context() as closing:
+            closing.setattr(TrialsView, "children", ())
+            closing.setattr(TrialsView, "head", property(lambda _: pytest.fail("it is gone")))
+            view.search = SearchProcess(SearchCommand("bisect", (), Path("/")), lambda: None)
+            view._tick(view.search)
+            view._refresh()
+            view.search = None

@@ -179,7 +179,7 @@ class TrialsView(ListingView):
 
     def _tick(self, search: SearchProcess) -> None:
         """Update the elapsed time, also while a trial takes long."""
-        if search is self.search and not search.finished:
+        if self.is_open and search is self.search and not search.finished:
             self.head.show(self._head(len(search.trials)), keep=True)
             self.set_timer(_TICK_SECONDS, lambda: self._tick(search))
 
@@ -201,6 +201,8 @@ class TrialsView(ListingView):
 
     def _refresh(self) -> None:
         self._refresh_timer = None
+        if not self.is_open:
+            return
         search = self.search
         if search is not None and search.finished and not self._end_reported:
             self._end_reported = True
