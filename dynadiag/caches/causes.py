@@ -29,6 +29,8 @@ _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|index='([^']*)'|glo
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
 _THREAD_COUNT = "cpp_runtime_thread_count"
 _THREAD_OPTIONS = ("inductor_config[cpp.threads]", "inductor_config[cpp.dynamic_threads]")  # without them it counts
+_DETERMINISTIC = ("deterministic_algorithms", "deterministic_algorithms_settings")
+_DETERMINISTIC_OPTION = "inductor_config[deterministic]"  # torch.use_deterministic_algorithms sets it too
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
 _OFF = {ABSENT: "off"}
@@ -44,6 +46,8 @@ def find_causes(
     """
     if any(change.component in _THREAD_OPTIONS for change in changes):
         changes = [change for change in changes if change.group != _THREAD_COUNT]
+    if any(change.group in _DETERMINISTIC for change in changes):
+        changes = [change for change in changes if change.component != _DETERMINISTIC_OPTION]
     compared = KeyComparison(tuple(changes), before, after)
     found: list[Cause] = []
     explained: set[str] = set()
@@ -174,8 +178,15 @@ def _changed_settings(compared: KeyComparison) -> Iterator[Cause]:
             option = what.rpartition(".")[2]
             span = call_span(compared.after.sources, calls) or option_span(compared.after.sources, (option,))
             span = span or call_span(compared.before.sources, calls)
-            was, now = (_OFF.get(value, value) for value in (change.was, change.now))
+            was, now = (_OFF.get(value, value) for value in _first_values(change))
             yield Cause(f"{what} went from {was} to {now}", span, _KEEP.format("setting"))
+
+
+def _first_values(change: ChangedComponent) -> tuple[str, str]:
+    """The two values; of the settings of deterministic algorithms whether there are any, where that changed."""
+    values = change.was, change.now
+    first = tuple(value.strip("()").partition(",")[0] for value in values)
+    return (first[0], first[1]) if change.group in _DETERMINISTIC and first[0] != first[1] else values
 
 
 def _dynamic(compared: KeyComparison) -> Iterator[Cause]:

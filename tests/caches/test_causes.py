@@ -99,6 +99,17 @@ def test_an_option_that_no_line_sets_may_come_from_a_variable() -> None:
     assert found.text.endswith("by TORCHINDUCTOR_MAX_AUTOTUNE (not set → 1)")
 
 
+def test_deterministic_algorithms_are_one_cause() -> None:
+    """torch sets an option of Inductor's with them."""
+    changed = [
+        ("deterministic_algorithms_settings", "(False, False, True)", "(True, False, True)"),
+        ("inductor_config[deterministic]", "False", "True"),
+    ]
+    (found,) = causes(changed, side(), side("import torch\ntorch.use_deterministic_algorithms(True)\n"))
+    assert found.text == "deterministic algorithms went from False to True"
+    assert found.span == Span("p.py", 2)
+
+
 def test_threads_come_from_the_environment_or_a_call() -> None:
     changed = [("cpp_runtime_thread_count", "2", "1")]
     sides = [side(environment={"OMP_NUM_THREADS": number}) for number in ("2", "1")]
