@@ -41,6 +41,10 @@ class BytePositions:
         """Whether another range is inside this one and smaller."""
         return other != self and self._start <= other._start and other._end <= self._end
 
+    def is_after(self, other: BytePositions) -> bool:
+        """Whether this range begins behind another one."""
+        return self._start >= other._end
+
     @property
     def _start(self) -> tuple[int, int]:
         return self.line, self.column
@@ -63,8 +67,8 @@ def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePos
         # After a break the value may come from before the break. Its instructions are gone, so parse the source.
         for find in (lambda: _value_on_stack(instructions), lambda: _head_expression(source, whole)):
             taken = find()
-            if taken and taken.line == whole.line and whole.contains(taken):
-                return taken
+            if taken and taken.line == whole.line and (whole.contains(taken) or taken.is_after(whole)):
+                return taken  # 3.11 gives a later operand of `and` and `or` the position of the first
     return _statement_head(source, whole) if whole.end_line > whole.line else whole
 
 

@@ -8,7 +8,8 @@ read in the source of, torch 2.13.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
@@ -30,9 +31,12 @@ _WRAPPED = ("L['fn']", "L['partial']", "L['self']")  # what stands for it in a g
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 
 
-def advise(recompile: Recompile, computed: Collection[str] = ()) -> tuple[Advice, ...]:
+def advise(
+    recompile: Recompile, computed: Collection[str] = (), changing: Collection[str | None] = ()
+) -> tuple[Advice, ...]:
     """What to do about one recompile, most useful first, each said once. ``computed`` has the names of values that the
-    function computed before it was split at a break: no caller can mark their sizes. They stand last.
+    function computed before it was split at a break: no caller can mark their sizes. They stand last. ``changing``
+    has what goes on changing: of a list it is no matter that it was empty at first, a number stays a constant.
 
     It is about the cached entries that came nearest to being used: what else others failed by made no difference.
     """
@@ -42,7 +46,8 @@ def advise(recompile: Recompile, computed: Collection[str] = ()) -> tuple[Advice
     if any(map(_is_another_callable, recompile.reasons)):
         return (*limit, advice("recompile.shared_wrapper"))
     kinds: dict[str, list[ParsedGuard]] = {}
-    found = map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons)))
+    found: Iterator[ParsedGuard] = map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons)))
+    found = (replace(each, goes_on=each.subject in changing) for each in found)
     for reading in sorted(found, key=lambda each: is_from_before_break(each, computed)):
         kinds.setdefault(_kind(reading, computed), []).append(reading)
     given = [each for kind, found in _causes(kinds).items() for each in _ADVICE.get(kind, _other)(found)]

@@ -61,6 +61,11 @@ CASES = {
     "number.cond_of_size": tried(
         "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.", "branches_on_how_many"
     ),
+    "number.mark_dynamic": tried(
+        "Mark the size dynamic (`torch._dynamo.mark_dynamic`) and not unbacked: the branch is then decided while "
+        "tracing, and guarded.",
+        "marks_a_size_unbacked",
+    ),
     "number.check": tried(
         "Where it is always true, say so before this line: `torch._check({condition})`{option}. The other side is then "
         "left out, and a run in which it is false raises an exception.",
@@ -89,6 +94,12 @@ CASES = {
         "traces the line wrongly: move it out of the compiled function.",
         "raises",
     ),
+    "chance.branch": tried(
+        "What is drawn decides which code runs, and passed in it would make each way a compile of its own. Compile "
+        "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
+        "`torch.where(torch.rand(()) < p, a, b)`.",
+        "drops_a_layer",
+    ),
     "rest.unseen": tried(
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
@@ -100,12 +111,28 @@ CASES = {
         "take the number out of the code at this line.",
         "marks_a_fixed_size",
     ),
+    "failed.range": tried(
+        "Mark the range that the code holds for, `{held}` (`mark_dynamic(tensor, dimension, min=..., max=...)`), or "
+        "use `torch._dynamo.maybe_mark_dynamic`, which compiles again beyond it; for one code for all, take out the "
+        "branch on the size.",
+        "marks_a_wide_range",
+    ),
+    "failed.rest": tried(
+        "torch failed on what it made of the rest of `{function}` behind the graph break at line {line}: end that "
+        "break, and there is no such rest.",
+        "breaks_in_a_transform",
+    ),
     "failed.no_triton_driver": AdviceEntry(
         'Triton has no driver here that could run the kernel: none for a CPU (`cpu_backend = "triton"`), and no GPU. '
         "`dynadiag explain --target h100` records what a GPU would get, and `dynadiag bisect --rungs triton` runs "
         "the kernels in Triton's interpreter."
     ),
     "failed.no_autograd": tried("Register one with `torch.library.register_autograd`.", "operator_without_autograd"),
+    "failed.coroutine": tried(
+        "Compile the plain function that it calls, and not the `async def` or generator: torch cannot go on in the "
+        "middle of one.",
+        "a_coroutine",
+    ),
     "failed.no_fake": tried(
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
         "operator_without_a_fake",
@@ -126,6 +153,7 @@ FAMILIES = {
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
+        GB0156="draws_from_a_generator",
         GB0208="asks_for_the_threads",
     ),
     "disable": usual(
@@ -225,7 +253,9 @@ FAMILIES = {
         "or `torch.library.custom_op` with `register_autograd`."
     ),
     "memory.allocate": usual("Allocate a new tensor instead of resizing in place.", GB0126="resizes"),
-    "numpy.torch": usual("Use the torch function of the same meaning.", GB0294="takes_a_median"),
+    "numpy.torch": usual(
+        "Use the torch function of the same meaning.", GB0087="makes_an_array", GB0294="takes_a_median"
+    ),
     "numpy.before": usual("Or convert (`torch.from_numpy`) before the call."),
     "triton.wrap": usual("Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
     "operator.pure": usual(

@@ -24,6 +24,12 @@ RECOMPILES = {
         "`torch._dynamo.config.fail_on_recompile_limit_hit = True` makes it an exception, and "
         "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile."
     ),
+    "break.compiled_apart": tried(
+        "`{function}` is compiled by itself only because the break at `{place}` leaves its caller `{caller}` to "
+        "Python. End that break first: in one graph, what differs from one call of `{function}` to the next is no "
+        "reason to compile again.",
+        "a_loop_with_a_break",
+    ),
     "recompile.shared_wrapper": tried(
         "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
         "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and "
@@ -215,7 +221,8 @@ RECOMPILES = {
         "an_integer_attribute_unspecialized",
     ),
     "value.attribute": tried(
-        "The attribute {name} changed, and its value is part of the code: set it once, before the first call.",
+        "The attribute {name} changed, and its value is part of the code: set it once, before the first call. Where "
+        "each call brings another object, each value is compiled apart: with few, call each once to warm up.",
         "an_attribute",
     ),
     "value.integer_again": tried(

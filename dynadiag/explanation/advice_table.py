@@ -89,7 +89,7 @@ TABLE = {key: entry for section in SECTIONS.values() for key, entry in section.i
 def advice(key: str, *, case: str | None = None, **slots: object) -> Advice:
     """Return a piece of advice of the table. ``case`` is the id of the graph break that it is for."""
     entry = TABLE[key]
-    return Advice(entry.text.format(**slots), entry.checked(case), entry.source)
+    return Advice(entry.text.format(**slots), entry.checked(case), entry.source, key)
 
 
 def advice_for_text(text: str, case: str | None) -> Advice | None:

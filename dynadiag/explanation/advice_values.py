@@ -43,7 +43,7 @@ def value(found: Sequence[ParsedGuard]) -> list[Advice]:
     for item in found:
         seen.setdefault(item.subject, set()).add(item.was)
         told.setdefault((_ITEM.sub("[", item.subject or ""), _sort(item.was or "")), item)
-    return [given for item in told.values() for given in _value_of(item, len(seen[item.subject]) > 1)]
+    return [given for item in told.values() for given in _value_of(item, item.goes_on or len(seen[item.subject]) > 1)]
 
 
 def _value_of(item: ParsedGuard, again: bool) -> list[Advice]:
@@ -114,11 +114,16 @@ def _float(what: str, again: bool) -> Advice:
 
 def length(found: Sequence[ParsedGuard]) -> list[Advice]:
     values = [item for item in found if item.subject not in ARGUMENTS]
-    filled = [item for item in values if item.was == "length 0" and not _is_argument(item.subject or "")]
+    filled = [item for item in values if _is_filled(item)]
     others = [item for item in values if item not in filled]
     called = [advice("items.arguments")] if len(values) < len(found) else []
     kept = [("items.filled", filled), ("items.length", others)]
     return called + [advice(key, names=joined_sources(items)) for key, items in kept if items]
+
+
+def _is_filled(item: ParsedGuard) -> bool:
+    """Whether a container was empty in the first call alone."""
+    return item.was == "length 0" and not item.goes_on and not _is_argument(item.subject or "")
 
 
 def first_call(found: Sequence[ParsedGuard]) -> list[Advice]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["unsplittable_block"]
+__all__ = ["handled_lines", "is_condition", "unsplittable_block"]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
@@ -30,6 +30,29 @@ def unsplittable_block(source: str | None, span: Span) -> str | None:
     for node in sorted(around, key=lambda node: (node.lineno, -(node.end_lineno or 0))):
         found = None if isinstance(node, _SCOPES) else _kind(node, line) or found
     return found
+
+
+def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
+    """The first and last line of the ``try`` body whose innermost handler holds a place; ``None`` if there is none."""
+    tree = None if source is None or span.line is None else parsed(source)
+    around = [
+        node
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, (ast.Try, ast.TryStar))
+        and any(_within(each.body, span.line or 0) for each in node.handlers)
+    ]
+    inner = max(around, key=lambda node: node.lineno, default=None)
+    return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
+
+
+def is_condition(source: str | None, span: Span) -> bool:
+    """Whether a place is in what an ``if`` or ``while`` goes by."""
+    tree = None if source is None or span.line is None or span.column is None else parsed(source)
+    tests = (node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp))) if tree else ()
+    at = (span.line or 0, span.column or 0)
+    return any(
+        (test.lineno, test.col_offset) <= at < (test.end_lineno or 0, test.end_col_offset or 0) for test in tests
+    )
 
 
 def _kind(node: ast.AST, line: int) -> str | None:

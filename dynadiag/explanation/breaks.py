@@ -13,7 +13,7 @@ from functools import partial
 
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.assertions import failed_assertion
-from dynadiag.explanation.blocks import unsplittable_block
+from dynadiag.explanation.blocks import handled_lines, unsplittable_block
 from dynadiag.explanation.data_parallel import wrapper_of, wrapper_title
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
@@ -29,6 +29,9 @@ from dynadiag.recording.records import Break, SkippedFrame, Span
 __all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
+_INTERNAL = re.compile(
+    r"\s*(?:\\n)?\s*Internal error is: .*", re.DOTALL
+)  # of a tensor without data, with advice on Caffe2
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
 _RECONSTRUCTION = re.compile(r"reconstruct", re.IGNORECASE)  # GB0092, GB8335, ..., in torch 2.11 to 2.15
 _FAILED_OPERATOR = re.compile(r"""\bgot (?P<type>\w+)\((?P<quote>["'])(?P<text>.+?)(?P=quote)\)(?= ?\(|$|\n)""")
@@ -56,7 +59,33 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
         for fatal in (True, False):  # a break and an exception at one place are two events
             if same := [item for item in met if item.fatal is fatal]:
                 groups.setdefault(_cause(same[0]), []).append(same)
-    return link_exceptions(_link_reconstructions([_finding(group, paid, run) for group in groups.values()], run))
+    found = _link_reconstructions([_finding(group, paid, run) for group in groups.values()], run)
+    return _link_handlers(link_exceptions(found), run)
+
+
+def _link_handlers(found: Sequence[Finding], run: RunRecords) -> tuple[Finding, ...]:
+    """The findings, with those as notes that are met only while an exception of the traced code is handled."""
+    records = {item.index: item for item in run.breaks}
+    raised = [
+        (index, [records[each] for each in item.records])
+        for index, item in enumerate(found)
+        if raised_in(records[item.records[0]].explanation) and item.caused_by is None
+    ]
+    made = list(found)
+    for index, item in enumerate(found):
+        lines = handled_lines(run.sources.get(item.span.file or ""), item.span)
+        if lines is None or item.severity == "error" or any(index == other for other, _ in raised):
+            continue
+        cause = next((other for other, met in raised if any(_came_from(each, item.span, lines) for each in met)), None)
+        if cause is not None:
+            made[index] = replace(item, severity="note", caused_by=cause, advice=())
+    return tuple(made)
+
+
+def _came_from(item: Break, handler: Span, lines: tuple[int, int]) -> bool:
+    """Whether a break was met below the lines that a handler is for."""
+    below = [(frame.file, frame.line) for frame in item.user_stack] + [(item.span.file, item.span.line)]
+    return any(file == handler.file and lines[0] <= (line or 0) <= lines[1] for file, line in below)
 
 
 def _link_reconstructions(found: Sequence[Finding], run: RunRecords) -> list[Finding]:
@@ -190,7 +219,7 @@ def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
 
 def _cause_text(root: Break, decision: NumberCondition | None) -> str | None:
     """torch's explanation; of a number that decides something, what it decides."""
-    text = _ADDRESS.sub("", root.explanation or root.reason) or None
+    text = _INTERNAL.sub("…", _ADDRESS.sub("", root.explanation or root.reason)) or None
     if decision is None:
         return text
     if decision.origin_line == root.span.line and decision.line != root.span.line:

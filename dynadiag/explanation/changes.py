@@ -142,8 +142,8 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
 
     In a tensor without gaps a stride is a product of sizes, so it grows as they do. A mode (inference mode, autocast)
     changes what tensors dispatch to; the default device is a torch function mode too, and a mode's value is a global of
-    torch. What is of another type, or None now, has other parts and is another object; a set that an item was looked up
-    in is another set.
+    torch. What is of another type, or None now, has other parts and is another object; another object is not the one
+    that it was compared with; a set that an item was looked up in is another set.
     """
     readings = [parse_guard(reason) for reason in reasons]
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
@@ -174,6 +174,8 @@ def _is_part(reason: GuardFailure, reading: ParsedGuard, other: ParsedGuard) -> 
     whole, part = other.subject or "", reason.source or reading.subject or ""
     if not whole or (reading.kind in ("type", "none") and reading.subject == whole):
         return False
+    if other.kind == "identity" and reading.kind == "alias":
+        return whole in (reason.guard or "")
     if other.kind == "membership":
         return reading.kind == "value" and reading.subject == whole
     if other.kind == "length":

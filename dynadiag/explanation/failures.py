@@ -60,6 +60,17 @@ _CONSTRAINT = re.compile(
 )
 
 
+_INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's own, which say nothing to a user
+_RANGE = re.compile(
+    r"Not all values of (?P<size>\S+) = \S+ in the specified range (?P<range>.+?) satisfy the generated guard "
+    r"(?P<guard>[^\n]+?)\.?(?:\n|$)"
+)
+_RELATED = re.compile(
+    r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<other>\S+) = \S+ "
+    r"(?:must always be equal|by)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Failure:
     """What is known of one failed compile. ``lines`` are those that may be at fault where no single one is known."""
@@ -129,7 +140,10 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     decision = None if span is None else asked_decision(reason, item.compile_id, span, run)
     if decision is not None:
         return _Failure(named, undecided(decision), span, lines, number_advice(decision, captured=True, fullgraph=True))
-    return _Failure(named, why, span, lines, _advice(stage, reason, why))
+    given = _advice(stage, reason, why)
+    if stage == "Dynamo" and item.error in _INTERNAL_ERRORS and run.is_rest(item):
+        given = (advice("failed.rest", function=item.function, line=item.line), *given)
+    return _Failure(named, why, span, lines, given)
 
 
 def _stage(item: Compile, reason: str, traceback: str) -> str:
@@ -157,6 +171,12 @@ def _why(reason: str, traceback: str) -> str:
     """The one line that tells why: a compiler's first error, the constraint with its value, else the exception."""
     if constraint := _CONSTRAINT.search(reason):
         return f"`{source_text(constraint['size'])}` is marked dynamic, but the code fixes it to {constraint['value']}"
+    if constraint := _RANGE.search(reason):
+        size, marked, held = (source_text(constraint[name]) for name in ("size", "range", "guard"))
+        return f"`{size}` is marked dynamic for `{marked}`, but the code holds only for `{held}`"
+    if constraint := _RELATED.search(reason):
+        size, other = (source_text(constraint[name]) for name in ("size", "other"))
+        return f"`{size}` and `{other}` are marked dynamic, but the code fixes one by the other"
     if error := _COMPILER_ERROR.search(reason) if "\nOutput:\n" in reason else None:
         return f"error: {error['text']}"[:_MAX_LINE]
     if inside := _IN_OPERATOR.search(reason):
@@ -205,10 +225,14 @@ def _of_kernel(reason: str, code: str, nodes: Sequence[Node]) -> list[Node]:
 def _advice(stage: str, reason: str, why: str) -> tuple[Advice, ...]:
     if constraint := _CONSTRAINT.search(reason):
         return (advice("failed.mark_dynamic", value=constraint["value"]),)
+    if constraint := _RANGE.search(reason):
+        return (advice("failed.range", held=source_text(constraint["guard"])),)
     if "0 active drivers" in why:
         return (advice("failed.no_triton_driver"),)
     if "no autograd formula was registered" in why:
         return (advice("failed.no_autograd"),)
+    if "resume function for generator, coroutine" in why:
+        return (advice("failed.coroutine"),)
     if stage.startswith("the backend `"):
         return (advice("failed.backend", stage=stage),)
     return (advice("failed.bisect"), advice("failed.minify"))

@@ -28,6 +28,7 @@ class Advice:
     text: str
     checked: str
     source: str = "dynadiag"  # or "torch"
+    key: str = ""  # in the table of advice; empty for words of torch's
 
 
 @dataclass(frozen=True, slots=True)

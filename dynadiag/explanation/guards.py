@@ -105,6 +105,7 @@ class ParsedGuard:
     index: str | None
     was: str | None
     now: str | None
+    goes_on: bool = False  # whether it changed in other recompiles of the function too
 
     @property
     def is_condition(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dynadiag.explanation.advice_table import advice, advice_for_text, torch_advice
 from dynadiag.explanation.assertions import assertion_advice
+from dynadiag.explanation.blocks import is_condition
 from dynadiag.explanation.data_parallel import wrapper_advice
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.registry import is_general, specific_hints
@@ -35,25 +36,29 @@ _CALL = re.compile(
 _REORDERED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _PRINTED_AS_TEXT = frozenset({"Size", "tuple", "list", "type"})  # an f-string of such a value is a constant
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
+_CALLED_METHOD = re.compile(rf"\.{_METHOD.pattern}\(")
 _UNTRACED_C = re.compile(r"builtin|C/C\+\+")  # of a skipped function: it has no Python code to trace
 _FOR_C_FUNCTIONS = ("skipped.custom_op", "skipped.constant")
 _IN_MODULE = re.compile(r"builtin `(?:<unknown module>\.)?(\w+)\.")
 _THIRD_PARTY = re.compile(r"If it is a third-party C/C\+\+")
 # Modules and classes of C functions that act, or give another result at each call.
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
-_ACTING = ("_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
+_NUMPY = re.compile(r"<Wrapped function <original \w+>>")  # what traces NumPy by torch.Tensor, without a value
+_AVOID = "Avoid calling "  # that the call is in the way is said already
+_CHANCE = ("random", "_random", "Random", "secrets")
 _ISSUE = re.compile(r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
 
 
 def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple[Advice, ...]:
     """What to do about a break, each piece of advice with how far it was checked. ``sources`` has texts of files."""
     asserted = assertion_advice(item, sources or {}) if "branching" in item.gb_type else ()
-    known = wrapper_advice(item) or asserted or _fake_advice(item)
+    text = (sources or {}).get(item.span.file or "")
+    known = wrapper_advice(item) or asserted or _fake_advice(item) or _chance_advice(item, text)
     if known:
         return known
-    text = (sources or {}).get(item.span.file or "")
     found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item, text))
     useful = [each for each in found if not _ISSUE.fullmatch(each.text.strip())] or list(found)
     if _python_module(item) is not None:
@@ -65,13 +70,25 @@ def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple
 
 def _fake_advice(item: Break) -> tuple[Advice, ...]:
     """What to do where tracing an operator of the user's fails because it has no fake kernel."""
-    found = _NO_FAKE.search(item.explanation)
-    return (advice("failed.no_fake", name=found["name"]),) if found else ()
+    if found := _NO_FAKE.search(item.explanation):
+        return (advice("failed.no_fake", name=found["name"]),)
+    if _NUMPY.search(item.explanation):
+        return (advice("numpy.torch", case=item.gb_id), advice("numpy.before", case=item.gb_id))
+    return ()
+
+
+def _chance_advice(item: Break, text: str | None) -> tuple[Advice, ...]:
+    """What to do where a random number of Python's decides which way the program takes: to pass it in would make each
+    way a recompile."""
+    if _python_module(item) not in _CHANCE or not is_condition(text, item.span):
+        return ()
+    return (advice("chance.branch"),)
 
 
 def _adds_nothing(given: Advice, said: set[str]) -> bool:
-    """Whether an unchecked hint fits any break, or names what advice that was tried names."""
-    return given.checked == "unchecked" and (is_general(given.text) or bool(said & set(_NAME.findall(given.text))))
+    """Whether an unchecked hint fits any break, says that the call is in the way, or names what was tried."""
+    empty = is_general(given.text) or given.text.startswith(_AVOID) or said & set(_NAME.findall(given.text))
+    return given.checked == "unchecked" and bool(empty)
 
 
 def _tried_remedies(item: Break, given: Sequence[Advice]) -> list[Advice]:
@@ -109,7 +126,7 @@ def _checked(hint: str, item: Break, text: str | None) -> Iterator[Advice]:
     if _REORDER in hint:
         yield from _reordered(item, text)
     elif _IGNORE in hint and own is None:
-        yield _ignored(item)
+        yield _ignored(item, text)
     elif "compiled_autograd = True" in hint:
         yield advice("hook.forward_alone")
     elif _BACKWARD in hint:
@@ -153,7 +170,9 @@ def _print_advice(types: set[str], *, keywords: bool) -> Advice:
     return advice("print.afterwards")
 
 
-def _ignored(item: Break) -> Advice:
-    method = _METHOD.search(item.explanation)
+def _ignored(item: Break, text: str | None) -> Advice:
+    """The method by torch's words, else by the call in the source."""
+    line = ((text or "").split("\n")[item.span.line - 1 :] or [""])[0] if item.span.line else ""
+    method = _METHOD.search(item.explanation) or _CALLED_METHOD.search(line, item.span.column or 0)
     named = f"logging.Logger.{method['name']}" if method else "logging.Logger.warning"
     return advice("log.ignore", method=named, like="" if method else ", for the method that is called here")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from dynadiag.explanation.advice import advise, is_from_before_break
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import GuardChange, by_frequency, fingerprint, main_changes
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, sizes_in, what_changed
+from dynadiag.explanation.guards import parse_guard
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import original_name
@@ -19,36 +24,54 @@ from dynadiag.recording.records import Frame, Recompile, Span
 __all__ = ["own_changes", "recompile_findings"]
 
 _LOCAL = re.compile(r"L\['([^']+)'\]")
+# Advice that says no more where other values or further containers of the function changed too.
+_TOLD_ONCE = ("items.length", "value.integer_attribute", "value.integer", "value.float", "object.none")
 _GUARDS = 8  # failing guards of one recompile that stand in a short report
+
+
+_Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Recompiles of one function for one reason, with what changed at each."""
+    """Recompiles of one function for one reason, with what changed at each; the one that torch gave up at first.
+
+    ``cause`` is what they follow from: the key of another group, or the position of a finding on a break.
+    """
 
     items: tuple[Recompile, ...]
     changes: tuple[tuple[GuardChange, ...], ...]
     advice: tuple[Advice, ...]
-    computed: frozenset[str]  # names of values from before a graph break
+    cause: _Key | int | None
 
     @property
     def first(self) -> Recompile:
         return self.items[0]
 
-    @property
-    def is_from_before_break(self) -> bool:
-        """Whether nothing changed but what was computed before a graph break."""
-        own = self.changes[0]
-        return bool(own) and all(is_from_before_break(change.parsed, self.computed) for change in own)
+    def with_item(self, item: Recompile, own: tuple[GuardChange, ...], advice: tuple[Advice, ...]) -> _Group:
+        """The group with one more recompile."""
+        if item.limit_reached and not (self.items and self.first.limit_reached):
+            items, changes, given = (item, *self.items), (own, *self.changes), (*advice, *self.advice)
+        else:
+            items, changes, given = (*self.items, item), (*self.changes, own), (*self.advice, *advice)
+        return replace(self, items=items, changes=changes, advice=_each_once(given))
+
+
+def _each_once(given: Sequence[Advice]) -> tuple[Advice, ...]:
+    """The advice without repeats, and the first of each kind of which more says no more."""
+    found: dict[str, Advice] = {}
+    for each in given:
+        found.setdefault(each.key if each.key in _TOLD_ONCE else each.text, each)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """A recompile that others may follow from: the user's stack, its `fingerprint`, the position of its finding."""
+    """A recompile that others may follow from: the user's stack, its `fingerprint`, the key of its group."""
 
     stack: tuple[Frame, ...]
     what: frozenset[tuple[str, ...]]
-    position: int
+    key: _Key
 
 
 def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -58,19 +81,39 @@ def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Find
     the same change, the inner one follows from it. So does the rest of a function behind a graph break, if what failed
     there are sizes of values that were computed before the break. What no other recompile explains follows from it.
     """
-    found: list[Finding] = []
-    known: list[_Cause] = []
-    for group in _groups(run):
-        stack, what = run.stack(group.first.compile_id), fingerprint(group.first.reasons)
-        may_follow, cause = bool(stack) and not group.first.limit_reached, None
-        if may_follow:
-            cause = _before_break(known, stack) if group.is_from_before_break else _outer(known, stack, what)
-        if may_follow and cause is None:
-            cause = _break_of(group, before) if group.is_from_before_break else None
-        if may_follow and cause is None:
-            known.append(_Cause(stack, what, len(before) + len(found)))
-        found.append(_finding(group, run, cause))
-    return tuple(found)
+    groups = _groups(run, before)
+    position = {key: len(before) + index for index, key in enumerate(groups)}
+    return tuple(
+        _finding(
+            _compiled_apart(group, before, run),
+            run,
+            position[group.cause] if isinstance(group.cause, tuple) else group.cause,
+        )
+        for group in groups.values()
+    )
+
+
+def _compiled_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -> _Group:
+    """The group, with advice on the break but for which the function would be part of its caller's graph.
+
+    What differs between its calls is no reason there to compile anything again. Only what a call of the program's began
+    with has a stack of one frame. torch leaves out the frame that calls a function, so the break is known by the
+    program's line that both came from; where that leaves several, nothing is said.
+    """
+    own, item = group.changes[0], group.first
+    stack = next((found for each in group.items if len(found := run.stack(each.compile_id)) > 1), ())
+    if not stack or run.begins_calls(item.file, item.function) or not own or not (own[0].source or "").startswith("L["):
+        return group  # a mode or a global is another one for the caller too
+    met = {each.index: each for each in run.breaks}
+    breaks = [each for each in before if each.rule == "break" and each.severity == "warning"]
+    left = [each for each in breaks if stack[0] in {f for index in each.records for f in met[index].user_stack[:1]}]
+    callers = [run.function_of(met[each.records[0]].compile_id) for each in left]
+    if len(left) != 1 or callers[0] in (None, (item.file, item.function)):
+        return group
+    place = left[0].span
+    at = f"{posixpath.basename(place.file or '')}:{place.line}"
+    apart = advice("break.compiled_apart", function=item.function, caller=(callers[0] or ("", ""))[1], place=at)
+    return replace(group, advice=(apart, *group.advice))
 
 
 def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:
@@ -81,44 +124,110 @@ def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange
     return tuple(sorted(main_changes(item.reasons), key=lambda change: is_from_before_break(change.parsed, computed)))
 
 
-def _break_of(group: _Group, before: Sequence[Finding]) -> int | None:
+def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
+    """The recompiles in order; together are those of one function for which the same change stands first, and all of a
+    function that torch gave up, since they used up its limit.
+    """
+    given_up = {_function(item) for item in run.recompiles if item.limit_reached and item.reasons}
+    changing = _changing(run)
+    found: dict[_Key, _Group] = {}
+    known: list[_Cause] = []
+    for item in by_frequency(run.recompiles):
+        computed = computed_names(run.sources.get(item.file or ""), item.line)
+        own, given = own_changes(item, computed), advise(item, computed, changing[_function(item)])
+        ends = _function(item) in given_up
+        cause = None if ends else _cause(item, own, computed, known, before, run)
+        key = (*_function(item), *(() if ends else (cause, *_reason(item, own, given))))
+        stack = run.stack(item.compile_id)
+        if cause is None and stack:
+            known.append(_Cause(stack, fingerprint(item.reasons), key))
+        found[key] = found.get(key, _Group((), (), (), cause)).with_item(item, own, given)
+    return found
+
+
+def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
+    """Of each function what goes on changing: containers that had several lengths, numbers that had several values
+    before and were constants of the code all the same."""
+    found: dict[_Key, set[str | None]] = {}
+    lengths: set[tuple[_Key, str | None, str | None]] = set()
+    for item in run.recompiles:
+        values: set[tuple[str | None, str | None]] = set()
+        for reading in map(parse_guard, item.reasons):
+            if reading.kind == "length":
+                lengths.add((_function(item), reading.subject, reading.now))
+            elif reading.kind == "value":
+                values.add((reading.subject, reading.was))
+        found.setdefault(_function(item), set()).update(_repeated(subject for subject, _ in values))
+    for function, subject in _repeated((function, subject) for function, subject, _ in lengths):
+        found[function].add(subject)
+    return found
+
+
+_T = TypeVar("_T")
+
+
+def _repeated(items: Iterable[_T]) -> set[_T]:
+    """What is there more than once."""
+    return {item for item, number in Counter(items).items() if number > 1}
+
+
+def _function(item: Recompile) -> _Key:
+    return (item.file, item.line, item.function)
+
+
+def _reason(item: Recompile, own: Sequence[GuardChange], advice: Sequence[Advice]) -> _Key:
+    """What recompiles of one function have in common that are told together."""
+    if not own:
+        return (item.index,)
+    first = own[0]
+    return (first.parsed.kind, first.source, first.file, first.line, *advice[:1])
+
+
+def _cause(
+    item: Recompile,
+    own: Sequence[GuardChange],
+    computed: Collection[str],
+    known: Sequence[_Cause],
+    before: Sequence[Finding],
+    run: RunRecords,
+) -> _Key | int | None:
+    """What a recompile follows from; ``computed`` has the names of values from before a graph break."""
+    stack = run.stack(item.compile_id)
+    if not stack:
+        return None
+    if own and all(is_from_before_break(change.parsed, computed) for change in own):
+        cause = _before_break(known, stack)
+        return _break_of(item, before) if cause is None else cause
+    return _outer(known, stack, fingerprint(item.reasons))
+
+
+def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
     """The finding on the break that split the function."""
     places = ((index, found) for index, found in enumerate(before) if found.rule == "break")
-    item = group.first
     return next((i for i, found in places if (found.function, found.span.file) == (item.function, item.file)), None)
 
 
-def _groups(run: RunRecords) -> list[_Group]:
-    """The recompiles in order; those of one function for one and the same change together."""
-    found: dict[tuple[object, ...], _Group] = {}
-    for item in by_frequency(run.recompiles):
-        computed = computed_names(run.sources.get(item.file or ""), item.line)
-        own, advice = own_changes(item, computed), advise(item, computed)
-        what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
-        alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
-        key = alike if len(own) == 1 else (item.index, len(found))
-        group = found.get(key, _Group((), (), advice, computed))
-        found[key] = replace(group, items=(*group.items, item), changes=(*group.changes, own))
-    return list(found.values())
-
-
-def _outer(known: Sequence[_Cause], stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> int | None:
-    """The finding on an earlier recompile in the same call of the program, for these changes or more."""
+def _outer(known: Sequence[_Cause], stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> _Key | None:
+    """The group of an earlier recompile in the same call of the program, for these changes or more."""
     if not what:
         return None
-    return next((each.position for each in known if what <= each.what and _is_one_call(each.stack, stack)), None)
+    same = [each for each in known if what <= each.what]
+    return next((each.key for each in same if _is_one_call(each.stack, stack) or _is_rest(each.stack, stack)), None)
 
 
-def _before_break(known: Sequence[_Cause], stack: Sequence[Frame]) -> int | None:
-    """The finding on the newest recompile, for other sizes, of the function that a resume function is the rest of."""
-    name = original_name(stack[-1].function)
+def _before_break(known: Sequence[_Cause], stack: Sequence[Frame]) -> _Key | None:
+    """The group of the newest recompile, for other sizes, of the function that a resume function is the rest of."""
     for each in reversed(known):
-        head = each.stack[-1]
-        same = original_name(head.function) == name and head.file == stack[-1].file
-        called_alike = len(each.stack) == 1 or each.stack[0] == stack[0]  # torch leaves out frames between
-        if same and called_alike and any(kind == "size" for kind, *_ in each.what):
-            return each.position
+        if _is_rest(each.stack, stack) and any(kind == "size" for kind, *_ in each.what):
+            return each.key
     return None
+
+
+def _is_rest(head: Sequence[Frame], rest: Sequence[Frame]) -> bool:
+    """Whether two compiles, by their stacks, were for a function and its rest behind a graph break, in one call."""
+    whole, part = head[-1], rest[-1]
+    same = original_name(whole.function) == original_name(part.function) and whole.file == part.file
+    return same and whole.line != part.line and (len(head) == 1 or head[0] == rest[0])  # frames between are left out
 
 
 def _is_one_call(outer: Sequence[Frame], inner: Sequence[Frame]) -> bool:
@@ -199,13 +308,19 @@ def _first_of_each(each: Sequence[GuardChange]) -> list[GuardChange]:
 
 
 def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
-    """The further recompiles of the group, and the values that they were for."""
+    """The further recompiles of the group, the values that they were for, and what else changed in some."""
     later = list(zip(group.items, group.changes, strict=True))[1:]
     if not later:
         return
-    text = f"in {list_some([item.compile_id for item, _ in later])}, for the same reason"
-    values = [own[0].now for _, own in later if own[0].now is not None]
-    yield Fact("again", f"{text} (then {list_some(values)})" if len(set(values)) > 1 else text)
+    ids = list_some([item.compile_id for item, _ in later])
+    values = [own[0].now for _, own in later if own and own[0].now is not None]
+    then = f" (then {list_some(values)})" if len(set(values)) > 1 else ""
+    yield Fact("again", f"{ids} before it" if group.first.limit_reached else f"in {ids}, for the same reason{then}")
+    told = {change.source for change in group.changes[0]}
+    beside = [what_changed(change) for _, own in later for change in own if change.source not in told]
+    if beside:
+        yield Fact("beside", f"in some of them also: {list_some(tuple(dict.fromkeys(beside)))}")
     for item, own in later:
-        newest = replace(own[0], was=own[0].was[:1], against=own[0].against[:1])
-        yield Fact(item.compile_id, describe_change(newest, item.compile_id, run.symbols), detail=True)
+        for change in own:
+            newest = replace(change, was=change.was[:1], against=change.against[:1])
+            yield Fact(item.compile_id, describe_change(newest, item.compile_id, run.symbols), detail=True)

@@ -68,6 +68,19 @@ class RunRecords:
         """The user's stack at a compile; empty where it is not known."""
         return next((each.user_stack for each in self.compiles if each.compile_id == compile_id), ())
 
+    def function_of(self, compile_id: str) -> tuple[str | None, str] | None:
+        """The file and the name of a compile's function; None where the compile is not known."""
+        return next(((each.file, each.function) for each in self.compiles if each.compile_id == compile_id), None)
+
+    def is_rest(self, item: Compile) -> bool:
+        """Whether a compile is of the rest of a function behind a graph break, which begins at its line."""
+        alike = (each for each in self.compiles if (each.file, each.function) == (item.file, item.function))
+        return any(each.outcome == "break" and (each.line or 0) < (item.line or 0) for each in alike)
+
+    def begins_calls(self, file: str | None, function: str) -> bool:
+        """Whether a call of the program's begins with a function: torch has no callers of it then."""
+        return any((each.file, each.function, len(each.user_stack)) == (file, function, 1) for each in self.compiles)
+
     def seconds(self, compile_ids: Iterable[str]) -> float | None:
         """The time of these compiles together; None where none was measured."""
         wanted = set(compile_ids)

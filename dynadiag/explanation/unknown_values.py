@@ -28,6 +28,8 @@ _Tested = ast.If | ast.While | ast.IfExp
 class NumberCondition:
     """``condition`` at ``line`` (empty where the line has none), and what takes the number: ``origin``, at a line.
 
+    ``origin`` is empty for a size that is unbacked although no line made it: the caller marked it so.
+
     ``comparison`` is the condition as an expression that has a truth value for tensors too, empty where it has none.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     """
@@ -84,9 +86,19 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     for node in _tests(function):
         if node.test.lineno <= span.line <= (node.test.end_lineno or 0):
             origin = _origin(function, node.test, lines)
-            return None if origin is None else _decision(source, function, node, origin)
+            if origin is None:
+                return _on_a_size(source, node) if node.test.lineno in lines else None
+            return _decision(source, function, node, origin)
     origin = max((line for line in lines if line <= span.line), default=None)
     return None if origin is None else NumberCondition("", span.line, _value_at(source, function, origin), origin)
+
+
+def _on_a_size(source: str, node: _Tested) -> NumberCondition | None:
+    """The condition on a size that comes unbacked from outside of the function."""
+    condition = _text(source, node.test)
+    if not any(isinstance(each, ast.Attribute) and each.attr == "shape" for each in ast.walk(node.test)):
+        return None
+    return NumberCondition(condition, node.test.lineno, "", node.test.lineno, condition)
 
 
 def _decision_by(source: str | None, line: int | None) -> NumberCondition | None:
@@ -100,6 +112,8 @@ def _decision_by(source: str | None, line: int | None) -> NumberCondition | None
 
 def undecided(found: NumberCondition) -> str:
     """Why tracing stops there, in a sentence."""
+    if not found.origin:
+        return f"`{found.condition}` cannot be decided while tracing: the size is unbacked, as `mark_unbacked` makes it"
     place = "" if found.origin_line == found.line else f" at line {found.origin_line}"
     held = f"the number that `{found.origin}` takes from a tensor{place}"
     if not found.origin.endswith(".item()"):
@@ -113,7 +127,9 @@ def number_advice(found: NumberCondition, *, captured: bool, fullgraph: bool) ->
     """What to do about a condition on a number. ``captured``: torch keeps such numbers in the graph already."""
     given: list[Advice] = []
     condition = found.comparison.replace(".item()", "")
-    if found.is_loop:
+    if not found.origin:
+        given += [advice("number.mark_dynamic"), advice("number.cond_of_size", condition=condition)]
+    elif found.is_loop:
         given += [advice("number.loop")] if found.is_direct else []
     elif condition and found.is_direct:
         given += [advice("number.where", condition=condition), advice("number.cond", condition=condition)]

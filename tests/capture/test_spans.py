@@ -24,6 +24,7 @@ PROGRAMS = {
     "if on one line": ("x.any()", "if x.any(): x = x + 1"),
     "not": ("x.any()", "if not x.any():\n        x = x + 1"),
     "the second of two": ("x.any()", "if n and x.any():\n        x = x + 1"),
+    "the second of two, negated": ("x.any()", "if n is not None and not x.any():\n        x = x + 1"),
     "a comparison": ("x.sum() > 0", "if x.sum() > 0:\n        x = x + 1"),
     "a named condition": ("x.any()", "if (n := x.any()):\n        x = x + n"),
     "text before it": ("x.any()", "if 'é日' and x.any():\n        x = x + 1"),

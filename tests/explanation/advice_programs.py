@@ -6,10 +6,12 @@ of advice.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import enum
 import functools
 import logging
+import random
 import threading
 import time
 import warnings
@@ -583,6 +585,133 @@ def takes_a_median(v: torch.Tensor) -> torch.Tensor:
 
 def takes_torchs_median(v: torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(torch.nanquantile(v, 0.5)) + v
+
+
+def makes_an_array(v: torch.Tensor) -> torch.Tensor:
+    held = v.numpy()
+    return torch.from_numpy(np.array([[held[0], held[1]], [held[2], held[3]]])) + v[:2]
+
+
+def stacks(v: torch.Tensor) -> torch.Tensor:
+    return torch.stack([v[:2], v[2:]]) + v[:2]
+
+
+def draws_from_a_generator(compile_: Compile) -> Any:
+    generator = np.random.default_rng(0)
+    return [compile_(lambda v: v * generator.normal())(x)]
+
+
+def draws_before(compile_: Compile) -> Any:
+    return [compile_(lambda v, drawn: v * drawn)(x, np.random.default_rng(0).normal())]
+
+
+def drops_a_layer(compile_: Compile) -> Any:
+    """A layer is left out by chance, of which Dynamo traces nothing."""
+
+    def run(v: torch.Tensor) -> torch.Tensor:
+        doubled = v * 2
+        if random.random() < 0.5:
+            return doubled
+        return doubled + 1
+
+    random.seed(0)
+    return [compile_(run)(x)]
+
+
+def drops_outside(compile_: Compile) -> Any:
+    random.seed(0)
+    doubled = compile_(lambda v: v * 2)(x)
+    return [doubled if random.random() < 0.5 else doubled + 1]
+
+
+def with_a_branch(v: torch.Tensor) -> torch.Tensor:
+    return v + 1 if v.shape[0] < 6 else v - 1
+
+
+def marked_range(largest: int) -> Program:
+    """The uncompiled function where the mark fails."""
+
+    def run(compile_: Compile) -> Any:
+        v = torch.ones(4)
+        torch._dynamo.mark_dynamic(v, 0, min=2, max=largest)
+        try:
+            return [compile_(with_a_branch)(v)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [with_a_branch(v)]
+
+    return run
+
+
+def marked_size(mark: Callable[[torch.Tensor, int], None]) -> Program:
+    def halves(v: torch.Tensor) -> torch.Tensor:
+        if v.shape[0] % 2 == 0:
+            return v.view(2, -1).sum(0)
+        return v
+
+    def run(compile_: Compile) -> Any:
+        v = torch.ones(4)
+        mark(v, 0)
+        return [compile_(halves)(v)]
+
+    return run
+
+
+def in_a_transform(energy: Callable[..., Any]) -> Program:
+    """The gradient, uncompiled where compiling fails."""
+
+    def run(compile_: Compile) -> Any:
+        try:
+            return [compile_(lambda v: torch.func.grad(energy)(v))(x)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [torch.func.grad(energy)(x)]
+
+    return run
+
+
+def breaks_half_way(v: torch.Tensor) -> torch.Tensor:
+    total = (v**2).sum()
+    torch._dynamo.graph_break()
+    return total
+
+
+async def waits(v: torch.Tensor) -> torch.Tensor:
+    half = doubles(v)
+    await asyncio.sleep(0)
+    return half
+
+
+def a_coroutine(compile_: Compile) -> Any:
+    """The coroutine runs uncompiled where its compile fails."""
+    try:
+        return [asyncio.run(compile_(waits)(x))]
+    except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+        return [asyncio.run(waits(x))]
+
+
+def calls_compiled(compile_: Compile) -> Any:
+    async def wait(fn: Callable[..., Any]) -> Any:
+        half = fn(x)
+        await asyncio.sleep(0)
+        return half
+
+    return [asyncio.run(wait(compile_(doubles)))]
+
+
+def power(v: torch.Tensor, n: int) -> torch.Tensor:
+    return v ** (n + 2)
+
+
+def loops_with_a_break(v: torch.Tensor) -> torch.Tensor:
+    for n in range(3):
+        torch._dynamo.graph_break()
+        v = power(v, n)
+    return v
+
+
+def loops_without_one(v: torch.Tensor) -> torch.Tensor:
+    for n in range(3):
+        v = power(v, n)
+    return v
 
 
 def nested(layout: torch.layout) -> Program:
@@ -1276,6 +1405,17 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "retains_a_gradient": (retains, retains_outside),
     "resizes": (calls(resizes, (x,)), calls(allocates, (x,))),
     "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
+    "makes_an_array": (calls(makes_an_array, (x,)), calls(stacks, (x,))),
+    "draws_from_a_generator": (draws_from_a_generator, draws_before),
+    "drops_a_layer": (drops_a_layer, drops_outside),
+    "a_coroutine": (a_coroutine, calls_compiled),
+    "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
+    "marks_a_wide_range": (marked_range(64), marked_range(5)),
+    "breaks_in_a_transform": (in_a_transform(breaks_half_way), in_a_transform(lambda v: (v**2).sum())),
+    "marks_a_size_unbacked": (
+        marked_size(torch._dynamo.decorators.mark_unbacked),
+        marked_size(torch._dynamo.mark_dynamic),
+    ),
     "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
     "a_nested_tensor": (nested(torch.strided), nested(torch.jagged)),
     "partials": (partials(around=False), partials(around=True)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.explanation.blocks import unsplittable_block
+from dynadiag.explanation.blocks import handled_lines, is_condition, unsplittable_block
 from dynadiag.recording.records import Span
 
 BLOCKS = {
@@ -49,3 +49,26 @@ def test_the_block_in_which_torch_cannot_split_a_graph(told: str | None, block: 
     line = 1 + source[: source.index("torch._dynamo")].count("\n")
     assert unsplittable_block(source, Span("f.py", line)) == told
     assert bool(graphs) == (told is None)
+
+
+SOURCE = """
+def f(x):
+    try:
+        y = g(x)
+        z = h(y)
+    except KeyError:
+        print("missing")
+    if chance() < 0.5 and y:
+        y = chance()
+    return y
+"""
+
+
+def test_a_place_in_a_handler_is_led_to_the_lines_that_it_is_for() -> None:
+    assert handled_lines(SOURCE, Span("f.py", 7)) == (4, 5)
+    assert handled_lines(SOURCE, Span("f.py", 5)) is None
+
+
+def test_a_place_in_what_a_branch_goes_by() -> None:
+    assert is_condition(SOURCE, Span("f.py", 8, 7))
+    assert not is_condition(SOURCE, Span("f.py", 9, 12))

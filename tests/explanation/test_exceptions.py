@@ -106,3 +106,23 @@ def test_the_raise_is_told_where_torch_blames_only_what_the_exception_passed(tmp
 
 def test_a_finally_that_runs_afterwards_is_not_where_the_exception_passed(tmp_path: Path) -> None:
     assert "x = x * 2" not in passed_lines(findings(tmp_path, cleans_up_around_a_block))
+
+
+def test_what_is_met_while_an_exception_is_handled_follows_from_it(tmp_path: Path) -> None:
+    def looks_up(config: Any, x: torch.Tensor) -> torch.Tensor:
+        return x + config["key"]
+
+    def tells(config: Any, x: torch.Tensor) -> torch.Tensor:
+        try:
+            return looks_up(config, x)
+        except TypeError as error:
+            print("failed:", error)  # noqa: T201
+            raise
+
+    compiled = torch.compile(tells, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"), contextlib.suppress(TypeError):
+        compiled(None, torch.ones(2))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        raised, told = (item for item in explain(recording).findings if item.rule == "break")
+    assert "NoneType" in raised.title
+    assert (told.id, told.severity, told.caused_by) == ("GB0059", "note", 0)

@@ -18,7 +18,7 @@ from dynadiag.explanation.hints import break_advice
 from dynadiag.recording.records import Span
 from dynadiag.render.report import explanation_text
 from tests.explanation.advice_programs import Hooked, config, opens_a_file, prints_a_size
-from tests.explanation.build import FakeRecording, a_break
+from tests.explanation.build import FILE, FakeRecording, a_break
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,12 @@ def test_what_was_tried_on_such_a_break_comes_before_what_nobody_checked() -> No
 
 @pytest.mark.parametrize(
     ("name", "constant"),
-    [("posix.stat", True), ("time.perf_counter", False), ("<unknown module>.Random.random", False)],
+    [
+        ("posix.stat", True),
+        ("sys.exit", False),
+        ("time.perf_counter", False),
+        ("<unknown module>.Random.random", False),
+    ],
 )
 def test_a_function_of_pythons_own_library_is_moved_outside(name: str, constant: bool) -> None:
     builtin = f"Dynamo does not know how to trace the builtin `{name}.` This function is a Python builtin."
@@ -119,6 +124,13 @@ def test_a_function_of_pythons_own_library_is_moved_outside(name: str, constant:
     item = a_break(gb_id="GB0007", gb_type=skipped, explanation=builtin, hints=hints)
     given = [each.text.partition(" ")[0] for each in break_advice(item)]
     assert given == ["Move", *(["A"] if constant else [])]
+
+
+def test_the_method_of_a_logger_is_named_as_it_is_called() -> None:
+    hints = ("Add the logging method to `torch._dynamo.config.ignore_logging_functions`.",)
+    item = a_break(gb_id="GB0291", gb_type="logging", explanation="Not supported.", hints=hints, span=Span(FILE, 1, 0))
+    (given,) = break_advice(item, {FILE: "log.info('at %s', x)\n"})
+    assert "add(logging.Logger.info)" in given.text
 
 
 def test_no_advice_is_to_change_torchs_own_code() -> None:

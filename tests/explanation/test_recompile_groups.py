@@ -1,0 +1,152 @@
+"""Recompiles that one paragraph tells of: those of one function for one change, and those that used up its limit."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.findings import Finding
+
+x = torch.ones(3)
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    EXACT = 2
+
+
+@dataclass
+class Batch:
+    kind: str
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...]) -> list[Finding]:
+    compiled = torch.compile(fn, backend="eager")
+    with dynadiag.record(folder / "run.dynadiag"):
+        for arguments in calls:
+            compiled(*arguments)
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return [item for item in explain(recording).findings if item.severity != "note"]
+
+
+def advice_of(item: Finding) -> str:
+    return "\n".join(each.text for each in item.advice)
+
+
+def test_what_used_up_the_limit_is_told_where_torch_gave_up(tmp_path: Path) -> None:
+    def scale(v: torch.Tensor, name: str) -> torch.Tensor:
+        return v * len(name)
+
+    (only,) = found(tmp_path, scale, *((x, "n" * number) for number in range(1, 11)))
+    assert (only.rule, len(only.records)) == ("recompile-limit", 8)
+    assert [each.text for each in only.evidence if each.label == "again"] == [
+        "0/1, 0/2, 0/3, 0/4, 0/5, 0/6 and 1 more before it"
+    ]
+
+
+def test_what_changed_beside_the_same_change_is_told_with_it(tmp_path: Path) -> None:
+    def scale(v: torch.Tensor, a_name: str, z_flag: bool) -> torch.Tensor:
+        scaled = v * len(a_name)
+        return scaled if z_flag else -scaled
+
+    (only,) = found(tmp_path, scale, (x, "a", True), (x, "b", True), (x, "c", False))
+    assert only.compile_ids == ("0/1", "0/2")
+    assert [each.text for each in only.evidence if each.label == "beside"] == ["in some of them also: z_flag changed"]
+
+
+def test_a_list_that_goes_on_growing_is_not_advised_to_be_filled_before(tmp_path: Path) -> None:
+    history: list[torch.Tensor] = []
+
+    def remember(v: torch.Tensor) -> torch.Tensor:
+        history.append(v)
+        return torch.stack(history).sum(0)
+
+    (only,) = found(tmp_path, remember, (x,), (x,), (x,))
+    assert "add outside of it" in advice_of(only)
+    assert "before the first compiled call" not in advice_of(only)
+
+
+def test_a_loop_count_is_never_said_to_become_a_symbol(tmp_path: Path) -> None:
+    def loop(v: torch.Tensor, count: int) -> torch.Tensor:
+        for _ in range(count):
+            v = v + 1
+        return v
+
+    (only,) = found(tmp_path, loop, (x, 2), (x, 3), (x, 4))
+    assert "still a constant" in advice_of(only)
+    assert "makes it a symbol" not in advice_of(only)
+
+
+def test_another_member_of_an_enum_is_no_shared_tensor(tmp_path: Path) -> None:
+    def choose(v: torch.Tensor, mode: Mode) -> torch.Tensor:
+        return v + 1 if mode is Mode.FAST else v - 1
+
+    (only,) = found(tmp_path, choose, (x, Mode.FAST), (x, Mode.EXACT))
+    assert "same tensor" not in advice_of(only)
+    assert "another object" in advice_of(only)
+
+
+def test_an_attribute_of_an_argument_may_be_another_in_each_call(tmp_path: Path) -> None:
+    def choose(v: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return v + 1 if batch.kind == "text" else v - 1
+
+    (only,) = found(tmp_path, choose, (x, Batch("text")), (x, Batch("image")))
+    assert "Where each call brings another object" in advice_of(only)
+
+
+def power(v: torch.Tensor, n: int) -> torch.Tensor:
+    return v ** (n + 2)
+
+
+def test_a_function_is_compiled_apart_only_because_its_caller_breaks(tmp_path: Path) -> None:
+    def loop(v: torch.Tensor) -> torch.Tensor:
+        for n in range(3):
+            torch._dynamo.graph_break()
+            v = power(v, n)
+        return v
+
+    split, again = found(tmp_path, loop, (x,))
+    assert (split.rule, again.function) == ("break", "power")
+    assert f"only because the break at `test_recompile_groups.py:{split.span.line}`" in advice_of(again)
+
+
+def test_a_dtype_behind_a_break_follows_from_that_before_it(tmp_path: Path) -> None:
+    def scale(v: torch.Tensor) -> torch.Tensor:
+        doubled = v * 2
+        torch._dynamo.graph_break()
+        return doubled.sum()
+
+    _, again = found(tmp_path, scale, (x,), (x.double(),))
+    assert "v.dtype" in again.title
+
+
+def test_a_mode_that_changes_is_no_fault_of_a_break(tmp_path: Path) -> None:
+    def loop(v: torch.Tensor) -> torch.Tensor:
+        for n in range(1):
+            torch._dynamo.graph_break()
+            v = power(v, n)
+        return v
+
+    compiled = torch.compile(loop, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x)
+        with torch.no_grad():
+            compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        again = next(item for item in explain(recording).findings if item.rule == "recompile")
+    assert "only because" not in advice_of(again)
