@@ -37,7 +37,7 @@ async def test_the_overview_is_laid_out_again_in_another_width(program: Path) ->
         assert "break[GB0059]: Failed to trace builtin operator" in before, "beside the list"
         await pilot.resize_terminal(60, 40)
         await press(pilot)
-        assert "builtin operator  1\n       graph ended" in screen(pilot), "on two lines"
+        assert "Failed to trace\n       builtin operator  1 graph ended" in screen(pilot), "on two lines"
         await pilot.resize_terminal(120, 40)
         await press(pilot)
         assert screen(pilot) == before
