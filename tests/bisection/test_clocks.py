@@ -90,3 +90,31 @@ def test_a_program_that_times_itself_gets_the_right_verdict(bisected: Bisected, 
     assert (verdict.verdict, verdict.rung) == ("found", "inductor")
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh")]
     assert verdict.trials <= 40
+
+
+# PyTorch issue 148073: the time that Inductor takes grows exponentially with the length of this chain.
+CHAIN = """
+import torch
+
+torch._inductor.config.fx_graph_cache = False
+
+@torch.compile
+def f(a, b, n):
+    values = [a, b]
+    for _ in range(n):
+        values += [values[-1] + values[-2], values[-1] * values[-2]]
+    return values[-2] + values[-1]
+
+x, y = (torch.zeros((), requires_grad=True) for _ in range(2))
+f(x, y, 9).backward()
+"""
+
+
+@pytest.mark.slow
+def test_a_compile_that_grows_with_the_graph_is_put_down_to_no_decision(bisected: Bisected) -> None:
+    verdict = bisected(CHAIN, timeout=25.0)
+    assert (verdict.verdict, verdict.rung, verdict.culprits) == ("found", "inductor", ())
+    assert verdict.failure is not None
+    assert verdict.failure.kind == "hang"
+    assert any("the more of them are on" in note for note in verdict.notes)
+    assert verdict.trials <= 40
