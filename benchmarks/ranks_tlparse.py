@@ -106,7 +106,7 @@ def with_dynadiag(job: Path, folder: Path) -> Reading:
     seconds = timed([sys.executable, "-m", "dynadiag", "explain", "--json", document, job])
     if not document.exists():
         return Reading("no report", seconds, 0, 1)
-    found = json.loads(document.read_bytes())["divergence"]
+    found = json.loads(document.read_bytes()).get("divergence")  # of one process there is none
     says = "no divergence"
     if found is not None:
         place = f"{Path(found['file'] or '?').name}:{found['line']}"

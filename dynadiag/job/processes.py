@@ -27,7 +27,8 @@ class Process:
     """One process of a job and what it did.
 
     ``problem`` says why its recording cannot be read. ``uncaught`` is the exception that it ended with, ``stack`` the
-    user's frames that this passed, outermost first. ``complete`` says whether the recorder saw its end.
+    user's frames that this passed, outermost first. ``complete`` is False if the recorder did not see its end. A log of
+    torch's own says nothing of it.
     """
 
     path: Path
@@ -124,7 +125,7 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         pid=run.pid,
         parent=_integer(head.get("parent")),
         exit_code=run.exit_code,
-        complete=run.complete,
+        complete=run.complete or run.is_foreign,
         uncaught=_text(end.get("uncaught")),
         message=_text(end.get("message")),
         stack=tuple(read_frames(end.get("stack"))),

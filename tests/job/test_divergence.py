@@ -10,7 +10,7 @@ import pytest
 from dynadiag.job import Divergence, find_divergence, open_job
 from tests.job import build
 from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stopped
-from tests.tui.build import at, source_events
+from tests.tui.build import at, recording, source_events
 
 ONE = graph(("l_x_ * 2", "f32[4][1]cpu", 6))
 TYPE = "f32[4][1]cpu"
@@ -241,6 +241,14 @@ def test_a_rank_that_was_killed(tmp_path: Path) -> None:
     made = divergence(tmp_path)
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("died", (1,), 23)
+
+
+def test_logs_of_torchs_own_say_nothing_of_how_a_rank_ended(tmp_path: Path) -> None:
+    for number, steps in ((0, [compiled(), compiled("1/0")]), (1, [compiled()])):
+        events = [({**meta, "rank": number}, payload) for step in steps for meta, payload in step]
+        recording(tmp_path, events, f"rank{number}")
+    made = divergence(tmp_path)
+    assert made is None or made.kind not in ("died", "timeout")
 
 
 def test_a_rank_whose_disk_was_full_did_not_die(tmp_path: Path) -> None:
