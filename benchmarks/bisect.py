@@ -226,10 +226,10 @@ def ours(task: Task) -> Result:
 
 def _below(recording: Path) -> int:
     """Trials of the descent: those that switch something, and the one that compares values."""
-    from dynadiag import recording as recordings
+    from dynadiag.recording.opening import open_recording
 
     signs = ('"switches":[{', '"record":["intermediates"]')
-    with recordings.open(recording) as search:
+    with open_recording(recording) as search:
         return sum(any(sign in trial.candidate for sign in signs) for trial in search.trials())
 
 
