@@ -84,7 +84,7 @@ class Score:
     steps: tuple[tuple[int, int], ...]
 
     def calls_to(self, tokens: int) -> int:
-        """The calls after which the program had at most as many tokens; all calls if it never had."""
+        """The number of calls until the program was that small. All calls, if it never was."""
         return next((calls for calls, best in self.steps if best <= tokens), self.calls)
 
 

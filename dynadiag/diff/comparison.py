@@ -197,7 +197,7 @@ def _line_of_removed(
 
 
 def _line_of_returned(changes: Sequence[NodeChange], new: Compile, after: GraphReader) -> int | None:
-    """The line of the ``return`` where nothing differs but what is returned: that has no line of its own."""
+    """The line of the ``return``, if only the returned values differ. Dynamo gives them no line."""
     if any(change.source_line for change in changes) or new.file is None or new.line is None:
         return None
     return return_line(after.recording.source(new.file) or "", new.line)

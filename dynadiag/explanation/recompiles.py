@@ -208,7 +208,7 @@ def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
 
 
 def _outer(known: Sequence[_Cause], stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> _Key | None:
-    """The group of an earlier recompile in the same call of the program, for these changes or more."""
+    """The group of an earlier recompile in the same call of the program, whose changes include these."""
     if not what:
         return None
     same = [each for each in known if what <= each.what]

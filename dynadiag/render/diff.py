@@ -86,7 +86,7 @@ def _body(found: Comparison, before: Recording, after: Recording, style: Style, 
     cwd = after.run.cwd
     others = [item for item in found.differences if item is not first]
     given = [item for item in others if item.stage == ENVIRONMENT]
-    text = f"{first.stage}{_location(first, cwd)}: {first.text}{_given_names(first, given)}"
+    text = f"{_title(first, after)}{_given_names(first, given)}"
     lead, *rest = wrap(f"first difference: {text}", style.columns)
     yield style.paint(lead, "strong")
     yield from rest

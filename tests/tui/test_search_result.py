@@ -166,7 +166,7 @@ async def test_a_search_through_releases_says_between_which(tmp_path: Path) -> N
 
 
 async def test_trials_of_a_command_without_a_result_are_no_search_that_was_stopped(tmp_path: Path) -> None:
-    """`fix` leaves such a recording: nothing of it can be resumed here."""
+    """The recording of `fix` looks like this. The browser cannot resume it."""
     events = [*build.run_events(), *build.trial_events(0, "pass"), ({"dynadiag_exit": {"code": None}}, None)]
     async with browsing(build.recording(tmp_path, events)) as pilot:
         assert "keeps no result in its recording" in screen(pilot)

@@ -18,7 +18,7 @@ __all__ = ["candidates"]
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """A sum of ones in place of the call."""
+    """Replace the call by a `scatter_add` of ones into a tensor of the least length."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
     found = _counted(file, call) if file is not None and call is not None else None

@@ -28,7 +28,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             continue
         value = site.arguments[found[1]].value
         text = site.file.code(value)
-        # torch traces a function twice that has a float64 of the CPU without dimensions, as if it were a number.
+        # A 0-dimensional float64 CPU tensor as an argument is treated like a number: torch traces the function twice.
         for dtype in ("", ", dtype=torch.float64") if is_float(problem) else ("",):
             yield Candidate(
                 f"give `{found[1]}` as a tensor",
