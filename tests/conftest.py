@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
     compiler = contextlib.ExitStack()
     compiler.enter_context(kept_compiler.use())
     config.add_cleanup(compiler.close)
+
+
+@pytest.fixture(autouse=True)
+def _same_path() -> Iterator[None]:
+    """Put ``sys.path`` back: a program that a test runs in this process may have changed it."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
 
 
 @pytest.fixture(scope="module")
