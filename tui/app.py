@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -257,7 +257,17 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         view.go_to(place)
 
     def _navigate_soon(self, place: Location) -> None:
-        self.call_next(self._navigate, place)
+        self._jump_soon(lambda: self._navigate(place))
+
+    def _jump_soon(self, jump: Callable[[], Awaitable[None]]) -> None:
+        """Call `jump` next. The browser is busy until it has ended."""
+
+        async def jumped() -> None:
+            await jump()
+            self._pending_jumps -= 1
+
+        self._pending_jumps += 1
+        self.call_next(jumped)
 
     async def action_back(self) -> None:
         """Go back to the previous location."""
@@ -373,7 +383,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             return
         self.set_status(f"reading {one_line(path.name)} ...", "")
         self.history.push(self.location)
-        self.open_recording(path, lambda: self.call_next(self._replace_views, target))
+        self.open_recording(path, lambda: self._jump_soon(lambda: self._replace_views(target)))
 
     async def _replace_views(self, target: Location) -> None:
         """Show a location in place of all screens. What those of the previous recording do is stopped."""
