@@ -67,10 +67,16 @@ CASES = {
         "marks_a_size_unbacked",
     ),
     "number.check": tried(
-        "Where it is always true, say so before this line: `torch._check({condition})`{option}. The other side is then "
-        "left out, and a run in which it is false raises an exception.",
+        "Where the answer is always the same, {option}say so before this line: `torch._check({condition})` or "
+        "`torch._check({opposite})`. The other side is then left out, and a run that needs it raises an exception.",
         "branches_as_always",
         "must_branch_as_always",
+    ),
+    "number.require": tried(
+        "One side only raises: {option}write `torch._check({condition})` in the place of the branch. The check is "
+        "then part of the graph, and raises a RuntimeError.",
+        "raises_by_an_item",
+        "must_raise_by_an_item",
     ),
     "number.loop": tried(
         "Keep the number a tensor, without `.item()`, and let the graph loop: "

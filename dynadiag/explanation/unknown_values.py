@@ -22,6 +22,7 @@ __all__ = ["NumberCondition", "asked_decision", "branch_decision", "number_advic
 _NEEDED = re.compile(r"Could not (?:guard on|extract .{1,40} from) data-dependent expression (?P<text>.+?) \(unhinted")
 _SYMBOL = re.compile(r"\bz?u[fi]?\d+\b")
 _Tested = ast.If | ast.While | ast.IfExp
+_NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ class NumberCondition:
 
     ``origin`` is empty for a size that is unbacked although no line made it: the caller marked it so.
 
-    ``comparison`` is the condition as an expression that has a truth value for tensors too, empty where it has none.
+    ``comparison`` is the condition as an expression that has a truth value for tensors too, empty where it has none;
+    ``negated`` is its opposite.
+    ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     """
 
@@ -39,6 +42,8 @@ class NumberCondition:
     origin: str
     origin_line: int
     comparison: str = ""
+    negated: str = ""
+    required: str = ""
     is_direct: bool = False
     is_loop: bool = False
 
@@ -127,7 +132,10 @@ def number_advice(found: NumberCondition, *, captured: bool, fullgraph: bool) ->
     """What to do about a condition on a number. ``captured``: torch keeps such numbers in the graph already."""
     given: list[Advice] = []
     condition = found.comparison.replace(".item()", "")
-    if not found.origin:
+    option = "" if captured else "set `torch._dynamo.config.capture_scalar_outputs = True` and "
+    if found.required:
+        given.append(advice("number.require", condition=found.required, option=option))
+    elif not found.origin:
         given += [advice("number.mark_dynamic"), advice("number.cond_of_size", condition=condition)]
     elif found.is_loop:
         given += [advice("number.loop")] if found.is_direct else []
@@ -135,9 +143,9 @@ def number_advice(found: NumberCondition, *, captured: bool, fullgraph: bool) ->
         given += [advice("number.where", condition=condition), advice("number.cond", condition=condition)]
     elif condition and not found.origin.endswith(".item()"):
         given.append(advice("number.cond_of_size", condition=condition))
-    if condition and not found.is_loop and found.origin_line != found.line:  # each `.item()` is a number of its own
-        option = "" if captured else " and `torch._dynamo.config.capture_scalar_outputs = True`"
-        given.append(advice("number.check", condition=found.comparison, option=option))
+    is_named = found.origin_line != found.line  # each `.item()` is a number of its own
+    if found.negated and is_named and not found.is_loop and not found.required:
+        given.append(advice("number.check", condition=found.comparison, opposite=found.negated, option=option))
     return (*given, advice("number.split")) if fullgraph else tuple(given)
 
 
@@ -150,12 +158,30 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
     condition = _text(source, node.test)
     taken = _taken_at(function, origin)
     value = _value_at(source, function, origin)
-    comparison = condition if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1 else ""
-    if isinstance(node.test, (ast.Name, ast.Attribute, ast.Call)):
-        comparison = f"{condition} != 0"
+    comparison, negated = _comparison(source, node.test)
     held = {name for target, item in _bindings(function, origin) if item in taken for name in _names(target)}
     direct = bool(taken) and (bool(held & _names(node.test)) or origin == node.test.lineno)
-    return NumberCondition(condition, node.test.lineno, value, origin, comparison, direct, isinstance(node, ast.While))
+    required = ""
+    if isinstance(node, ast.If):
+        required = negated if _raises(node.body) else comparison if _raises(node.orelse) else ""
+    loops = isinstance(node, ast.While)
+    return NumberCondition(condition, node.test.lineno, value, origin, comparison, negated, required, direct, loops)
+
+
+def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
+    """A condition as one comparison, and its negation; both empty where it is none."""
+    text = _text(source, test)
+    if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
+        return f"{text} != 0", f"{text} == 0"
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return "", ""
+    sign = _NEGATED.get(type(test.ops[0]))
+    sides = (_text(source, test.left), _text(source, test.comparators[0]))
+    return text, f"{sides[0]} {sign} {sides[1]}" if sign else ""
+
+
+def _raises(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Raise)
 
 
 def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | None:

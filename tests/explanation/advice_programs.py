@@ -193,6 +193,19 @@ def branches_as_always(v: torch.Tensor) -> torch.Tensor:
     return doubled - 1
 
 
+def raises_by_an_item(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum().item()
+    if total == 0:
+        raise ValueError("nothing")
+    return v * 2
+
+
+def requires_an_item(v: torch.Tensor) -> torch.Tensor:
+    total = v.sum().item()
+    torch._check(total != 0)
+    return v * 2
+
+
 def branches_on_how_many(v: torch.Tensor) -> torch.Tensor:
     found = v.nonzero()
     number = found.shape[0]
@@ -1349,6 +1362,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "must_branch_as_always": (
         whole(branches_on_an_item, branches_on_an_item),
         whole(branches_as_always, branches_as_always),
+    ),
+    "raises_by_an_item": (
+        calls(raises_by_an_item, (x,)),
+        configured(calls(requires_an_item, (x,)), captures),
+    ),
+    "must_raise_by_an_item": (
+        whole(raises_by_an_item, raises_by_an_item),
+        whole(requires_an_item, requires_an_item),
     ),
     "branches_on_how_many": (
         configured(calls(branches_on_how_many, (x,)), captures),

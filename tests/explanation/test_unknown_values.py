@@ -109,3 +109,33 @@ def test_a_number_that_decides_a_branch_is_not_captured(tmp_path: Path) -> None:
         (found,) = told(tmp_path, by_a_name, fullgraph=False)
     assert (found.cause or "").startswith("The number decides `half > 1` at line")
     assert all("Set `torch._dynamo.config.capture_scalar_outputs" not in each.text for each in found.advice)
+
+
+def refuses_none(x: torch.Tensor) -> torch.Tensor:
+    number = int((x > 0).sum())
+    if number == 0:
+        raise ValueError("nothing")
+    return x + number
+
+
+def refuses_in_the_other_side(x: torch.Tensor) -> torch.Tensor:
+    if x.sum().item() < 100:
+        x = x + 1
+    else:
+        raise ValueError("too much")
+    return x
+
+
+def test_of_a_side_that_only_raises_the_check_is_the_advice(tmp_path: Path) -> None:
+    with config.patch(capture_scalar_outputs=False):
+        found = told(tmp_path, refuses_none, refuses_in_the_other_side, fullgraph=False)
+    texts = [" ".join(each.text for each in item.advice) for item in found]
+    checks = ("torch._check(number != 0)", "torch._check(x.sum().item() < 100)")
+    assert [check in text for check, text in zip(checks, texts, strict=True)] == [True, True]
+    assert not any("torch.where" in text or "torch.cond" in text for text in texts)
+
+
+def test_which_side_is_always_taken_is_not_guessed(tmp_path: Path) -> None:
+    (found,) = told(tmp_path, by_a_name, fullgraph=False)
+    text = " ".join(each.text for each in found.advice)
+    assert "`torch._check(half > 1)` or `torch._check(half <= 1)`" in text
