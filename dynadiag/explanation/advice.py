@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.changes import explaining_kinds, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import explaining_kinds, own_failures
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guard_text import ARGUMENTS, joined_sources, root_name, sizes_in
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
@@ -46,7 +46,7 @@ def advise(
     if any(map(_is_another_callable, recompile.reasons)):
         return (*limit, advice("recompile.shared_wrapper"))
     kinds: dict[str, list[ParsedGuard]] = {}
-    found: Iterator[ParsedGuard] = map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons)))
+    found: Iterator[ParsedGuard] = map(parse_guard, own_failures(recompile.reasons))
     found = (replace(each, goes_on=each.subject in changing) for each in found)
     for reading in sorted(found, key=lambda each: is_from_before_break(each, computed)):
         kinds.setdefault(_kind(reading, computed), []).append(reading)

@@ -42,6 +42,7 @@ CASES = {
     "torch.capture_scalar_outputs": AdviceEntry(
         "config.capture_scalar_outputs = True", (AdviceTrial("takes_an_item"),), source="torch"
     ),
+    "torch.allow_rnn": AdviceEntry("config.allow_rnn=True", (AdviceTrial("has_an_rnn"),), source="torch"),
     "torch.graph_break": AdviceEntry(
         "Remove the `torch._dynamo.graph_break()` call.", (AdviceTrial("asks_for_a_break"),), source="torch"
     ),

@@ -278,13 +278,18 @@ RECOMPILES = {
         "What {names} contains changed, and the code asked: look it up before the call and pass the answer.",
         "membership",
     ),
+    "object.own_attribute": tried(
+        "{names} was the class's in one call, and the object's own in the other: set it on the object from the start "
+        "(in `__init__`).",
+        "an_attribute_of_its_own",
+    ),
     "object.function": tried(
         "{names} is another function than before: each is compiled apart. Pass the same one always, or expect one "
         "compile for each. (A `def` or `lambda` that runs again gives the same code, which needs no other compile.)",
         "another_function",
     ),
     "object.identity": tried(
-        "{names} is another object than before, and the code is bound to the object. Pass the same "
+        "Another object came as {names}, and the code is bound to the object. Pass the same "
         "one, or pass the tensors and numbers in it instead.",
         "another_object",
     ),

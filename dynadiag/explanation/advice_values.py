@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.guard_text import ARGUMENTS, is_global, joined_sources, source_text
+from dynadiag.explanation.guard_text import ARGUMENTS, is_global, joined_sources, own_attribute, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [
@@ -135,7 +136,10 @@ def keys(found: Sequence[ParsedGuard]) -> list[Advice]:
 
 
 def membership(found: Sequence[ParsedGuard]) -> list[Advice]:
-    return [advice("items.membership", names=joined_sources(found))]
+    attributes = [replace(item, subject=name) for item in found if (name := own_attribute(item))]
+    others = [item for item in found if not own_attribute(item)]
+    kinds = (("items.membership", others), ("object.own_attribute", attributes))
+    return [advice(key, names=joined_sources(items)) for key, items in kinds if items]
 
 
 def identity(found: Sequence[ParsedGuard]) -> list[Advice]:

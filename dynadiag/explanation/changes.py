@@ -24,6 +24,7 @@ __all__ = [
     "fingerprint",
     "main_changes",
     "nearest_entry_failures",
+    "own_failures",
     "without_consequences",
 ]
 
@@ -51,7 +52,16 @@ def main_changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
     """What changed at a recompile, the most telling first, without what follows from that or tells other entries
     apart.
     """
-    return changes(without_consequences(nearest_entry_failures(reasons)))
+    return changes(own_failures(reasons))
+
+
+def own_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
+    """The failures without those that follow from others, of the entries that came nearest to being used.
+
+    Consequences go first. torch names one difference of a tensor for each entry, such as the dispatch keys where
+    autocast changed, the size where that differs too: such an entry came no nearer than one without it.
+    """
+    return nearest_entry_failures(without_consequences(reasons))
 
 
 def by_frequency(recompiles: Sequence[Recompile]) -> Iterator[Recompile]:

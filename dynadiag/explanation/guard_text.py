@@ -19,6 +19,7 @@ __all__ = [
     "input_names",
     "is_global",
     "joined_sources",
+    "own_attribute",
     "sizes_in",
     "source_text",
     "what_changed",
@@ -43,6 +44,7 @@ _ITEM_OF_MODULE = re.compile(r"\._modules\['(?P<index>\d+)'\]")  # of a list of 
 _PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
 _DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
 _SAME = re.compile(r"(?P<one>\S+) is (?P<no>not )?(?P<other>\S+)")
+_OWN_ATTRIBUTES = ".__dict__"  # of an object; without an entry there, the class's attribute is read
 _MOST_TITLE = 60  # columns of a condition in a title
 _INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
@@ -131,6 +133,12 @@ def joined_sources(found: Sequence[ParsedGuard]) -> str:
     return ", ".join(each[:3]) + more
 
 
+def own_attribute(item: ParsedGuard) -> str | None:
+    """``L['m'].scale`` of a guard on whether the object has that attribute of its own, and not its class alone."""
+    holder, key = (item.subject or "").removesuffix(_OWN_ATTRIBUTES), (item.index or "").strip("'\"")
+    return f"{holder}.{key}" if item.kind == "membership" and key and holder != item.subject else None
+
+
 def what_changed(change: GuardChange) -> str:
     """The subject of a change, for a title: ``x.size()[0] changed``."""
     subject = brief(source_text(change.source)) if change.source else ""
@@ -200,6 +208,9 @@ def described(change: GuardChange) -> str:
 def _relation(change: GuardChange) -> str | None:
     """A guard on whether two tensors are one, or whether a container has an item, in words; None for others."""
     kind, text = change.parsed.kind, change.guard or ""
+    if name := own_attribute(change.parsed):
+        now, was = ("the object's own", "its class's")[:: 1 if text.startswith("not ") else -1]
+        return f"{source_text(name)} was {was}, and is {now} now"
     if kind == "membership" and change.parsed.index:
         return f"whether {change.parsed.index} is in {source_text(change.parsed.subject)} changed"
     if kind != "alias":

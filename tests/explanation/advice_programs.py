@@ -231,6 +231,17 @@ def loops_by_a_tensor(v: torch.Tensor) -> Any:
     return torch.while_loop(lambda a, total: total > 3, lambda a, total: (a + 1, total - 2), (v, v.sum()))[0]
 
 
+RECURRENT = nn.LSTM(1, 2, batch_first=True)
+
+
+def takes_the_last(v: torch.Tensor) -> Any:
+    return RECURRENT(v.view(1, -1, 1))[0][:, -1] * 2
+
+
+def allows_rnn() -> None:
+    config.allow_rnn = True
+
+
 def captures() -> None:
     config.capture_scalar_outputs = config.capture_dynamic_output_shape_ops = True
 
@@ -1211,6 +1222,23 @@ def present(from_the_start: bool) -> Program:
     return run
 
 
+class HasScale:
+    scale = 2
+
+
+def own_attribute(from_the_start: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        held = HasScale()
+        if from_the_start:
+            held.scale = 2
+        fn = compile_(lambda v: v * held.scale)
+        first = fn(x)
+        held.scale = 2
+        return [first, fn(x)]
+
+    return run
+
+
 def after_a_break(v: torch.Tensor, n: int) -> torch.Tensor:
     items = [1] * n
     length = zlib.crc32(bytes(len(items))) % 100
@@ -1376,6 +1404,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(takes_one_side_by_how_many, (x,)), captures),
     ),
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
+    "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "finds": (
         calls(finds, (x,)),
@@ -1571,6 +1600,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(lambda v, o: v + 0 if o is None else v + o, (x, None), (x, zeros)),
         calls(lambda v, o: v + 0 if o is None else v + o, (x, zeros), (x, zeros)),
     ),
+    "an_attribute_of_its_own": (own_attribute(from_the_start=False), own_attribute(from_the_start=True)),
     "presence": (present(from_the_start=False), present(from_the_start=True)),
     "a_value_from_a_break": (
         calls(after_a_break, (x, 1), (x, 2)),

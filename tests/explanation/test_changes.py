@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.changes import changes, nearest_entry_failures, own_failures, without_consequences
 from dynadiag.recording.records import GuardFailure
 from tests.explanation.build import a_failure
 
@@ -57,6 +57,16 @@ def test_an_entry_that_failed_by_more_than_another_tells_nothing() -> None:
     by_both, by_size = (dtype("0/1"), size(0, 8, 12, "0/1")), (size(0, 8, 12, "0/0"),)
     assert nearest_entry_failures([*by_both, *by_size]) == by_size
     assert nearest_entry_failures([dtype("0/1"), *by_size]) == (dtype("0/1"), *by_size)
+
+
+def test_an_entry_came_no_nearer_for_a_consequence_that_another_does_not_name() -> None:
+    def autocast(against: str) -> GuardFailure:
+        setting = "autocast(cpu)_enabled"
+        return a_failure(f"GLOBAL_STATE changed: {setting}", source=setting, was="False", now="True", against=against)
+
+    keys = a_failure("g", source="L['x']", was="dispatch keys CPU", now="dispatch keys CPU, AutocastCPU", against="0/1")
+    reasons = (autocast("0/1"), keys, autocast("0/0"), size(0, 2, 5))
+    assert own_failures(reasons) == (reasons[0],)
 
 
 _failures = st.lists(

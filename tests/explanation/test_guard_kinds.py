@@ -219,7 +219,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "ID_MATCH": (
         calls(lambda x, e: x + 1 if e is Color.RED else x - 1, (x, Color.RED), (x, Color.BLUE)),
         "e was Color.RED, now Color.BLUE",
-        "`e` is another object",
+        "Another object came as `e`",
     ),
     "FUNCTION_MATCH": (
         calls(lambda x, g: g(x), (x, twice), (x, lambda v: v + 1)),
