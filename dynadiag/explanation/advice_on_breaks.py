@@ -176,6 +176,11 @@ FAMILIES = {
         "To keep it, use `torch._assert_async(condition, message)`, which stays in the graph.",
         GB0170="asserts_in_the_graph",
     ),
+    "branch.inside": tried(
+        "The branch is in what this line calls ({place}): give arguments with which it is not reached, or make the "
+        "call before or after the compiled function.",
+        "clips_and_checks",
+    ),
     "branch.where": usual(
         "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
         GB0170="branches_on_values",

@@ -26,8 +26,8 @@ RECOMPILES = {
     ),
     "break.compiled_apart": tried(
         "`{function}` is compiled by itself only because the break at `{place}` leaves its caller `{caller}` to "
-        "Python. End that break first: in one graph, what differs from one call of `{function}` to the next is no "
-        "reason to compile again.",
+        "Python. End that break first: it is then a part of the caller's graph, and what changes from one of its calls "
+        "to the next, but not for `{caller}`, is no reason to compile again.",
         "a_loop_with_a_break",
     ),
     "recompile.shared_wrapper": tried(

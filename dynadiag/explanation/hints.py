@@ -47,6 +47,7 @@ _ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", 
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
 _NUMPY = re.compile(r"<Wrapped function <original \w+>>")  # what traces NumPy by torch.Tensor, without a value
+_INSIDE = re.compile(r"inside what this line calls: (?P<place>\S+:\d+), in ")  # the digest's words
 _AVOID = "Avoid calling "  # that the call is in the way is said already
 _CHANCE = ("random", "_random", "Random", "secrets")
 _ISSUE = re.compile(r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
@@ -56,7 +57,7 @@ def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple
     """What to do about a break, each piece of advice with how far it was checked. ``sources`` has texts of files."""
     asserted = assertion_advice(item, sources or {}) if "branching" in item.gb_type else ()
     text = (sources or {}).get(item.span.file or "")
-    known = wrapper_advice(item) or asserted or _fake_advice(item) or _chance_advice(item, text)
+    known = wrapper_advice(item) or asserted or _fake_advice(item) or _chance_advice(item, text) or _inner_branch(item)
     if known:
         return known
     found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item, text))
@@ -83,6 +84,12 @@ def _chance_advice(item: Break, text: str | None) -> tuple[Advice, ...]:
     if _python_module(item) not in _CHANCE or not is_condition(text, item.span):
         return ()
     return (advice("chance.branch"),)
+
+
+def _inner_branch(item: Break) -> tuple[Advice, ...]:
+    """What to do where a branch is in what the line calls, in code of somebody else's."""
+    found = _INSIDE.search(item.explanation) if "branching" in item.gb_type else None
+    return (advice("branch.inside", place=found["place"]),) if found else ()
 
 
 def _adds_nothing(given: Advice, said: set[str]) -> bool:

@@ -231,6 +231,15 @@ def loops_by_a_tensor(v: torch.Tensor) -> Any:
     return torch.while_loop(lambda a, total: total > 3, lambda a, total: (a + 1, total - 2), (v, v.sum()))[0]
 
 
+def clips(*, checks: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        weight = nn.Parameter(x.clone())
+        weight.grad = y.clone()
+        return compile_(lambda: nn.utils.clip_grad_norm_([weight], 1.0, error_if_nonfinite=checks))()
+
+    return run
+
+
 RECURRENT = nn.LSTM(1, 2, batch_first=True)
 
 
@@ -1404,6 +1413,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(takes_one_side_by_how_many, (x,)), captures),
     ),
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
+    "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "finds": (

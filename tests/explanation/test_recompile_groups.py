@@ -125,6 +125,29 @@ def test_a_function_is_compiled_apart_only_because_its_caller_breaks(tmp_path: P
     assert f"only because the break at `test_recompile_groups.py:{split.span.line}`" in advice_of(again)
 
 
+def test_the_break_that_leaves_a_function_of_torch_apart_is_at_the_line_that_calls_it(tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(x.clone())
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
+
+    def step() -> torch.Tensor:
+        weight.grad = weight.detach() * 2
+        torch._dynamo.graph_break()
+        optimizer.step()  # `schedule` has wrapped it in a function that Dynamo skips
+        return weight * 1
+
+    compiled = torch.compile(step, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for _ in range(2):
+            compiled()
+            schedule.step()
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        told = explain(recording).findings
+    (again,) = (item for item in told if item.function == "SGD.step" and item.rule == "recompile")
+    (at,) = (item.span.line for item in told if item.rule == "break" and "skipped" in item.title)
+    assert f"the break at `test_recompile_groups.py:{at}`" in advice_of(again)
+
+
 def test_a_dtype_behind_a_break_follows_from_that_before_it(tmp_path: Path) -> None:
     def scale(v: torch.Tensor) -> torch.Tensor:
         doubled = v * 2

@@ -85,6 +85,7 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
+    explanation = text_or_none(data.get("explanation")) or message.explanation
     context.breaks[compile_id] += 1
     if fatal:
         context.raised.add(compile_id)
@@ -96,8 +97,7 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
         gb_id=message.gb_id,
         gb_type=gb_type,
         reason=message.reason,
-        explanation=(text_or_none(data.get("explanation")) or message.explanation)
-        + (_exception(text, data) or _inner_location(stack, span)),
+        explanation=explanation + (_exception(text, data) or _inner_location(stack, span, explanation)),
         hints=tuple(map(str, hints)) if isinstance(hints, list) and not message.hints else message.hints,
         span=span,
         function=original_name(function),
@@ -122,13 +122,17 @@ def _exception(text: str, data: dict[str, Any]) -> str:
     return f'{lines}\nRaised at: File "{at.get("file")}", line {at.get("line")}, in {at.get("function")}'
 
 
-def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
-    """The location inside torch or Python's library, when the user's line only calls the code that breaks."""
+def _inner_location(stack: tuple[Frame, ...], span: Span, explanation: str) -> str:
+    """The location inside torch or Python's library, when the user's line only calls the code that breaks.
+
+    It goes on after a sentence, and below lines of code.
+    """
     if not stack or span.file is None or not is_user_file(span.file) or is_user_file(stack[-1].file):
         return ""
     inner = stack[-1]
     file = path_in_packages(inner.file) or inner.file
-    return f" (It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
+    apart = "\n" if "\n" in explanation.strip() else " "
+    return f"{apart}(It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
 
 
 def _parse_frames(given: Any) -> tuple[Frame, ...]:
