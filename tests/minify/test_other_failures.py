@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from dynadiag.bisection.bisector import HOOKS
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.other_failures import FRAME, look_for_other_failures
+from dynadiag.minify.source_minimizer import reduce_program
 from dynadiag.minify.source_trials import source_trials
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
@@ -61,49 +66,70 @@ x = torch.ones(3)
 
 
 _SLOW = pytest.mark.slow  # six more of the same kind
+_TWO_FAILURES = [  # programs, the message of their first failure, and that of their second
+    ("whole(breaks)(x)\nwhole(branches)(x)", "graph_break", "Data-dependent branching"),
+    ("compiled(queues, dynamic=True)(x)\nwhole(breaks)(x)", "maxlen must be a constant", "graph_break"),
+    ("compiled(aborts)(x)\nwhole(breaks)(x)", "killed by SIGABRT", "graph_break"),
+    ("checked(x)\nwhole(breaks)(x)", "", "graph_break"),
+    ("whole(branches)(x)\nwhole(breaks)(x)", "Data-dependent branching", "graph_break"),
+    ("whole(breaks)(x)\ncompiled(queues, dynamic=True)(x)", "graph_break", "maxlen must be a constant"),
+    ("whole(Model(Model(breaks)))(x)\nwhole(branches)(x)", "graph_break", "Data-dependent branching"),
+    ("compiled(Model(queues), dynamic=True)(x)\nwhole(branches)(x)", "maxlen must be", "Data-dependent branching"),
+    ("whole(breaks)(x)\ncompiled(aborts)(x)", "graph_break", "killed by SIGABRT"),
+    ("whole(breaks)(x)\nchecked(x)", "graph_break", "AssertionError"),
+]
 
 
-@pytest.mark.parametrize(
-    ("program", "first", "second"),
-    [
-        ("whole(breaks)(x)\nwhole(branches)(x)", "graph_break", "Data-dependent branching"),
-        pytest.param("whole(branches)(x)\nwhole(breaks)(x)", "Data-dependent branching", "graph_break", marks=_SLOW),
-        ("compiled(queues, dynamic=True)(x)\nwhole(breaks)(x)", "maxlen must be a constant", "graph_break"),
-        pytest.param(
-            "whole(breaks)(x)\ncompiled(queues, dynamic=True)(x)",
-            "graph_break",
-            "maxlen must be a constant",
-            marks=_SLOW,
-        ),
-        pytest.param(
-            "whole(Model(Model(breaks)))(x)\nwhole(branches)(x)", "graph_break", "Data-dependent branching", marks=_SLOW
-        ),
-        pytest.param(
-            "compiled(Model(queues), dynamic=True)(x)\nwhole(branches)(x)",
-            "maxlen must be",
-            "Data-dependent branching",
-            marks=_SLOW,
-        ),
-        ("compiled(aborts)(x)\nwhole(breaks)(x)", "killed by SIGABRT", "graph_break"),
-        pytest.param("whole(breaks)(x)\ncompiled(aborts)(x)", "graph_break", "killed by SIGABRT", marks=_SLOW),
-        ("checked(x)\nwhole(breaks)(x)", "", "graph_break"),
-        pytest.param("whole(breaks)(x)\nchecked(x)", "graph_break", "AssertionError", marks=_SLOW),
-    ],
-)
-def test_the_second_failure_is_told(program: str, first: str, second: str, tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
+@contextmanager
+def _failing_search(program: str, folder: Path) -> Iterator[tuple[TrialSearch, Plan, Outcome]]:
+    """A search of a program that fails, the plan that fails, and its outcome."""
+    file = folder / "program.py"
     file.write_text(_SHARED + program + "\n")
     target, plan = Program.parse(str(file)), Plan(rung="eager", record=(FRAME,))
-    rows = TrialLog(tmp_path / "search.dynadiag", target.text, [target.target])
+    rows = TrialLog(folder / "search.dynadiag", target.text, [target.target])
     with warm(), Runner(target, HOOKS, Limits.default(60)) as runner:
         search = TrialSearch(runner, rows)
         failure = search.run(plan, "eager")
         assert failure.signature is not None
-        assert first in failure.signature.message
         search.reference = failure.signature
+        yield search, plan, failure
+
+
+@pytest.mark.parametrize(
+    ("program", "first", "second"),
+    [*_TWO_FAILURES[:4], *(pytest.param(*case, marks=_SLOW) for case in _TWO_FAILURES[4:])],
+)
+def test_the_second_failure_is_told(program: str, first: str, second: str, tmp_path: Path) -> None:
+    with _failing_search(program, tmp_path) as (search, plan, failure):
         look_for_other_failures(search, plan, failure)
+    assert failure.signature is not None
+    assert first in failure.signature.message
     (other,) = search.other_failures
     assert second in other
+
+
+_SIGNS = {  # what of a program shows that it has the failure
+    "graph_break": "graph_break",
+    "Data-dependent branching": " if ",
+    "maxlen must be": "deque",
+    "maxlen must be a constant": "deque",
+    "killed by SIGABRT": "abort",
+    "": "move_to_end",
+    "AssertionError": "move_to_end",
+}
+
+
+@_SLOW
+@pytest.mark.parametrize(("program", "first", "second"), _TWO_FAILURES)
+def test_the_first_failure_is_kept_to_the_end(program: str, first: str, second: str, tmp_path: Path) -> None:
+    with _failing_search(program, tmp_path) as (search, _, failure):
+        assert failure.signature is not None
+        reduced = reduce_program(search, MinifyResult("reduced", rung="eager"), failure.signature)
+    assert reduced.reduced is not None
+    assert first in reduced.reduced.message
+    assert reduced.text.count("compile(") == 1
+    assert _SIGNS[first] in reduced.text
+    assert _SIGNS[second] not in reduced.text
 
 
 _BREAK, _BRANCH = "    torch._dynamo.graph_break()\n", "    x = x + 1 if x.sum() > 0 else x\n"
