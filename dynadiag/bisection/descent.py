@@ -43,6 +43,11 @@ from dynadiag.trial.plan import LOWER_RUNG, Plan
 
 __all__ = ["DescentResult", "descend", "find_culprits"]
 
+# The types that a kernel computes as they are; narrower ones are computed in a wider type, and rounded when stored.
+_COMPUTED_AS_THEY_ARE = tuple(
+    f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DescentResult:
@@ -222,11 +227,11 @@ def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> 
 
 
 def _inlined(point: Decision) -> str:
-    """What happens to a value that is not stored before it is read."""
+    """What happens to a value that is not stored before it is read. Kernels compute narrow types in wider ones."""
     value, *readers = point.name.split("+")
     where = " and ".join(readers) or "its readers"
-    never = f"it is never rounded to its type, {point.target}"
-    return f"the value of {value} is computed inside {where}, not stored: {never}"
+    rounded = "" if point.target in _COMPUTED_AS_THEY_ARE else f": it is never rounded to its type, {point.target}"
+    return f"the value of {value} is computed inside {where}, not stored{rounded}"
 
 
 def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:
