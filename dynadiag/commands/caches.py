@@ -22,7 +22,7 @@ from typing import Any
 from dynadiag.caches import CacheReport, read_caches
 from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
-from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.render.cache_report import cache_report_text, caches_document
@@ -55,18 +55,10 @@ def run(args: argparse.Namespace) -> int:
     return _run_twice(args)
 
 
-def _recordings(args: argparse.Namespace) -> list[Path] | None:
+def _recordings(args: argparse.Namespace) -> Sequence[Path] | None:
     """The recordings that the words name, None if the first one is a program."""
-    first = None if args.module else existing_recordings(args.target, args.output, force=args.force)
-    if first is None:
-        return None
-    paths = [*first]
-    for word in args.arguments:
-        more = existing_recordings(word, None, force=False)
-        if more is None:
-            raise DynadiagError(f"{word}: a program beside a recording; record it first (dynadiag record)")
-        paths += more
-    if len(paths) > _MAX_RECORDINGS:
+    paths = named_recordings(args)
+    if paths is not None and len(paths) > _MAX_RECORDINGS:
         raise DynadiagError(f"{args.target}: {len(paths)} recordings; give one, or two to compare")
     return paths
 

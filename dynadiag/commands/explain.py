@@ -1,8 +1,8 @@
 """Explain what torch.compile did with a program: every graph, guard, break and recompile, in its own lines.
 
-TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME), which is run and recorded; or a recording
+TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME), which is run and recorded; or recordings
 (*.dynadiag), a TORCH_TRACE log, or a folder of either, which is read without running anything; or the id of a graph
-break (GB0124), which is explained. Options come before TARGET; words after it belong to the program.
+break (GB0124), which is explained. Options come before a program; words after it belong to it.
 
 A program of several processes (torchrun, mp.spawn) leaves one recording for each process that compiles or joins a
 process group. They get one report: where the ranks diverge first and why, what all have in common, and what only some
@@ -24,19 +24,20 @@ from dynadiag.commands import common
 from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
-from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.render.job import job_text
+from dynadiag.render.job import JobReport, job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
 from dynadiag.render.listings import compile_tree, graph_listing, guard_listing
 from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
 _OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--limit", "--target")
+_MOST_BROWSED = 6  # recordings that the command at the end names
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
-    readable = None if args.module else existing_recordings(args.target, args.output, force=args.force)
+    readable = named_recordings(args)
     if readable is not None:
         if args.coverage:
             raise DynadiagError(
@@ -128,9 +129,15 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
     if args.json is not None:
         common.write_json(args.json, encode(reader.document(job)))
     if args.json != "-":
-        common.print_text(
-            job_text(job, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
-        )
+        shown = [_displayed(path) for path in _to_browse(job, args.target)]
+        common.print_text(job_text(job, common.style_for(sys.stdout), all_=args.all, recordings=shown))
+
+
+def _to_browse(job: JobReport, target: str) -> list[Path]:
+    """The folder that was named, else a recording of each kind of process: others may lie beside them."""
+    if Path(target).is_dir():
+        return [Path(target)]
+    return [part.processes[0].path for part in job.parts[:_MOST_BROWSED]]
 
 
 def explain_document(paths: Sequence[Path], main: Path | None = None) -> ExplainDocument:

@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,17 +36,34 @@ _RUN_PROGRAM = "import sys; from dynadiag.trial.program import main; sys.exit(ma
 
 
 class _TargetAction(argparse.Action):
-    """Splits ``TARGET ARGS...``, also after ``-m``. All words after the target belong to the program."""
+    """Splits ``TARGET ARGS...``, also after ``-m``. All words after a program belong to it.
+
+    What is only read has no words of its own: options after it are the command's.
+    """
 
     def __call__(
-        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: object = None
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: object = None
     ) -> None:
         words = list(values) if isinstance(values, list) else [str(values)]
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
             namespace.dashes = True
+        elif option is None and words and _is_read(words[0]) and (later := _first_option(words)):
+            parser.parse_args([*words[later:], *words[:later]], namespace)
+            return
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
+
+
+def _is_read(word: str) -> bool:
+    """Whether a target is a recording, a log or a folder of these, not a program."""
+    path = Path(word)
+    return path.suffix in (SUFFIX, ".log") or (path.is_dir() and not (path / "__main__.py").exists())
+
+
+def _first_option(words: Sequence[str]) -> int | None:
+    """The place of the first option; 0 and None alike say that there is none behind the target."""
+    return next((place for place, word in enumerate(words) if word.startswith("-") and word not in ("-", "--")), None)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.commands.target_options import parse_program, run_recorded
-from dynadiag.errors import UnreadableInput
+from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, read_head
 from dynadiag.recording.packing import is_packed
 
-__all__ = ["existing_recordings", "import_target", "record_target", "recordings_of"]
+__all__ = ["existing_recordings", "import_target", "named_recordings", "record_target", "recordings_of"]
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -28,6 +28,20 @@ def recordings_of(
     """
     existing = None if module else existing_recordings(target, None, force=False)
     return existing or record_target(target, arguments, module=module, args=args)
+
+
+def named_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
+    """The recordings that all words name, None if the first one is a program. A log is converted to the output."""
+    first = None if args.module else existing_recordings(args.target, args.output, force=args.force)
+    if first is None:
+        return None
+    paths = list(first)
+    for word in args.arguments:
+        more = existing_recordings(word, None, force=False)
+        if more is None:
+            raise DynadiagError(f"{word}: a program beside a recording; record it first (dynadiag record)")
+        paths += more
+    return tuple(paths)
 
 
 def existing_recordings(target: str, output: Path | None, *, force: bool) -> tuple[Path, ...] | None:

@@ -54,16 +54,16 @@ class _Merged:
     parts: tuple[JobPart, ...]
 
 
-def job_text(told: JobReport, style: Style, *, all_: bool = False, recording: str | None = None) -> str:
-    """The report, with a line end. ``recording`` is the folder to name in the command that ends it."""
+def job_text(told: JobReport, style: Style, *, all_: bool = False, recordings: Sequence[str] = ()) -> str:
+    """The report, with a line end. ``recordings`` are files, or a folder, to name in the command that ends it."""
     merged = _merged(told)
     lines = [*_headline(told, style), *_head(told, style), *_notes(told, style), ""]
     lines += _divergence(told, style, all_)
     lines += _ranks_table(told, style)
     for parts, found in _by_parts(merged):
         lines += _section(told, parts, found, style, all_)
-    if recording is not None:
-        lines.append(f"{style.paint('next:', 'help')} dynadiag browse {clean_line(shlex.quote(recording))}")
+    if recordings:
+        lines.append(f"{style.paint('next:', 'help')} dynadiag browse {clean_line(shlex.join(recordings))}")
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -296,3 +296,20 @@ def test_a_recording_is_not_run_as_a_program(command: str, tmp_path: Path, capsy
 def test_a_folder_that_is_not_there_is_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{tmp_path / 'job'}/"]) == 2
     assert "no such folder; a process leaves a recording there once it compiles" in capsys.readouterr().err
+
+
+def test_options_after_a_recording_are_the_commands_and_after_a_program_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = str(recording(tmp_path / "run.dynadiag"))
+    assert main(["explain", "--json", "-", made]) == 0
+    before = capsys.readouterr().out
+    assert main(["explain", made, "--json", "-"]) == 0
+    assert capsys.readouterr().out == before
+    assert main(["explain", made, "--nonsense"]) == 2
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
+    assert main(["explain", made, "prog.py"]) == 2
+    assert "prog.py: a program beside a recording" in capsys.readouterr().err
+    (tmp_path / "prog.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    assert main(["explain", "prog.py", "--json", "x"]) == 0
+    assert not (tmp_path / "x").exists()

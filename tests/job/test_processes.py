@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.__main__ import main
 from dynadiag.commands.job_report import JobReader
 from dynadiag.job import group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
@@ -101,3 +102,19 @@ def test_the_first_line_is_of_the_processes_that_fare_worst(tmp_path: Path) -> N
     assert _first_line(tmp_path / "one", whole, broken).startswith("Process 101: Not one graph: 1 graph break")
     each = _first_line(tmp_path / "each", whole, [*whole, *compiled("1/0")])
     assert each == "No graph break in any of 2 processes."
+
+
+def test_the_last_line_names_recordings_of_the_program_and_not_the_folder_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank(tmp_path, 0, compiled(), world=1)  # of another run
+    made = [tmp_path / f"a{number}.dynadiag" for number in range(3)]
+    for number, path in enumerate(made):
+        start = recordings.run_events("train.py")
+        start[0][0]["dynadiag_run"].update(pid=100 + number, host="a")
+        recordings.journal(path, [*start, *compiled(breaks=number == 2)])
+    assert main(["explain", *map(str, made)]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == f"next: dynadiag browse {made[0]} {made[2]}"
+    assert main(["explain", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: dynadiag browse {tmp_path}"
