@@ -76,6 +76,7 @@ TASKS = (
     Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻"),
     Task("the kernel that moves most", "transformer.dynadiag", "", "Kernels, those that move most"),
     Task("what is at fault in a wrong result", "bisect.dynadiag", "", "relu"),
+    Task("the value at which a wrong kernel goes astray", "bisect.dynadiag", "", "first stored value that goes astray"),
     Task("what GB0059 means", "thirty_breaks.dynadiag", "question_mark", "GB0"),
     Task("every place that holds a text", "transformer.dynadiag", "0 text:gelu enter", "all searched"),
     Task(

@@ -52,8 +52,8 @@ class _ComparedGraph:
         self.kernels[node.name] = kernel
         return node.name
 
-    def report_divergence(self, kernel: KernelNodes, jump: float) -> None:
-        TRIAL.send(ValuesDiverged(self._keys(kernel), tuple(kernel.captured_names), jump))
+    def report_divergence(self, kernel: KernelNodes, jump: float, value: str = "") -> None:
+        TRIAL.send(ValuesDiverged(self._keys(kernel), tuple(kernel.captured_names), jump, value))
 
     def report_running(self, mark: str) -> None:
         """Report the kernel that begins to run ("" for none). Waits for earlier launches, so that their errors are
@@ -79,7 +79,7 @@ class _ComparedGraph:
             distance, noise = _distance(value, wanted.pop(name))
             jump = distance / max(farthest, noise)
             if jump > _MIN_JUMP:
-                self.report_divergence(self.kernels[name], jump)
+                self.report_divergence(self.kernels[name], jump, name)
             farthest = max(farthest, min(distance, 1.0))
 
         def on_value(name: str, value: torch.Tensor | None) -> None:

@@ -18,7 +18,16 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
-__all__ = ["Direction", "FailingPart", "find_direction", "find_inlined_value", "find_needed_graphs", "find_suspects"]
+__all__ = [
+    "Direction",
+    "FailingPart",
+    "compared_values",
+    "find_direction",
+    "find_inlined_value",
+    "find_needed_graphs",
+    "find_suspects",
+    "value_astray",
+]
 
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
@@ -32,9 +41,7 @@ def find_suspects(
     """
     if recorded.witness or not any(p.group == "lowering" for p in recorded.points):
         return None
-    compared = LabeledPlan(
-        replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the uncompiled graph's"
-    )
+    compared = compared_values(base)
     search.run_many([compared])  # fills the idle core
     outcome = search.run(*compared)
     lowerings = _decisions(search, base, "lowering", recorded)
@@ -59,6 +66,24 @@ def find_suspects(
     return lowerings, find_by_bisection(
         lowerings, [find_minimal_set(suspects, lowerings.fails_with_only, lowerings.speculate)]
     )
+
+
+def compared_values(base: Plan) -> LabeledPlan:
+    """The trial in which each kernel's values are compared with those of the uncompiled graph."""
+    return LabeledPlan(
+        replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the uncompiled graph's"
+    )
+
+
+def value_astray(outcome: Outcome) -> tuple[str, ...]:
+    """The value that goes astray, by that trial, as a note; nothing where the failure is not one of values."""
+    if outcome.astray is None:
+        return ()
+    value, jump = outcome.astray
+    prefix, _, _ = outcome.diverged[0].rpartition("/")
+    compile_id, _, graph = prefix.rpartition("/")
+    far = f"{jump:,.0f} times as far off as by rounding, or as any value before it"
+    return (f"the first stored value that goes astray is {value} ({graph} of compile {compile_id}): {far}",)
 
 
 def _decisions(search: TrialSearch, base: Plan, name: str, recorded: Outcome) -> DecisionPool:

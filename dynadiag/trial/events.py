@@ -185,11 +185,15 @@ class KernelRunning(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class ValuesDiverged(TrialEvent):
-    """A kernel's values differ from the uncompiled graph's ``jump`` times as much as those of all kernels before it."""
+    """A kernel's values differ from the uncompiled graph's ``jump`` times as much as those of all kernels before it.
+
+    ``value`` is the node whose value it is; empty where the kernel was not compiled at all.
+    """
 
     keys: tuple[str, ...]
     captured: tuple[str, ...]
     jump: float
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,9 @@ class Outcome:
     nothing about the candidate. ``cpu_seconds`` are what a limit of CPU time counts (`Limits`). ``witness`` and
     ``lines`` are the nodes and user lines that the failure named. ``diverged`` are the keys of the nodes whose kernel
     first computed other values than the graph run uncompiled, or was running when the trial failed; ``diverged_in`` are
-    the names of the nodes that they came from, for a graph that is tried by itself. ``points`` are the decisions that
-    were reported, ``tail`` is the end of its output, ``hook_events`` what hooks of the search reported.
+    the names of the nodes that they came from, for a graph that is tried by itself. ``astray`` is the node
+    whose value that was, and how many times as far off it was as all before it. ``points`` are the decisions that were
+    reported, ``tail`` is the end of its output, ``hook_events`` what hooks of the search reported.
     """
 
     signature: Signature | None = None
@@ -78,6 +79,7 @@ class Outcome:
     witness: tuple[str, ...] = ()
     diverged: tuple[str, ...] = ()
     diverged_in: tuple[str, ...] = ()
+    astray: tuple[str, float] | None = None
     lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Decision, ...] = ()
     facts: RunFacts = field(default_factory=RunFacts)
@@ -149,6 +151,7 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
         witness=_witness(result, decisions, code),
         diverged=diverged.keys if diverged else (),
         diverged_in=diverged.captured if diverged else (),
+        astray=(diverged.value, diverged.jump) if isinstance(diverged, ValuesDiverged) and diverged.value else None,
         lines=end.lines if end else (),
         points=decisions,
         facts=_facts(result),
