@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.document import kernel_counts
-from dynadiag.compare.variant import Variant
+from dynadiag.compare.variant import UNCOMPILED_NOTE, Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.render.clean import clean_line
@@ -186,7 +186,7 @@ def _remarks(variant: Variant, result: VariantResult) -> Iterator[str]:
     if variant.compiles and result.compiled.no_graphs:
         yield f"the timed calls ran uncompiled: {result.compiled.no_graphs}"
     yield from (f"no CUDA graphs: {reason}" for reason in result.compiled.no_cudagraphs)
-    yield from result.compiled.notes
+    yield from (note for note in result.compiled.notes if note != UNCOMPILED_NOTE)
 
 
 def _size(size: int | None) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.capture.settings import Settings
-from dynadiag.compare.variant import Variant
+from dynadiag.compare.variant import EAGER, UNCOMPILED_NOTE, Variant
 from dynadiag.compare.variant_worker import BOOT, VariantRequest
 from dynadiag.recording.journal import Journal
 from dynadiag.trial.events import parse_lines
@@ -53,7 +53,7 @@ class VariantProcess:
         environment: Mapping[str, str],
     ) -> None:
         self.recording = recording
-        self._limits = limits
+        self._limits, self._variant = limits, variant
         self._target = program.text
         self._output = os.open(recording.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_TRUNC, 0o600)
         recording.with_suffix(".out").unlink()
@@ -159,7 +159,8 @@ class VariantProcess:
             journal.append({kind: {}}, json.dumps(data))
         journal.append({"dynadiag_output": {}}, read_tail(self._output))
         seconds = time.time() - self._began
-        journal.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": []}})
+        notes = [UNCOMPILED_NOTE] if self._variant.mode == EAGER and not self._variant.compiles else []
+        journal.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}})
         journal.close()
 
     @staticmethod

@@ -168,6 +168,12 @@ def test_a_call_without_tensors_is_timed_and_it_is_said_that_nothing_was_compile
     assert (compiled["graphs"], compiled["kernels"]) == (0, None)
     assert compiled["warm_call"]["median"] > 0
     assert "ran uncompiled" in text
+    assert "uncompiled variant of a comparison" not in text
+    told = []
+    for row in document["rows"]:
+        with dynadiag.open(row["recording"]) as recording:
+            told.append(explanation_text(explain(recording)))
+    assert ["uncompiled variant of a comparison" in each for each in told] == [True, False]
 
 
 def test_uncompiled_means_all_of_it_and_as_written_what_the_function_compiles_itself(tmp_path: Path) -> None:
