@@ -36,7 +36,9 @@ _CALL = re.compile(
 _REORDERED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _PRINTED_AS_TEXT = frozenset({"Size", "tuple", "list", "type"})  # an f-string of such a value is a constant
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
-_CALLED_METHOD = re.compile(rf"\.{_METHOD.pattern}\(")
+_CALLED_METHOD = re.compile(  # also a library's own, such as `warning_once`
+    r"\.(?P<name>(?:\w+_)?(?:debug|info|warning|error|critical|exception|log)(?:_\w+)?)\("
+)
 _UNTRACED_C = re.compile(r"builtin|C/C\+\+")  # of a skipped function: it has no Python code to trace
 _FOR_C_FUNCTIONS = ("skipped.custom_op", "skipped.constant")
 _IN_MODULE = re.compile(r"builtin `(?:<unknown module>\.)?(\w+)\.")

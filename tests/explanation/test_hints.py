@@ -126,11 +126,12 @@ def test_a_function_of_pythons_own_library_is_moved_outside(name: str, constant:
     assert given == ["Move", *(["A"] if constant else [])]
 
 
-def test_the_method_of_a_logger_is_named_as_it_is_called() -> None:
+@pytest.mark.parametrize("method", ["info", "warning_once"])
+def test_the_method_of_a_logger_is_named_as_it_is_called(method: str) -> None:
     hints = ("Add the logging method to `torch._dynamo.config.ignore_logging_functions`.",)
     item = a_break(gb_id="GB0291", gb_type="logging", explanation="Not supported.", hints=hints, span=Span(FILE, 1, 0))
-    (given,) = break_advice(item, {FILE: "log.info('at %s', x)\n"})
-    assert "add(logging.Logger.info)" in given.text
+    (given,) = break_advice(item, {FILE: f"log.{method}('at %s', x)\n"})
+    assert f"add(logging.Logger.{method})" in given.text
 
 
 def test_no_advice_is_to_change_torchs_own_code() -> None:
