@@ -13,7 +13,8 @@ compiled for x86-64-v3 there: valgrind knows no AVX-512.) "kernels" is the least
 backward, so what it costs to collect kernels and where they come from weighs most there.
 
 `--caches` measures the probes that record what torch's caches were asked: their share of the CPU time of the first
-calls, which takes seconds, or with `--instructions` the counts under the recorder with and without them.
+calls, which takes seconds, or with `--instructions` their share of the instructions, in one run under callgrind that
+counts those of the probes apart from all others.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def spent():
 if until == "first calls":
     os._exit(0)
 start = spent()
+{before_calls}
 for call in calls:
     out = model(*call)
     if torch.is_tensor(out):
@@ -80,8 +82,6 @@ for _ in range(200):
 print(first, spent() - start)
 """
 KINDS = ("bare", "TORCH_TRACE", "recorder")
-WITHOUT_CACHES = "recorder without caches"
-CACHE_KINDS = ("bare", WITHOUT_CACHES, "recorder")
 TIME_PROBES = """
 import atexit, time, torch
 from dynadiag.capture import recorder
@@ -99,21 +99,43 @@ for kind, probe in list(recorder._PROBES.items()):
         recorder._PROBES[kind] = timed(probe)
 atexit.register(lambda: print(len(within), sum(within)))
 """
-# Comes first in the program. The recorder looks its probes up at each event.
-REMOVE_PROBES = """
-import torch
+# Divides the instructions of the first calls into those of the probes and all others.
+COUNT_PROBES = """
+import ctypes, os, torch
 from dynadiag.capture import recorder
+counter = ctypes.CDLL(os.environ["COUNTER"])
+def counted(probe):
+    def run(*words):
+        counter.ended(b"program")
+        try:
+            return probe(*words)
+        finally:
+            counter.ended(b"probes")
+    return run
 for kind, probe in list(recorder._PROBES.items()):
     if probe in (recorder._probe_aot_lookup, recorder._probe_metrics):
-        del recorder._PROBES[kind]
+        recorder._PROBES[kind] = counted(probe)
+"""
+COUNTER = """
+#include <valgrind/callgrind.h>
+void begin(void) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; }
+void ended(const char *part) { CALLGRIND_DUMP_STATS_AT(part); }
 """
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+_CALLGRIND = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--combine-dumps=no")
 
 
-def execute(kind: str, program: Path, device: str, until: str, under: Sequence[str] = ()) -> tuple[str, str]:
+def execute(
+    kind: str, program: Path, device: str, until: str, under: Sequence[str] = (), counter: str = ""
+) -> tuple[str, str]:
     """What the program prints on stdout and stderr, with cold caches."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "COUNTER": counter,
+        }
         if kind == "TORCH_TRACE":
             environment["TORCH_TRACE"] = f"{folder}/trace"
         elif kind != "bare":
@@ -160,32 +182,54 @@ def main() -> None:
     if args.instructions and shutil.which("valgrind") is None:
         parser.error("--instructions needs valgrind, which is not installed")
     for name in args.program or PROGRAMS:
-        if args.instructions:
-            count(name, CACHE_KINDS if args.caches else KINDS)
+        if args.instructions and args.caches:
+            count_probes(name)
+        elif args.instructions:
+            count(name)
         elif args.caches:
             measure_probes(name, args.runs, args.device)
         else:
             measure(name, args.runs, args.device)
 
 
-def written(name: str, folder: str, before: str = "") -> Path:
-    """The program as a file, with code that comes first."""
+def written(name: str, folder: str, before: str = "", before_calls: str = "") -> Path:
+    """The program as a file, with code that comes first, and before its first calls."""
     program = Path(folder, f"{name}{'_changed' * bool(before)}.py")
     lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
-    program.write_text(before + HARNESS.format(program="\n".join(lines)))
+    program.write_text(before + HARNESS.format(program="\n".join(lines), before_calls=before_calls))
     return program
 
 
-def count(name: str, kinds: Sequence[str]) -> None:
+def count(name: str) -> None:
     """Side by side, since it makes no difference to the counts."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        programs = dict.fromkeys(kinds, written(name, folder)) | {WITHOUT_CACHES: written(name, folder, REMOVE_PROBES)}
-        tasks = [(kind, until) for kind in kinds for until in ("first calls", "warm calls")]
-        counts = list(pool.map(lambda task: instructions(task[0], programs[task[0]], task[1]), tasks))
+        program = written(name, folder)
+        tasks = [(kind, until) for kind in KINDS for until in ("first calls", "warm calls")]
+        counts = list(pool.map(lambda task: instructions(task[0], program, task[1]), tasks))
     first = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     print(f"{name}: instructions of the first calls, in millions")
-    for kind, executed in zip(kinds, first, strict=True):
+    for kind, executed in zip(KINDS, first, strict=True):
         print(f"{kind:<24} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.2%}")
+
+
+def count_probes(name: str) -> None:
+    """Print the share of the probes of caches in the instructions of the first calls under the recorder."""
+    with tempfile.TemporaryDirectory() as folder:
+        library, counts = Path(folder, "counter.so"), Path(folder, "counts")
+        command = [shutil.which("cc") or "gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+        subprocess.run(command, input=COUNTER, text=True, check=True)
+        program = written(name, folder, COUNT_PROBES, "counter.begin()")
+        under = ("env", "PYTHONHASHSEED=0", "OMP_NUM_THREADS=1", *_CALLGRIND, f"--callgrind-out-file={counts}")
+        execute("recorder", program, "cpu", "warm calls", under, str(library))
+        parts = {"program": 0, "probes": 0}
+        for dump in Path(folder).glob("counts*"):
+            text = dump.read_text()
+            part = re.search(r"^desc: Trigger: Client Request: (\w+)", text, re.M)
+            parts[part[1] if part else "program"] += int(re.findall(r"^(?:totals|summary): (\d+)", text, re.M)[-1])
+    whole = sum(parts.values())
+    print(
+        f"{name}: {parts['probes'] / whole:.2%} of {whole / 1e6:,.0f} million instructions are of the probes of caches"
+    )
 
 
 def measure_probes(name: str, runs: int, device: str) -> None:

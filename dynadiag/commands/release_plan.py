@@ -53,15 +53,19 @@ def plan_search(
     found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
     found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
     if len(found) == 1:
-        raise DynadiagError(
-            f"--torch {args.torch}: only the release of this environment is in the range"
-            if args.torch
-            else f"{args.python[0]}: it has the release of this environment, torch {public(own.torch)}"
-        )
+        raise DynadiagError(_nothing_to_search(wanted, args, public(own.torch)))
     candidates = tuple(found[key] for key in sorted(found))
     index = next(i for i, one in enumerate(candidates) if one.interpreter is own)
     single, most = most_trials(len(candidates), index, lambda i: candidates[i].interpreter is not None)
     return SearchPlan(candidates, index, single, most)
+
+
+def _nothing_to_search(wanted: VersionRange | None, args: argparse.Namespace, own: Version) -> str:
+    """Why there is only one release, that of this environment."""
+    if wanted is None:
+        return f"{args.python[0]}: it has the release of this environment, torch {own}"
+    but = f" but that of this environment, {own}" if own in wanted else ""
+    return f"--torch {args.torch}: the package index has no release in the range{but}"
 
 
 def _own_torch() -> str:
@@ -93,7 +97,7 @@ def _installable(
     if wanted is None:
         return {}
     try:
-        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases), own)
+        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases, say=say), own)
     except DynadiagError as error:
         builds = {public(one.version): one.version for one in store.all()}
         if not any(release in wanted for release in builds) and not args.python:

@@ -18,6 +18,7 @@ from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Guard
 
 __all__ = [
     "OptionChange",
@@ -67,10 +68,16 @@ def environment_differences(before: Recording, after: Recording, pairs: Sequence
     facts = [_changed(label, getattr(before.run, name), getattr(after.run, name)) for name, label in _FACTS]
     found = [fact for fact in facts if fact is not None]
     found += _variable_differences(_variables(before), _variables(after))
-    threads = [thread_count(side.guards()) for side in (before, after)]
+    threads = [thread_count(_guards(side)) for side in (before, after)]
     if (fact := _changed("threads", *threads)) is not None:
         found.append(fact)
     return [*found, *_option_differences(before, after, pairs)]
+
+
+def _guards(recording: Recording) -> Iterator[Guard]:
+    """The guards of all compiles. A large recording has millions: those of one compile are read when asked for."""
+    for item in recording.compiles():
+        yield from recording.guards(item.compile_id)
 
 
 def _changed(label: str, old: object, new: object) -> Difference | None:

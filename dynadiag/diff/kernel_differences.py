@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from dynadiag.diff.canonical_graph import without_addresses
 from dynadiag.diff.difference import Difference
 from dynadiag.explanation.formatting import list_lines, list_some, si_number
 from dynadiag.kernels.generated_module import KernelCall
-from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
+from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff, changed_kernels
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 
 __all__ = ["kernel_differences"]
 
 _CODE = "inductor_output_code"
+_NO_COMPILE = "-"
 _WORDS = {
     "split": "{old} is split into {new}",
     "merged": "{old} are merged into {new}",
@@ -27,22 +31,39 @@ _RENAMED = "the kernel {old} has other code"
 
 def kernel_differences(before: Recording, after: Recording, ids: Mapping[str, str]) -> list[Difference]:
     """Return the kernels that differ. `ids` leads from the second run's compiles to the first's."""
-    if _modules(before, {old: old for old in ids.values()}) == _modules(after, ids):
-        return []
-    changes = compare_kernels(kernel_calls(before), kernel_calls(after))
-    return [_difference(change) for change in changes if change.kind != "same"]
+    compiles = _changed_compiles(_code_digests(before), _code_digests(after), ids)
+    calls = ((_kernel_calls(before, old), _kernel_calls(after, new)) for old, new in compiles)
+    return [_difference(change) for change in changed_kernels(calls)]
 
 
-def _modules(recording: Recording, ids: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The generated code of each compile, by the first run's compile ids."""
-    found = [(event.compile_id, event.index) for event in recording.events(_CODE)]
-    return sorted((ids.get(id_, f"only {id_}"), without_addresses(recording.payload(index))) for id_, index in found)
+def _changed_compiles(
+    before: Mapping[str, Counter[bytes]], after: Mapping[str, Counter[bytes]], ids: Mapping[str, str]
+) -> list[tuple[str | None, str | None]]:
+    """The compiles with other generated code than their partners. One without a partner stands beside None."""
+    partners = {_NO_COMPILE: _NO_COMPILE, **ids}
+    paired = {new: partners.get(new) for new in after}
+    alone = before.keys() - paired.values()
+    changed = [(old, new) for new, old in paired.items() if before.get(old or "") != after[new]]
+    return [*changed, *((old, None) for old in before if old in alone)]
+
+
+def _code_digests(recording: Recording) -> dict[str, Counter[bytes]]:
+    """The generated modules of each compile, as hashes: the text of all of them is most of a large recording."""
+    found: dict[str, Counter[bytes]] = defaultdict(Counter)
+    for event in recording.events(_CODE):
+        text = without_addresses(recording.payload(event.index))
+        found[event.compile_id][hashlib.sha256(text.encode("utf-8", "replace")).digest()] += 1
+    return found
+
+
+def _kernel_calls(recording: Recording, compile_id: str | None) -> tuple[KernelCall, ...]:
+    return kernel_calls(recording, compile_id) if compile_id is not None else ()
 
 
 def _difference(change: KernelChange) -> Difference:
     old, new = (list_some(list(dict.fromkeys(call.name for call in calls))) for calls in (change.before, change.after))
     words = _RENAMED if change.kind == "changed" and old == new else _WORDS[change.kind]
-    place = next((line for call in change.after for line in call.source_lines), None)
+    place = _place(change)
     return Difference(
         "kernel",
         (_compile_id(change.before), _compile_id(change.after)),
@@ -52,6 +73,12 @@ def _difference(change: KernelChange) -> Difference:
         graph=(change.before + change.after)[0].stage,
         details=tuple(_details(change)),
     )
+
+
+def _place(change: KernelChange) -> SourceLine | None:
+    """The first line of the new kernels, rather one that the old kernels do not have."""
+    old, new = ([line for call in side for line in call.source_lines] for side in (change.before, change.after))
+    return next((line for line in new if line not in old), next(iter(new), None))
 
 
 def _bytes_text(change: KernelChange) -> str:

@@ -3,7 +3,8 @@
 Kernels are matched first by their source without the name, library calls by their arguments. Remaining kernels belong
 together when they share half of the smaller one's operators, each taken with the text of its source line. That holds
 even when nodes, compiles and lines have other numbers. Kernels that share none, because their own line changed, belong
-together when they share half of their nodes, or all lines, in the same compile.
+together when they share half of their nodes, or all lines, in the same compile. Compiles are compared one by one; what
+has no partner there may have moved to another compile.
 
 Sources are diffed without names of temporaries. Inductor numbers the values of a kernel in order (``tmp12``), so one
 more statement renumbers all that follow. Here two values are the same when the statements that assign them align,
@@ -14,14 +15,14 @@ item.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from dynadiag.kernels.expressions import split_arguments
 from dynadiag.kernels.generated_module import KernelCall
 
-__all__ = ["KernelChange", "change_diff", "compare_kernels", "diff_sources"]
+__all__ = ["KernelChange", "change_diff", "changed_kernels", "compare_kernels", "diff_sources"]
 
 _MIN_SHARED = 0.5  # of the smaller kernel's parts or nodes
 _BUFFER_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w.(]| ?=)")  # a buffer, by the name it has in one module
@@ -36,8 +37,29 @@ class KernelChange:
     after: tuple[KernelCall, ...]
 
 
+def changed_kernels(compiles: Iterable[tuple[Sequence[KernelCall], Sequence[KernelCall]]]) -> Iterator[KernelChange]:
+    """Yield the changes from the kernels of compiles to those of their partners. A compile without one has none there.
+
+    Each compile is read when its turn comes, and of its kernels only those that changed are kept.
+    """
+    rest = [_match_identical(olds, news)[1:] for olds, news in compiles]
+    before, after = ([call for pair in rest for call in pair[side]] for side in (0, 1))
+    _, *moved = _match_identical(before, after)
+    kept = {id(call) for side in moved for call in side}
+    gone: list[KernelCall] = []
+    new: list[KernelCall] = []
+    for pair in rest:
+        for change in compare_kernels(*([call for call in side if id(call) in kept] for side in pair)):
+            if change.before and change.after:
+                yield change
+            else:
+                gone += change.before
+                new += change.after
+    yield from (_classify(*group) for group in _group_related(gone, new, _shares_parts))
+
+
 def compare_kernels(before: Sequence[KernelCall], after: Sequence[KernelCall]) -> tuple[KernelChange, ...]:
-    """Return the changes from the kernels of one recording to another's, unchanged kernels last."""
+    """Return the changes from the kernels of one compile to those of another, unchanged kernels last."""
     same, left, right = _match_identical(before, after)
     near = _group_related(left, right, _shares_parts)
     gone = [call for olds, news in near if not news for call in olds]
@@ -104,11 +126,8 @@ def _shares_parts(old: KernelCall, new: KernelCall) -> bool:
 
 
 def _shares_nodes_or_lines(old: KernelCall, new: KernelCall) -> bool:
-    if old.compile_id != new.compile_id or not _is_same_kind(old, new):
-        return False
-    return _overlaps(old.nodes, new.nodes) or (
-        bool(old.source_lines) and set(old.source_lines) == set(new.source_lines)
-    )
+    same_lines = bool(old.source_lines) and set(old.source_lines) == set(new.source_lines)
+    return _is_same_kind(old, new) and (_overlaps(old.nodes, new.nodes) or same_lines)
 
 
 def _is_same_kind(old: KernelCall, new: KernelCall) -> bool:

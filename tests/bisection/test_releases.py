@@ -205,18 +205,27 @@ def test_releases_are_those_that_pip_names(monkeypatch: pytest.MonkeyPatch) -> N
     said = "torch (2.15.0)\nAvailable versions: 2.15.0, 2.13.0+cpu, 2.13.0, what, 2.12.1.post1\n"
     answer = subprocess.CompletedProcess([], 0, said, "")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
-    found = package_index.newest_builds(package_index.list_releases((), prereleases=False), "2.14.0+cpu")
+    told: list[str] = []
+
+    def listed() -> tuple[Version, ...]:
+        return package_index.list_releases((), prereleases=False, say=told.append)
+
+    found = package_index.newest_builds(listed(), "2.14.0+cpu")
     assert {str(key): build for key, build in found.items()} == {
         "2.15.0": "2.15.0",
         "2.13.0": "2.13.0+cpu",
         "2.12.1.post1": "2.12.1.post1",
     }
+    assert not told
+    answer.stderr = "WARNING: Retrying after NewConnectionError('refused')\n"
+    assert Version("2.15.0") in listed()
+    assert told == ["one of the package indexes could not be reached; the search goes on with what the others have"]
     answer.stdout, answer.stderr = "", "ERROR: No matching distribution found for torch\n"
     with pytest.raises(DynadiagError, match=r"No matching distribution.*--python"):
-        package_index.list_releases((), prereleases=False)
+        listed()
     answer.stderr = f"WARNING: Retrying after NewConnectionError('refused')\n{answer.stderr}"
     with pytest.raises(DynadiagError, match=r"the package index could not be reached; .*--python"):
-        package_index.list_releases((), prereleases=False)
+        listed()
 
 
 def test_a_program_needs_what_it_imports_directly_or_not(tmp_path: Path) -> None:
@@ -377,6 +386,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--metric", "breaks", "--python", "/none"], "--most N"),
         (["--torch", "2.11..2.12", "--budget", "3"], "--budget"),
         (["--torch", "2.11..2.12"], "--yes"),
+        (["--torch", "9.0..9.1"], "9.0..9.1: the package index has no release in the range"),
     ],
 )
 def test_what_the_command_refuses(

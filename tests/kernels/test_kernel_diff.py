@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.generated_module import KernelCall
-from dynadiag.kernels.kernel_diff import change_diff, compare_kernels
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff, changed_kernels, compare_kernels
 from dynadiag.kernels.module_parser import KernelDefinition
 
 
@@ -40,9 +42,12 @@ def _kernel(name: str, nodes: str, source: str | None = None, stage: str = "forw
 
 
 def _kinds(before: list[KernelCall], after: list[KernelCall]) -> list[tuple[str, list[str], list[str]]]:
+    return _names(compare_kernels(before, after))
+
+
+def _names(changes: Iterable[KernelChange]) -> list[tuple[str, list[str], list[str]]]:
     return [
-        (change.kind, [call.name for call in change.before], [call.name for call in change.after])
-        for change in compare_kernels(before, after)
+        (change.kind, [call.name for call in change.before], [call.name for call in change.after]) for change in changes
     ]
 
 
@@ -74,3 +79,18 @@ def test_a_diff_leaves_the_names_out() -> None:
     (change,) = compare_kernels([_kernel("a", "sin", "x\ny")], [_kernel("b", "sin", "x\nz")])
     changed = [line for line in change_diff(change).splitlines()[2:] if line[0] in "+-"]
     assert changed == ["-y", "+z"]
+
+
+def test_a_kernel_that_moved_to_another_compile_is_no_change() -> None:
+    first, second = _kernel("a", "sin", "x"), _kernel("b", "cos", "y")
+    assert _names(changed_kernels([([first, second], [first]), ([], [second])])) == []
+
+
+def test_like_kernels_of_two_compiles_are_two_changes() -> None:
+    old, new = _kernel("a", "sin add"), _kernel("b", "sin mul")
+    assert _names(changed_kernels([([old], [new]), ([old], [new])])) == [("changed", ["a"], ["b"])] * 2
+
+
+def test_a_kernel_without_a_partner_in_any_compile_went_or_is_new() -> None:
+    changes = changed_kernels([([_kernel("a", "sin")], []), ([], [_kernel("b", "cos")])])
+    assert _names(changes) == [("went", ["a"], []), ("appeared", [], ["b"])]

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import metadata
 
@@ -25,10 +25,11 @@ _NO_NETWORK = re.compile(
 _TIMEOUT = 180.0  # seconds; pip gives up on its own after some retries
 
 
-def list_releases(indexes: Sequence[str], *, prereleases: bool) -> tuple[Version, ...]:
+def list_releases(indexes: Sequence[str], *, prereleases: bool, say: Callable[[str], None]) -> tuple[Version, ...]:
     """The versions of torch that pip finds for this Python, each with its build.
 
-    ``indexes`` are URLs of further indexes. Raises `DynadiagError` if there is no pip, or if it finds none.
+    ``indexes`` are URLs of further indexes. ``say`` is told if one of several could not be reached. Raises
+    `DynadiagError` if there is no pip, or if it finds none.
     """
     command = [*_pip(), "index", "versions", "torch", "--retries", "1"]
     command += ["--pre"] * prereleases + [f"--extra-index-url={url}" for url in indexes]
@@ -46,6 +47,8 @@ def list_releases(indexes: Sequence[str], *, prereleases: bool) -> tuple[Version
         reason = said[-1].removeprefix("ERROR: ") if said else f"pip ended with {done.returncode}"
         what = "could not be reached" if is_unreachable(done.stderr) else f"names no release of torch ({reason})"
         raise DynadiagError(f"the package index {what}; name interpreters that are there with --python")
+    if is_unreachable(done.stderr):
+        say("one of the package indexes could not be reached; the search goes on with what the others have")
     return tuple(_versions(found[1].split(",")))
 
 
