@@ -3,8 +3,8 @@
 Kernels are matched first by their source without the name, library calls by their arguments. Remaining kernels belong
 together when they share half of the smaller one's operators, each taken with the text of its source line. That holds
 even when nodes, compiles and lines have other numbers. Kernels that share none, because their own line changed, belong
-together when they share half of their nodes, or all lines, in the same compile. Compiles are compared one by one; what
-has no partner there may have moved to another compile.
+together when they share half of their nodes, or the text of all their lines, in the same compile. Compiles are
+compared one by one; what has no partner there may have moved to another compile.
 
 Sources are diffed without names of temporaries. Inductor numbers the values of a kernel in order (``tmp12``), so one
 more statement renumbers all that follow. Here two values are the same when the statements that assign them align,
@@ -126,7 +126,8 @@ def _shares_parts(old: KernelCall, new: KernelCall) -> bool:
 
 
 def _shares_nodes_or_lines(old: KernelCall, new: KernelCall) -> bool:
-    same_lines = bool(old.source_lines) and set(old.source_lines) == set(new.source_lines)
+    lines = [{line for _, line in call.operator_lines} for call in (old, new)]
+    same_lines = bool(lines[0]) and lines[0] == lines[1]
     return _is_same_kind(old, new) and (_overlaps(old.nodes, new.nodes) or same_lines)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.kernel_diff import KernelChange, change_diff, changed_kernels, compare_kernels
 from dynadiag.kernels.module_parser import KernelDefinition
 
@@ -94,3 +96,15 @@ def test_like_kernels_of_two_compiles_are_two_changes() -> None:
 def test_a_kernel_without_a_partner_in_any_compile_went_or_is_new() -> None:
     changes = changed_kernels([([_kernel("a", "sin")], []), ([], [_kernel("b", "cos")])])
     assert _names(changes) == [("went", ["a"], []), ("appeared", [], ["b"])]
+
+
+def test_other_operators_of_one_line_are_one_change_in_any_folder() -> None:
+    old, new = (
+        replace(
+            _kernel(name, operator),
+            operator_lines=((operator, "return layer(x)"),),
+            source_lines=(SourceLine(f"/{name}/model.py", 15),),
+        )
+        for name, operator in (("a", "gelu"), ("b", "relu"))
+    )
+    assert _kinds([old], [new]) == [("changed", ["a"], ["b"])]
