@@ -34,6 +34,7 @@ _SWITCHES = {
     "enable_autograd_cache": "TORCHINDUCTOR_AUTOGRAD_CACHE",
 }
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+_PLACE = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}  # of the process in its job
 GRAPH_CACHES = ("aot_autograd", "fx_graph")
 _CPP = "cpp"
 _BACKWARD = "backward"
@@ -359,9 +360,10 @@ def _environment(recording: Recording) -> dict[str, str]:
     """The variables that change what torch compiles, and the process's place in its job."""
     for event in recording.events("dynadiag_run"):
         data = recording.metadata(event.index).get("dynadiag_run")
-        found = data.get("environment") if isinstance(data, dict) else None
+        found, job = (data.get(name) if isinstance(data, dict) else None for name in ("environment", "job"))
         if isinstance(found, dict):
-            return {str(name): str(value) for name, value in found.items()}
+            place = {_PLACE[name]: value for name, value in (job or {}).items() if name in _PLACE}
+            return {str(name): str(value) for name, value in {**found, **place}.items()}
     return {}
 
 

@@ -7,11 +7,11 @@ none of them explains is told by the component's own name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from dynadiag.caches.cause import Cause, KeyComparison, RunSide
-from dynadiag.caches.graph_causes import graph_values
+from dynadiag.caches.graph_causes import graph_values, own_of_process
 from dynadiag.caches.key_changes import ABSENT, ChangedComponent, input_change, is_symbolic
 from dynadiag.caches.source_changes import (
     changed_definitions,
@@ -144,8 +144,9 @@ def _passes(compared: KeyComparison) -> Iterator[Cause]:
     for change in compared.of(*_PASSES):
         option = change.component.partition("[")[0]
         span = definition_span(compared.after.sources, "uuid") or option_span(compared.after.sources, (option,))
+        own = own_of_process(change, compared)
         yield Cause(
-            f"the uuid() of the custom pass {option} went from {change.was} to {change.now}",
+            f"the uuid() of the custom pass {option} went from {change.was} to {change.now}{f'; {own}' if own else ''}",
             span,
             "Let uuid() depend on the pass's own code alone: get_hash_for_files((__file__,)).",
         )
@@ -219,7 +220,7 @@ def _inputs(compared: KeyComparison) -> Iterator[Cause]:
         fields = input_change(change.before, change.after)
         named = f"input {names[index]}" if index < len(names) else f"input {index} of the graph"
         what = "; ".join(
-            f"{name} went from {was} to {now}" for name, (was, now) in fields.items() if name != "storage_bytes"
+            f"{name} went from {was} to {now}" for name, (was, now) in fields.items() if not _follows(name, fields)
         )
         yield Cause(
             f"{named}: {what or f'it went from {change.was} to {change.now}'}",
@@ -228,6 +229,11 @@ def _inputs(compared: KeyComparison) -> Iterator[Cause]:
             if "shape" in fields
             else _KEEP.format("kind of input"),
         )
+
+
+def _follows(field: str, fields: Container[str]) -> bool:
+    """Whether a property of a tensor says nothing beside the others: torch computes it from them."""
+    return field == "storage_bytes" or (field == "memory_format" and "stride" in fields)
 
 
 def _names_of_side(side: RunSide) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,21 +15,22 @@ from dynadiag.explanation.guards import guarded_value
 from dynadiag.explanation.source_search import definition_span
 from dynadiag.recording.records import Guard, Node, Span
 
-__all__ = ["graph_values"]
+__all__ = ["graph_values", "own_of_process"]
 
 _CURE = "Pass the value as an argument, or keep it out of the graph."
 _SAME_CODE = "Start both runs with the same code and the same choice of it."
 _VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?:True|False|None)\b|[-+]?\d[\d.e+-]*")
 _SET = "a set of strings has another order in each process, unless PYTHONHASHSEED is set."
+_WORD, _NUMBER = re.compile(r"[\w./:-]+"), re.compile(r"(?<=[A-Za-z_])\d+")  # a number that ends or parts a name
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-_PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", "SLURM_PROCID", "SLURM_JOB_ID")
+_PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def graph_values(compared: KeyComparison) -> Iterator[Cause]:
     """The value that changed: one that Dynamo guards on, else what differs in the text of the graph."""
     change = compared.of("gm")[0]
     found = _guarded(list(_changed_values(compared)), compared.after.sources) or _printed(change)
-    accident = _accident(change, compared)
+    accident = own_of_process(change, compared)
     yield replace(
         found,
         text=found.text + (f"; {accident}" if accident else ""),
@@ -77,18 +79,19 @@ def _guarded(values: Sequence[tuple[Guard, str, str]], sources: Mapping[str, str
     return Cause(text + (f" (and {count(len(values) - 1, 'other value')})" if len(values) > 1 else ""), span)
 
 
-def _accident(change: ChangedComponent, compared: KeyComparison) -> str | None:
-    """What of the process's own is in the graph: an address, a path of its folder, its rank or another variable."""
+def own_of_process(change: ChangedComponent, compared: KeyComparison) -> str | None:
+    """What of the process's own is in a part of the key: an address, its folder, its rank or another variable."""
     if _ADDRESS.search(change.now) and _ADDRESS.search(change.was):
         return "an address of this process is in it"
-    words = [set(re.findall(r"[\w./:-]+", text)) for text in (change.was, change.now)]
-    fresh = words[1] - words[0]
+    words = [Counter(_WORD.findall(text)) + Counter(_NUMBER.findall(text)) for text in (change.was, change.now)]
+    stale, fresh = words[0] - words[1], words[1] - words[0]
     cwd = compared.after.run.cwd
     if cwd and cwd != compared.before.run.cwd and any(word.startswith(cwd) for word in fresh):
         return "the folder that the program runs in is in it"
-    for name in _PLACE_IN_JOB:
-        now = compared.after.environment.get(name)
-        if now and now != compared.before.environment.get(name) and now in fresh:
+    old, new = compared.before.environment, compared.after.environment
+    for name in (*_PLACE_IN_JOB, *sorted(new)):
+        now = new.get(name, "")
+        if now in fresh and old.get(name) != now and (name not in old or old[name] in stale):
             return f"{name} of this process ({now}) is in it"
     for argument in compared.after.run.argv[1:]:
         if argument in fresh and argument not in compared.before.run.argv:

@@ -38,14 +38,21 @@ BYPASS = "Unsupported post grad custom pass"
 class Start:
     """A journal of one start that compiles ``step``, written event by event."""
 
-    def __init__(self, folder: Path, number: int, source: str, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        source: str,
+        variables: Mapping[str, str] | None = None,
+        job: Mapping[str, int] | None = None,
+    ) -> None:
         self.path = folder / f"{number}.log"
         self.recording = folder / f"{number}.dynadiag"
         self._journal = Journal.create(self.path)
         self._number = 0
         run = {"target": "p.py", "argv": [], "cwd": str(folder), "torch": "2.13.0", "python": "3.11", "pid": number}
         environment = {"TORCHINDUCTOR_CACHE_DIR": "/c", **(variables or {})}
-        self.event({"dynadiag_run": {**run, "environment": environment}})
+        self.event({"dynadiag_run": {**run, "environment": environment, "job": job}})
         self.event({"dynadiag_source": {"file": "/u/p.py"}}, source)
 
     def event(self, metadata: dict[str, Any], payload: str | None = None) -> None:
@@ -134,6 +141,13 @@ def test_the_document_has_the_entries_of_the_contract(changed: CacheReport) -> N
     assert after["changed"] == [{"component": "inductor_config[epilogue_fusion]", "was": "True", "now": "False"}]
     assert (after["file"], after["line"], after["seconds"], after["key"]) == ("/u/p.py", 4, 8.0, "k2")
     assert {"run", "compile_id", "graph", "cache", "outcome", "key", "reason", "file", "line"} <= after.keys()
+
+
+def test_a_rank_in_the_graph_is_that_of_the_process(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True), job={"rank": number}) for number in (0, 1))
+    first.compile("miss", "[a] gm: y = worker0.shift(p_0)", key="k1")
+    second.compile("miss", "[b] gm: y = worker1.shift(p_0)", key="k2")
+    assert "RANK of this process (1) is in it" in " ".join(text_of(report(first.ended(9.0), second.ended(9.0))).split())
 
 
 def test_two_starts_alike_compile_nothing(tmp_path: Path) -> None:

@@ -149,6 +149,12 @@ def test_source_that_the_function_does_not_reach_is_no_cause() -> None:
     ("before", "after", "value", "told"),
     [
         ({"environment": {"RANK": "0"}}, {"environment": {"RANK": "1"}}, "1", "RANK of this process (1) is in it"),
+        (
+            {"environment": {"RANK": "0"}},
+            {"environment": {"RANK": "3"}},
+            "worker3",
+            "RANK of this process (3) is in it",
+        ),
         ({"run": {"cwd": "/a"}}, {"run": {"cwd": "/b"}}, "/b/cache", "the folder that the program runs in is in it"),
         ({}, {"run": {"pid": 4242}}, "4242", "the process id is in it"),
         ({}, {}, "f_at_0x7f00aa11bb22", "an address of this process is in it"),
@@ -161,6 +167,19 @@ def test_what_only_one_process_has_is_named(
     changed = [("gm", f"  y = g(x, {old})", f"  y = g(x, {value})")]
     (found,) = causes(changed, side(**before), side(**after))
     assert found.text.endswith(told)
+
+
+@pytest.mark.parametrize(("rank", "named"), [("0", True), ("2", False)])
+def test_a_rank_that_is_part_of_a_name_is_named(rank: str, named: bool) -> None:
+    changed = [("gm", "  y = worker0.shift(p_0)", "  y = worker3.shift(p_0)")]
+    (found,) = causes(changed, side(environment={"RANK": rank}), side(environment={"RANK": "3"}))
+    assert found.text.endswith("RANK of this process (3) is in it") == named
+
+
+def test_a_process_id_in_the_uuid_of_a_pass_is_named() -> None:
+    changed = [("post_grad_custom_post_pass", "count-12", "count-4242")]
+    (found,) = causes(changed, side(), side(run={"pid": 4242}))
+    assert found.text.endswith("count-4242; the process id is in it")
 
 
 def test_symbolic_sizes_explain_the_graph_and_its_inputs() -> None:
