@@ -243,7 +243,7 @@ def tried_text(cause: Cause, report: CacheReport) -> str | None:
     before = report.runs[-1].compile_seconds
     return (
         f"the second start then compiles {count(tried.compiled, 'graph')} instead of {len(report.compiled)}, "
-        f"in {duration(tried.seconds)} instead of {duration(before)}"
+        f"in {duration(tried.seconds)} instead of {duration(before)} (each measured once)"
     )
 
 

@@ -59,7 +59,7 @@ def test_the_cure_is_tried_and_told_with_both_times(
     assert started == [{}, {}, cure, cure]
     text = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "help (tried): Make soft a custom operator" in text
-    assert "then compiles 0 graphs instead of 1, in 1.5 s instead of 9.0 s" in text
+    assert "then compiles 0 graphs instead of 1, in 1.5 s instead of 9.0 s (each measured once)" in text
     entries = json.loads((tmp_path / "o.json").read_text())["entries"]
     advice = [each for entry in entries if entry["run"] == 1 for each in entry["advice"]]
     assert {each["checked"] for each in advice} == {"tried"}
