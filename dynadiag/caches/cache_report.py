@@ -362,7 +362,7 @@ def _environment(recording: Recording) -> dict[str, str]:
         data = recording.metadata(event.index).get("dynadiag_run")
         found, job = (data.get(name) if isinstance(data, dict) else None for name in ("environment", "job"))
         if isinstance(found, dict):
-            place = {_PLACE[name]: value for name, value in (job or {}).items() if name in _PLACE}
+            place = {_PLACE[name]: job[name] for name in _PLACE if isinstance(job, dict) and name in job}
             return {str(name): str(value) for name, value in {**found, **place}.items()}
     return {}
 
