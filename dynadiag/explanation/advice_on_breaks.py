@@ -212,7 +212,7 @@ FAMILIES = {
         "`torch._dynamo.config.capture_dynamic_output_shape_ops = True`.",
     ),
     "shape.fixed": usual(
-        "Or keep the shape fixed: multiply by the mask, or choose with `torch.where`.", GB0036="selects_by_a_mask"
+        "Keep the shape fixed: multiply by the mask, or choose with `torch.where`.", GB0036="selects_by_a_mask"
     ),
     "limit.end": usual("End what makes the recompiles (each is listed in the report)."),
     "limit.raise": usual("If they are wanted, raise `torch._dynamo.config.recompile_limit`."),

@@ -50,6 +50,8 @@ _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(CustomOpDef\()?(?P<name>[\w:.]+)")
 _NUMPY = re.compile(r"<Wrapped function <original \w+>>")  # what traces NumPy by torch.Tensor, without a value
 _INSIDE = re.compile(r"inside what this line calls: (?P<place>\S+:\d+), in ")  # the digest's words
+_OPERATOR = re.compile(r"Operator `aten\.(?P<name>\w+)")
+_BY_MASK = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _AVOID = "Avoid calling "  # that the call is in the way is said already
 _CHANCE = ("random", "_random", "Random", "secrets")
 _ISSUE = re.compile(r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
@@ -113,7 +115,11 @@ def _tried_remedies(item: Break, given: Sequence[Advice]) -> list[Advice]:
 
 
 def _unfit_remedies(item: Break) -> tuple[str, ...]:
-    """What the function that Dynamo skipped rules out: it is traced, has no tensors, or never the same result."""
+    """What the function rules out: one that Dynamo skipped is traced, has no tensors, or never the same result; the
+    shape of what an operator gives does not come from a mask."""
+    operator = _OPERATOR.search(item.explanation)
+    if operator is not None and operator["name"] not in _BY_MASK:
+        return ("shape.fixed",)
     if "skipped" in item.gb_type and not _UNTRACED_C.search(item.explanation):
         return _FOR_C_FUNCTIONS
     module = _python_module(item)

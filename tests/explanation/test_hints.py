@@ -134,6 +134,13 @@ def test_the_method_of_a_logger_is_named_as_it_is_called(method: str) -> None:
     assert f"add(logging.Logger.{method})" in given.text
 
 
+@pytest.mark.parametrize(("operator", "by_mask"), [("nonzero", True), ("bincount", False), ("_unique2", False)])
+def test_a_mask_is_advised_only_where_there_is_one(operator: str, by_mask: bool) -> None:
+    text = f"Operator `aten.{operator}.default`'s output shape depends on input Tensor data."
+    item = a_break(gb_id="GB0036", gb_type="Dynamic shape operator", explanation=text)
+    assert any("mask" in each.text for each in break_advice(item)) == by_mask
+
+
 def test_no_advice_is_to_change_torchs_own_code() -> None:
     hints = ("Remove the `torch._dynamo.graph_break()` call.",)
     own = a_break(gb_id="GB0025", gb_type="Call to `torch._dynamo.graph_break()`", hints=hints)
