@@ -7,7 +7,8 @@ found here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = ["UserGlobals"]
 _MAX_OBJECTS = 5_000
 _MAX_ELEMENTS = 1 << 24  # of all tensors together
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
+_LOCK = type(threading.Lock())
 _SCALARS = (bool, int, float, str, bytes, complex, type(None))
 
 
@@ -34,9 +36,13 @@ class UserGlobals:
         objects = [value for _, value in self._objects()]
         self._containers = [ContainerSnapshot(value) for value in objects if not isinstance(value, torch.Tensor)]
         self._tensors = [(value, value.detach().clone()) for value in _sample(objects)]
+        self._free_locks = [lock for lock in self._locks((*call.containers, *objects)) if not lock.locked()]
 
     def restore(self) -> None:
-        """Make all of it as it was."""
+        """Make all of it as it was. A call that raised may have left a lock taken, for which the next would wait."""
+        for lock in self._free_locks if threading.active_count() == 1 else ():
+            if lock.locked():
+                lock.release()
         for namespace, name, value in self._scalars:
             if namespace.get(name) is not value:
                 namespace[name] = value
@@ -57,6 +63,11 @@ class UserGlobals:
         """The numbers and texts now, by name."""
         found = {f"{namespace['__name__']}.{name}": value for namespace, name, value in self._scalar_globals()}
         return found | find_scalars_in(self._objects())
+
+    def _locks(self, holders: Iterable[Any]) -> Iterator[Any]:
+        """The locks of the modules, and those that objects hold."""
+        spaces = [*self._namespaces, *(vars(each) for each in holders if hasattr(each, "__dict__"))]
+        yield from (value for space in spaces for value in list(space.values()) if isinstance(value, _LOCK))
 
     def _objects(self) -> list[tuple[str, Any]]:
         roots = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from dynadiag.trial.reference_run import ReplayableCall
 HELPER = """
 import torch
 SEEN, COUNT, TOTAL = [], 0, torch.zeros(())
+class Holder:
+    own = None
 def note(value):
     global COUNT
     COUNT += 1
@@ -45,3 +48,16 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     held.restore()
     assert held.scalars() == before == {"notes_of_a_user.COUNT": 0, "len(notes_of_a_user.SEEN)": 0}
     assert held.tensors()["notes_of_a_user.TOTAL"].item() == 0
+
+
+def test_a_lock_that_a_call_left_taken_is_free_again(note: Callable[[Any], None], tmp_path: Path) -> None:
+    module = sys.modules[note.__module__]
+    module.LOCK = threading.Lock()  # type: ignore[attr-defined]
+    module.HOLDER = module.Holder()  # type: ignore[attr-defined]
+    module.HOLDER.own = threading.Lock()
+    held = UserGlobals(str(tmp_path), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
+    module.LOCK.acquire()
+    module.HOLDER.own.acquire()
+    held.restore()
+    assert not module.LOCK.locked()
+    assert not module.HOLDER.own.locked()
