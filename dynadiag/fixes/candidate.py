@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import libcst as cst
 
@@ -33,6 +34,7 @@ class Candidate:
 
     ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
     ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
+    ``whole_calls`` are functions of the changed program whose calls the proof compares, with the compiled ones in them.
     ``for_whole_graphs`` is for a change that needs a function without breaks: between graphs Python has the number.
     """
 
@@ -42,6 +44,7 @@ class Candidate:
     why: str
     both_sides: tuple[Condition, ...] = ()
     as_tensors: tuple[str, ...] = ()
+    whole_calls: tuple[str, ...] = ()
     for_whole_graphs: bool = False
 
 
@@ -70,6 +73,10 @@ class Sources:
             except cst.ParserSyntaxError:
                 self._files[name] = None
         return self._files[name]
+
+    def is_program(self, file: ParsedSource) -> bool:
+        """Whether a file is the program that is run, which no other file imports from."""
+        return Path(self._project.program.target).name == file.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def encode_document(document: FixDocument) -> bytes:
 
 def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
     """The report: proved fixes first, then the others with the reasons."""
-    order = sorted(document.fixes, key=lambda entry: ("proved", "rejected", "none").index(entry.verdict))
+    order = sorted(document.fixes, key=lambda each: (("proved", "rejected", "none").index(each.verdict), each.combined))
     groups: dict[object, list[FixEntry]] = {}
     for position, entry in enumerate(order):  # causes that one change removes are told together
         groups.setdefault(entry.diff or position, []).append(entry)

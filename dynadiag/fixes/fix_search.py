@@ -150,13 +150,26 @@ class _Search:
         self._message_causes()
         self._add_kind("break")
         unchanged = len(self._causes)
+        self._see_recompiles_again()
         self._causes += [self._cause(problem) for problem in self._new_problems(self._whole, "recompile")]
         broken = {each.problem.function for each in self._causes if each.proved is None and self._breaks(each.problem)}
         for cause in self._causes:
             cause.untried = [refused_in(broken, cause.problem, each) for each in cause.untried]
         self._add_kind("recompile")  # breaks first: recompiles may go with them
         self._causes[unchanged:] = [cause for cause in self._causes[unchanged:] if cause.proved is not None]
+        self._drop_needless()
         return self._result(torch)
+
+    def _see_recompiles_again(self) -> None:
+        """Add the candidates for recompiles as the program without its breaks has them: in one graph, another line may
+        be the first that needs a value.
+        """
+        left = {each.identity: each for each in self._whole.recorded.problems} if self._whole else {}
+        for cause in self._causes:
+            now = left.get(cause.problem.identity) if cause.problem.kind == "recompile" else None
+            moved = now.before(self._edits, self._project) if now is not None else None
+            found = self._cause(moved).untried if moved is not None else []
+            cause.untried = [*found, *(each for each in cause.untried if each not in found)]
 
     def _cause(self, problem: FixProblem) -> _Cause:
         found = [each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources)]
@@ -317,6 +330,26 @@ class _Search:
         baseline = replace(proof.baseline, recorded=_shorter(before, first))
         return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
 
+    def _drop_needless(self) -> None:
+        """Take back each setting without which the other changes do as well: a later one may have removed its cause."""
+        proved = [each for cause in self._causes if (each := cause.proved) is not None]
+        for setting in dict.fromkeys(each for each in proved if each.kind != "source"):
+            kept = [each for each in proved if each != setting]
+            others = _combined(kept, ())
+            if not kept or others.edits == self._edits:
+                continue
+            proof, why = self._tried_proof((), replace(others, title=kept[-1].title))
+            if why is None:
+                self.message(f"{setting.title}: taken back, the other changes do without it")
+                self._whole, proved = proof, kept
+                for cause in self._causes:
+                    cause.proved = None if cause.proved == setting else cause.proved
+
+    @property
+    def _edits(self) -> tuple[Edit, ...]:
+        """Those of all proved changes."""
+        return self._whole.candidate.edits if self._whole is not None else ()
+
     def _breaks(self, problem: FixProblem) -> bool:
         return problem.kind == "break" and problem.identity in self._summary.causes
 
@@ -340,12 +373,13 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
     parts = [*kept, *(candidate for _, candidate in picks)]
     titles = list(dict.fromkeys(candidate.title for _, candidate in picks))
     return Candidate(
-        titles[0] if len(titles) == 1 else f"{len(titles)} changes together",
+        titles[0] if len(titles) == 1 else f"{len(titles) or len(parts)} changes together",
         "source",
         tuple(sorted({edit for part in parts for edit in part.edits})),
         "",
         tuple(condition for part in parts for condition in part.both_sides),
         tuple(name for part in parts for name in part.as_tensors),
+        tuple(name for part in parts for name in part.whole_calls),
     )
 
 

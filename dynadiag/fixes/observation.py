@@ -8,8 +8,18 @@ import msgspec
 
 from dynadiag.trial.events import HookEvent
 
-__all__ = ["SIDE_BUILTIN", "CallDiffers", "CallsCompared", "Observation", "SideTaken", "VariantRun", "WarmCallTime"]
+__all__ = [
+    "CALL_BUILTIN",
+    "SIDE_BUILTIN",
+    "CallDiffers",
+    "CallsCompared",
+    "Observation",
+    "SideTaken",
+    "VariantRun",
+    "WarmCallTime",
+]
 
+CALL_BUILTIN = "__dynadiag_call__"  # the builtin decorator of a function whose calls are compared
 SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import functools
 import os
 import random
 import sys
@@ -26,6 +27,7 @@ from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
 from dynadiag.fixes.isolation import TooLong, captured_output, printed_text, silence, time_limit
 from dynadiag.fixes.observation import (
+    CALL_BUILTIN,
     SIDE_BUILTIN,
     CallDiffers,
     CallsCompared,
@@ -278,6 +280,16 @@ class _Candidate(_Watch):
         self._asked = asked
         self._count = self._compared = self._reported = 0
         self._gradients = False
+        setattr(builtins, CALL_BUILTIN, self._whole)
+
+    def _whole(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls are compared, with what is compiled in them."""
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return self(function, function, args, kwargs)
+
+        return called
 
     def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         index, self._count = self._count, self._count + 1

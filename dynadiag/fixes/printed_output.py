@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["comparable", "comparable_run", "difference", "mask_unstable"]
+__all__ = ["comparable", "comparable_run", "difference", "has_same_lines", "mask_unstable"]
 
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
@@ -19,6 +19,7 @@ _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
 _SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_SHOWN = 80  # characters of a line that differs
 UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run of the unchanged program
 
 
@@ -74,7 +75,17 @@ def difference(expected: str, actual: str) -> str | None:
     return None
 
 
+def has_same_lines(one: str, other: str) -> bool:
+    """Whether two texts have the same lines, in any order and with any numbers."""
+    first, second = (sorted(_NUMBER.sub(UNSTABLE, text).splitlines()) for text in (one, other))
+    return first == second
+
+
 def _line_difference(expected: str, actual: str, first: list[str], second: list[str]) -> str:
     if sorted(first) == sorted(second):
         return f"the same lines in another order: {actual[:80]!r} comes before {expected[:80]!r}"
-    return f"it prints {actual[:80]!r} where the unchanged program prints {expected[:80]!r}"
+    pairs = zip(expected, actual, strict=False)
+    first_other = next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(actual)))
+    start = max(0, first_other - _SHOWN // 2)
+    shown, was = (text[start : start + _SHOWN] for text in (actual, expected))
+    return f"it prints {shown!r} where the unchanged program prints {was!r}"

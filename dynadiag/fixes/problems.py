@@ -51,6 +51,7 @@ class FixProblem:
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
     advice: tuple[str, ...] = ()  # what `explain` advises
+    nothing_before: bool = False  # torch compiled no operator of the function in front of the break
     from_before_break: bool = False  # what changes was computed before a graph break: the recompile ends with it
 
     def before(self, edits: Collection[Edit], project: Project) -> FixProblem | None:
@@ -141,6 +142,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         reason=item.reason,
         explanation=item.explanation,
         stack=_in_project(item.user_stack, project),
+        nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),
         advice=tuple(each.text for each in break_advice(item, explanation.sources)[:_MAX_ADVICE]),
     )
 

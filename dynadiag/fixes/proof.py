@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
 from dynadiag.fixes.observation import CallDiffers
-from dynadiag.fixes.printed_output import difference
+from dynadiag.fixes.printed_output import difference, has_same_lines
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
@@ -208,12 +208,18 @@ def _streams_are_the_same(proof: Proof) -> str | None:
     """Standard output and standard error, each by itself."""
     assert proof.compared is not None
     reference = proof.baseline.reference
-    if not proof.baseline.stable or reference.writes:
+    if not proof.baseline.stable or reference.writes or _shows_other_inputs(proof.baseline):
         return None
     text = difference(reference.printed, proof.compared.printed)
     if text is None and (text := difference(reference.errors, proof.compared.errors)) is not None:
         text = f"on standard error {text}"
     return text
+
+
+def _shows_other_inputs(unchanged: UnchangedProgram) -> bool:
+    """Whether the program prints something that calls with other inputs left behind: a handler's list of messages."""
+    reference = unchanged.reference
+    return not has_same_lines(unchanged.printed, f"{reference.printed}{reference.errors}")
 
 
 COMPARISONS = (

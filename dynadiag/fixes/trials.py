@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from dynadiag.explanation.registry import Registry
 from dynadiag.fixes.candidate import Candidate, Condition
 from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.observation import (
+    CALL_BUILTIN,
     SIDE_BUILTIN,
     CallDiffers,
     CallsCompared,
@@ -37,7 +39,7 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import changed_files, snapshot
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials", "runner_of"]
+__all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials", "runner_of", "watched"]
 
 HOOKS = ("dynadiag.fixes.observer",)
 _MAX_COMPARED_FILE = 4 << 20  # bytes
@@ -173,7 +175,7 @@ class Trials:
 
     def compared(self, label: str, candidate: Candidate, reference: ReferenceRun, rung: str | None) -> ComparedRun:
         """Run the changed program, compiled at ``rung``, and compare each call with the reference."""
-        with self._copy(candidate.edits) as (folder, copy):
+        with self._copy(watched(candidate)) as (folder, copy):
             errors = folder / "stderr"
             records = str(reference.records)
             asked = Observation(
@@ -243,6 +245,12 @@ def _contents(files: Iterable[str], root: Path) -> dict[str, str]:
         text = content.decode("latin-1") if small else hashlib.blake2b(content).hexdigest()
         found[path.relative_to(root).as_posix()] = comparable(text, [str(root)])
     return found
+
+
+def watched(candidate: Candidate) -> list[Edit]:
+    """The candidate's edits, with its whole calls watched as compiled calls are."""
+    head = re.compile(rf"^( *)(def (?:{'|'.join(candidate.whole_calls) or '(?!)'})\()", re.M)
+    return [replace(edit, text=head.sub(rf"\1@{CALL_BUILTIN}\n\1\2", edit.text)) for edit in candidate.edits]
 
 
 def _instrumented(project: Project, conditions: Iterable[Condition]) -> list[Edit]:

@@ -120,6 +120,13 @@ def _excluded(body: str, found_by: str, head: str = "") -> Adversary:
     return Adversary(source, "return half(x)", "remove", frozenset(found_by.split()), compiled=True)
 
 
+def _split(rest: str, found_by: str, calls: str = _CALL) -> Adversary:
+    body = f"kept = bytearray(2)\ntime.sleep(0)\n{rest}"
+    made = "def made():\n    return torch.compile(target, backend='eager')\n\n"
+    source = _program(body, calls, f"import inspect\nimport time\n\n{made}")
+    return Adversary(source, "time.sleep(0)", "in front of what is compiled", frozenset(found_by.split()))
+
+
 def _argument(body: str, found_by: str) -> Adversary:
     source = _program(body, "for n in range(3):\n    y = call(torch.randn(3), n)", arguments="x, n")
     return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
@@ -298,6 +305,16 @@ ADVERSARIES = {
         "error",
         "call(torch.ones(3, 4))",
         hints=(_SCALARS,),
+    ),
+    # splits
+    "the program asks for the function in what is compiled": _split(
+        "return x * len(kept)", "ends", f"{_CALL}\nassert made()._torchdynamo_orig_callable is globals()['target']"
+    ),
+    "a function asks for its own parameters": _split(
+        "return x * len(kept) * len(inspect.signature(globals()['target']).parameters)", "results gradients"
+    ),
+    "the program asks for the name of what it compiles": _split(
+        "return x * len(kept)", "ends", f"{_CALL}\nassert made().__name__ == 'target'"
     ),
     # number_arguments, number_attributes
     "the argument comes back": _argument("return x * n, n", "results"),

@@ -56,7 +56,7 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     if one.values is None:
         line = text[: text.rindex("call(")].count("\n") + 1
         called = (Frame("f.py", line, "run"), Frame("f.py", 1, "target"))
-        return problem_at(text, one.marked, hints=one.hints, function="target", stack=called)
+        return problem_at(text, one.marked, hints=one.hints, function="target", stack=called, nothing_before=True)
     definition = "def forward" if "." in one.function else "def target"
     line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
     return recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
@@ -98,9 +98,10 @@ def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
     if one.compiled and not ends(load(text, folder)):
         return {"ends"}
     watch, other = _Candidate(asked), load(text, folder)
-    compiled = torch.compile(other.target, backend="eager") if one.compiled else original(other)
+    plain = other.made() if candidate.whole_calls else original(other)
+    compiled = torch.compile(other.target, backend="eager") if one.compiled else plain
     try:
-        other.run(lambda *args, **kwargs: watch(compiled, original(other), args, kwargs))
+        other.run(lambda *args, **kwargs: watch(compiled, plain, args, kwargs))
     except Exception:  # noqa: BLE001 - the changed program ends with any of them
         return {"ends"}
     watch.finish()

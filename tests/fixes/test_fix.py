@@ -89,3 +89,33 @@ def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capf
     code, document, _ = fix("raise ValueError('no')\n", tmp_path)
     assert (code, document["fixes"]) == (4, [])
     assert "ValueError: no" in capfd.readouterr().out
+
+
+ROWS = """import torch
+
+
+def step(x):
+    print(f"rows {x.shape[0]}")
+    return x * 2
+
+
+def main():
+    compiled = torch.compile(step, backend="eager")
+    for n in (3, 4, 5):
+        x = torch.ones(n, 2)
+        print(compiled(x).sum().item())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_setting_that_a_later_change_makes_needless_is_taken_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, document, patch = fix(ROWS, tmp_path)
+    assert (code, document["evidence"]["breaks"], document["evidence"]["recompiles"]) == (0, [1, 0], [3, 0])
+    assert "torch._higher_order_ops.print" in patch.read_text()
+    assert "reorderable_logging_functions" not in patch.read_text()
+    assert "+    torch._higher_order_ops.print(" in capfd.readouterr().out

@@ -50,3 +50,9 @@ def test_a_warning_that_is_shown_again_counts_once_in_a_run() -> None:
     first = "/u/f.py:3: UserWarning: small\n  warnings.warn('small')\n"
     assert comparable_run(f"{first}a\n{first}a\n", ["/u"]) == comparable_run(f"{first}a\na\n", ["/u"])
     assert comparable(f"{first}{first}") != comparable(first)
+
+
+def test_the_place_of_a_difference_in_a_long_line_is_shown() -> None:
+    told = difference("a" * 200 + "1\n", "a" * 200 + "2\n") or ""
+    assert "a2'" in told
+    assert "a1'" in told

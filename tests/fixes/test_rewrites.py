@@ -49,10 +49,14 @@ def test_a_print_that_is_no_format_string_stays(call: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("function", ["warnings.warn", "logging.info"])
-def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph(function: str, tmp_path: Path) -> None:
-    text = f"{HEAD}def f(x):\n    {function}('long')\n    return x\n"
+def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph_or_in_it(
+    function: str, tmp_path: Path
+) -> None:
+    text, name = f"{HEAD}def f(x):\n    {function}('long')\n    return x\n", f"_{function.partition('.')[2]}"
     line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
-    assert one(text, f"{function}('long')", tmp_path) == [line]
+    leaf = f"@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{function}(*args)\n"
+    within = f"{leaf}@{name}.register_fake\ndef _(*_):\nreturn None\n{name}('long')"
+    assert one(text, f"{function}('long')", tmp_path) == [line, within]
 
 
 def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
@@ -511,6 +515,15 @@ def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
     ]
 
 
+def test_the_function_behind_a_break_is_known_among_several_of_its_name(tmp_path: Path) -> None:
+    other = "class B(nn.Module):\n    def forward(self, y):\n        return y\n\n\n"
+    text = LOOP.replace(MODULE, other + MODULE)
+    line, call = (text[: text.index(place)].count("\n") + 1 for place in ("return x * n", "y = f("))
+    problem = recompile_of(text, "A.forward", "L['x'].size()[1]", line, call, ("3", "4"), tmp_path)
+    first, *_ = changed(text, candidates(text, problem, tmp_path))
+    assert "        torch._dynamo.mark_dynamic(x, 1)\n        y = f(x, n)" in first
+
+
 def test_a_size_is_marked_where_a_function_of_a_library_is_called(tmp_path: Path) -> None:
     text = (
         f"{HEAD}def main(x):\n    f = torch.compile(nn.Sequential(nn.Linear(3, 3)))\n    y = f(x)\n    z = f(x * 2)\n"
@@ -544,6 +557,23 @@ def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) ->
     assert len(found) == 3
 
 
+def test_what_is_printed_before_a_size_is_printed_from_within_the_graph_too(tmp_path: Path) -> None:
+    lines = '        warnings.warn("a")\n        print(f"rows {x.shape[0]}")\n        return x * n'
+    text = LOOP.replace("        return x * n", lines)
+    line = text[: text.index("print")].count("\n") + 1
+    first, second, *_ = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, line)
+    assert "_warn" not in first
+    assert second == (
+        "@torch._dynamo.decorators.leaf_function\ndef _warn(*args):\nwarnings.warn(*args)\n"
+        "@_warn.register_fake\ndef _(*_):\nreturn None\n"
+        '_warn("a")\ntorch._higher_order_ops.print("rows {}", x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)'
+    )
+    assert (
+        len(recompiled(text.replace('("a")', '("a", stacklevel=2)'), "L['x'].size()[0]", ("3", "4"), tmp_path, line))
+        == 3
+    )
+
+
 def test_a_number_is_given_as_a_tensor(tmp_path: Path) -> None:
     assert recompiled(LOOP, "L['n']", ("0", "1"), tmp_path) == ["y = f(x, torch.tensor(n))"]
     assert recompiled(LOOP, "L['n']", ("0.5", "1.5"), tmp_path) == [
@@ -569,5 +599,62 @@ def test_an_integer_of_a_module_becomes_a_symbol_of_the_only_compile(tmp_path: P
     assert found.strip().splitlines() == [line, "fast = torch.compile(main, dynamic=True)"]
     dynamic = "fast = torch.compile(main, dynamic=True)"
     assert recompiled(text, "L['model'].rate", ("0.5", "1.5"), tmp_path) == [dynamic]
-    assert recompiled(text, "L['n']", ("0.5", "1.5"), tmp_path)[-1] == dynamic
+    assert recompiled(text, "L['n']", ("0.5", "1.5"), tmp_path)[1] == dynamic  # float64 makes two graphs
     assert recompiled(text + "torch.compile(main)\n", "L['model'].calls", ("0", "1"), tmp_path) == []
+
+
+REST = "    y = x + len(kept) * k\n    return y\n"
+HEAD_OF = "    size = 3\n    kept = bytearray(size)\n"
+
+
+def split(text: str, tmp_path: Path, marked: str = "bytearray(size)") -> list[str]:
+    problem = problem_at(text, marked, function="f", nothing_before=True)
+    return changed(text, [each for each in candidates(text, problem, tmp_path) if "in front of" in each.title])
+
+
+def test_the_statements_in_front_of_what_is_compiled_are_split_off(tmp_path: Path) -> None:
+    text = f"{HEAD}@torch.compile(dynamic=False)\ndef f(x, k=2):\n{HEAD_OF}{REST}"
+    (made,) = split(text, tmp_path)
+    assert made == (
+        f"{HEAD}@torch.compile(dynamic=False)\ndef _rest_of_f(x, k, kept):\n{REST}\n\n"
+        f"def f(x, k=2):\n{HEAD_OF}    return _rest_of_f(x, k, kept)\n"
+    )
+
+
+def test_what_torch_compile_makes_is_called_behind_the_first_statements(tmp_path: Path) -> None:
+    made = "\n\ng = torch.compile(f, dynamic=False)\n"
+    text = f'{HEAD}def f(x, k=2):\n    """Add."""\n{HEAD_OF}{REST}{made}'
+    inner = "".join(f"    {line}\n" for line in HEAD_OF.splitlines())
+    (after,) = split(text, tmp_path)
+    assert after == (
+        f'{HEAD}def f(x, k, kept):\n    """Add."""\n{REST}\n\n'
+        f"def _prepared_f(f):\n    def _call(x, k=2):\n{inner}        return f(x, k, kept)\n\n    return _call\n"
+        "\n\ng = _prepared_f(torch.compile(f, dynamic=False))\n"
+    )
+
+
+def test_a_value_that_breaks_is_made_in_front_of_what_is_compiled(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, k):\n    if x.h():\n        return x\n    return k\n\n\ng = torch.compile(f)\n"
+    (after,) = split(text, tmp_path, "x.h()")
+    assert after == (
+        f"{HEAD}def f(x, k, value):\n    if value:\n        return x\n    return k\n\n\n"
+        "def _prepared_f(f):\n    def _call(x, k):\n        value = x.h()\n        return f(x, k, value)\n\n"
+        "    return _call\n\n\ng = _prepared_f(torch.compile(f))\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        (f"def f(x, k):\n{HEAD_OF}{REST}g = torch.compile(f)\nf(1, 2)\n", "bytearray(size)"),
+        (f"def f(x, *k):\n{HEAD_OF}{REST}g = torch.compile(f)\n", "bytearray(size)"),
+        (f"def f(x, k):\n    if k:\n        kept = bytearray(3)\n{REST}g = torch.compile(f)\n", "bytearray(3)"),
+        (f"def f(x, k):\n    kept = bytearray(x.sum())\n{REST}g = torch.compile(f)\n", "bytearray(x.sum())"),
+        ("def f(x):\n    return bytearray(3) or x\ng = torch.compile(f)\n", "bytearray(3)"),
+        ("def f(x): return bytearray(3)\ng = torch.compile(f)\n", "bytearray(3)"),
+        ("def f(x):\n    y = g(x) + x.h()\n    return y\ng = torch.compile(f)\n", "x.h()"),
+        (f"def f(x, k):\n    n = (k := 2)\n    kept = bytearray(k)\n{REST}g = torch.compile(f)\n", "bytearray(k)"),
+    ],
+)
+def test_a_function_stays_whole(text: str, marked: str, tmp_path: Path) -> None:
+    assert split(HEAD + text, tmp_path, marked) == []

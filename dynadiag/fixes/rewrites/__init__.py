@@ -19,6 +19,7 @@ from dynadiag.fixes.rewrites import (
     printing,
     requested_breaks,
     size_checks,
+    splits,
     timers,
     uniform_bounds,
 )
@@ -39,6 +40,7 @@ CATALOGUE = (
     Rewrite("timers", timers.candidates),
     Rewrite("config_lines", config_lines.candidates),
     Rewrite("size_checks", size_checks.candidates),
+    Rewrite("splits", splits.candidates),
     Rewrite("effects", effects.candidates),
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),
     Rewrite("number_arguments", number_arguments.candidates),

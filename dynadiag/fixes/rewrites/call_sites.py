@@ -70,17 +70,18 @@ def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
         return list(_MORE)
     wanted = problem.function.rpartition(".")[2]
     found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == wanted] if file is not None else []
-    near = [
-        each
-        for each in found
-        if file is not None and abs(file.line(each) - (problem.span.line or 0)) <= len(each.decorators)
-    ]
-    if not (near or len(found) == 1):
+    around = [each for each in found if file is not None and _spans(file, each, problem.span.line or 0)]
+    if not (around or len(found) == 1):
         return None
-    parameters = (near or found)[0].params
+    parameters = (around or found)[-1].params
     names = [parameter.name.value for parameter in parameters.params]
     more = _MORE if isinstance(parameters.star_arg, cst.Param) and parameters.star_arg.name.value == "args" else ()
     return [*(names[1:] if names[:1] in (["self"], ["cls"]) else names), *more]
+
+
+def _spans(file: ParsedSource, function: cst.FunctionDef, line: int) -> bool:
+    """Whether a line is one of a function's. What torch compiles behind a break begins at the line of the break."""
+    return file.line(function) - len(function.decorators) <= line <= file.end_line(function)
 
 
 def _lines(problem: FixProblem, sources: Sources) -> Iterator[tuple[ParsedSource, int]]:

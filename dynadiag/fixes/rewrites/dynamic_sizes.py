@@ -16,7 +16,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
-from dynadiag.fixes.rewrites.printing import graph_print
+from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
 
 __all__ = ["candidates", "dynamic_compile"]
 
@@ -25,6 +25,7 @@ _ITEM = r"\[(?:\d+|'\w+')\]"
 _SIZE = re.compile(rf"^L\['(\w+)'\]({_ITEM})?((?:{_ITEM}|\.[A-Za-z]\w*(?!\w|\())*)\.size\(\)\[(\d+)\]$")
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 _MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
+_ARGUMENT = re.compile(r"^L\['(\w+)'\]$")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
@@ -33,17 +34,17 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     sizes = [found for source in (problem.source, *problem.also) if (found := _SIZE.match(source or ""))]
     wanted = [_place(found) for found in sizes if found[1] != "self"]
     names = list(dict.fromkeys(name for name, *_ in wanted))
-    if problem.kind != "recompile" or not sizes:
+    if problem.kind != "recompile" or not sizes or _is_argument(problem):
         return
     printed = _printed(problem, sources)
     special = any(value in ("0", "1") for value in (*problem.was, problem.now))
     for site in call_sites(problem, sources, names) if wanted else ():
         if not site.file.imports("torch"):
             continue
-        if printed is not None:
-            title = "mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph"
-            edits = (*_marks(site, wanted, "mark_dynamic"), printed)
-            yield Candidate(title, "source", edits, f"{_WHY}; the operator prints the same text")
+        for more, edits in zip(("", ", with what comes before it"), printed, strict=False):
+            title = f"mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph{more}"
+            changes = (*_marks(site, wanted, "mark_dynamic"), *edits)
+            yield Candidate(title, "source", changes, f"{_WHY}; the operator prints the same text")
         for function in _MARKS if special else _MARKS[:-1]:
             title = f"mark the size with `torch._dynamo.{function}`"
             yield Candidate(title, "argument", _marks(site, wanted, function), _WHY)
@@ -51,6 +52,11 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     edit = dynamic_compile(file) if file is not None else None
     if edit is not None:
         yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
+
+
+def _is_argument(problem: FixProblem) -> bool:
+    """Whether what changed is an argument itself, and no size of one that changed with it."""
+    return _ARGUMENT.match(problem.source or "") is not None
 
 
 def _place(found: re.Match[str]) -> tuple[str, str, int]:
@@ -63,11 +69,16 @@ def _place(found: re.Match[str]) -> tuple[str, str, int]:
     return (item.strip("[']"), path, dimension) if name == "kwargs" and item else (name, f"{item}{path}", dimension)
 
 
-def _printed(problem: FixProblem, sources: Sources) -> Edit | None:
-    """The `print` whose text makes torch need the number, as an operator of the graph."""
+def _printed(problem: FixProblem, sources: Sources) -> list[tuple[Edit, ...]]:
+    """The `print` whose text makes torch need the number, as an operator of the graph; then with all that its function
+    prints in front of it.
+    """
     file = sources.file(problem.guarded.file) if problem.guarded is not None else None
     call = file.at(problem.guarded, cst.Call) if file is not None and problem.guarded is not None else None
-    return graph_print(file, call) if file is not None and call is not None else None
+    alone = graph_print(file, call) if file is not None and call is not None else None
+    if file is None or call is None or alone is None:
+        return []
+    return list(dict.fromkeys(edits for edits in ((alone,), all_in_graph(file, call)) if edits))
 
 
 def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) -> tuple[Edit, ...]:

@@ -19,30 +19,34 @@ _VALUE = re.compile(r"^L\['(\w+)'\]$")
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """`torch.tensor` around the argument, where the function is called."""
+    """`torch.tensor` around the argument, where the function is called; a float may be a symbol."""
     found = _VALUE.match(problem.source or "")
     if problem.kind != "recompile" or found is None or not is_number(problem):
         return
-    for site in call_sites(problem, sources, [found[1]]):
-        if found[1] not in site.arguments:
-            continue
-        value = site.arguments[found[1]].value
-        text = site.file.code(value)
-        # A 0-dimensional float64 CPU tensor as an argument is treated like a number: torch traces the function twice.
-        for dtype in ("", ", dtype=torch.float64") if is_float(problem) else ("",):
-            yield Candidate(
-                f"give `{found[1]}` as a tensor",
-                "argument",
-                (site.file.replace(value, f"torch.tensor({text}{dtype})"),),
-                "torch guards on the value of a number, and not on that of a tensor",
-                for_whole_graphs=True,
-            )
-
+    yield from _tensors(problem, sources, found[1], "")
+    if not is_float(problem):
+        return
     file = sources.file(problem.file)
-    edit = dynamic_compile(file) if file is not None and is_float(problem) else None
+    edit = dynamic_compile(file) if file is not None else None
     if edit is not None:
         why = "torch compiles with a symbol for the float, and no value changes"
         yield Candidate("compile with `dynamic=True`", "argument", (edit,), why)
+    # float64 is exact, but makes two graphs: torch gives such an argument a symbol for its value, finds in the first
+    # graph that nothing computes with it, and traces again without (`TensorifyScalarRestartAnalysis`).
+    yield from _tensors(problem, sources, found[1], ", dtype=torch.float64")
+
+
+def _tensors(problem: FixProblem, sources: Sources, name: str, dtype: str) -> Iterator[Candidate]:
+    for site in call_sites(problem, sources, [name]):
+        if name in site.arguments:
+            value = site.arguments[name].value
+            yield Candidate(
+                f"give `{name}` as a tensor",
+                "argument",
+                (site.file.replace(value, f"torch.tensor({site.file.code(value)}{dtype})"),),
+                "torch guards on the value of a number, and not on that of a tensor",
+                for_whole_graphs=True,
+            )
 
 
 def is_number(problem: FixProblem) -> bool:

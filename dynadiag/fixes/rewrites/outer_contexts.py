@@ -18,7 +18,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "has_long_text"]
 
 _OF_OBJECT = re.compile(r"^self((?:\.\w+)+)$")
 _WHY = "the whole call runs in the context, the block in it too"
@@ -33,7 +33,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     context = file.code(found.items[0].item)
     for site in call_sites(problem, sources, []):
         outside, statement = _at_call(context, site, file), site.file.statement(site.call)
-        if outside is not None and not (_has_long_text(file, found) or _has_long_text(site.file, statement)):
+        if outside is not None and not (has_long_text(file, found) or has_long_text(site.file, statement)):
             edits = (_without_context(file, found), _wrapped(site, outside))
             yield Candidate(f"enter `{context}` around the call", "source", edits, _WHY)
 
@@ -60,7 +60,7 @@ def _at_call(context: str, site: CallSite, file: ParsedSource) -> str | None:
     return context if is_global and site.file.name == file.name else None
 
 
-def _has_long_text(file: ParsedSource, node: cst.CSTNode) -> bool:
+def has_long_text(file: ParsedSource, node: cst.CSTNode) -> bool:
     """Whether a node holds a string of several lines. Another indentation would change the string."""
     kinds = (cst.SimpleString, cst.FormattedString)
     return any("\n" in file.code(text) for kind in kinds for text in file.nodes(kind, node))

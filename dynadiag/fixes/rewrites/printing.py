@@ -20,7 +20,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import logging_line
 
-__all__ = ["called_after", "candidates", "graph_print", "prints"]
+__all__ = ["all_in_graph", "called_after", "candidates", "graph_print", "prints"]
 
 _LEVELS = "debug|info|warning|error|critical|exception"
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
@@ -45,6 +45,9 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             (edit,),
             "the operator prints the same text at its place in the graph, in order with other effects",
         )
+    if edits := _graph_warning(file, call):
+        title = f"call `{file.code(call.func)}` from within the graph, by a function of its own"
+        yield Candidate(title, "source", edits, "torch runs the function as it is, at its place in the graph")
 
 
 def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
@@ -56,6 +59,34 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
         yield from _logger(file, call, logger, found[2])
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
+
+
+def all_in_graph(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """A call that prints, and those in front of it in its function, as operators of the graph: in it, it would come
+    before what torch calls after the graph. Nothing if one of them cannot be.
+    """
+    function = file.enclosing(call, cst.FunctionDef)
+    before = [each for each in file.nodes(cst.Call, function) if file.range(each) <= file.range(call)]
+    found = list[Edit]()
+    for each in (each for each in before if prints(file, each)):
+        edit = graph_print(file, each)
+        edits = (edit,) if edit is not None else _graph_warning(file, each)
+        if not edits:
+            return ()
+        found += edits
+    return tuple(found)
+
+
+def _graph_warning(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """A warning or a message of the root logger, by a function of the module that torch runs in the graph."""
+    function = file.code(call.func)
+    known = (_FUNCTION.match(function) and function != "print") or _is_warn(file, function)
+    if not known or any(each.keyword is not None or each.star for each in call.args):
+        return ()
+    name, end, unit = file.free_name(f"_{function.rpartition('.')[2]}", of=call), file.newline, file.indent_unit
+    made = f"@torch._dynamo.decorators.leaf_function{end}def {name}(*args):{end}{unit}{function}(*args){end}{end}{end}"
+    fake = f"@{name}.register_fake{end}def _(*_):{end}{unit}return None{end}{end}{end}"
+    return file.insert_line(file.line_above(call), f"{made}{fake}"), file.replace(call.func, name)
 
 
 def prints(file: ParsedSource, call: cst.Call) -> bool:
