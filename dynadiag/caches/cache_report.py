@@ -310,6 +310,8 @@ def _new_graph(compile_id: str, after: _Side) -> Cause:
 
 def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Side) -> Cause:
     """Why a lookup misses although no component of its key is known to differ."""
+    if lookup.key is None and other.key is None:
+        return Cause("neither recording has the key of this graph", None, None)
     if lookup.key != other.key:
         return Cause("the key changed; this torch does not record what it is made of", None, None)
     if lookup.reason:

@@ -33,6 +33,7 @@ _DETERMINISTIC = ("deterministic_algorithms", "deterministic_algorithms_settings
 _DETERMINISTIC_OPTION = "inductor_config[deterministic]"  # torch.use_deterministic_algorithms sets it too
 _OF_GRAPH = "fx_kwargs"  # options of one graph, such as whether it is for inference
 _ONE_PLACE = "; the program's source changed in one place only"
+_SEVERAL = (*_DETERMINISTIC, "cuda_matmul_settings")  # components with several settings
 _OFF = {ABSENT: "off"}
 
 
@@ -184,10 +185,10 @@ def _changed_settings(compared: KeyComparison) -> Iterator[Cause]:
 
 
 def _first_values(change: ChangedComponent) -> tuple[str, str]:
-    """The two values; of the settings of deterministic algorithms whether there are any, where that changed."""
-    values = change.was, change.now
-    first = tuple(value.strip("()").partition(",")[0] for value in values)
-    return (first[0], first[1]) if change.group in _DETERMINISTIC and first[0] != first[1] else values
+    """The two values; of several settings in one component the first that changed."""
+    parts = [value.strip("()").split(", ") for value in (change.was, change.now)]
+    changed = [(old.strip("'"), new.strip("'")) for old, new in zip(*parts, strict=False) if old != new]
+    return changed[0] if change.group in _SEVERAL and changed else (change.was, change.now)
 
 
 def _dynamic(compared: KeyComparison) -> Iterator[Cause]:

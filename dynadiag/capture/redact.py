@@ -59,6 +59,9 @@ _KINDS_WITH_COMMENTS = frozenset(
         "dynamo_error",
     }
 )
+_LOOKUPS = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_", "dynadiag_cache_key")
+_LOOKUP_FIELDS = ("key", "components", "cache_state", "cache_status_detailed", "cache_bypass_reason", "time_taken_ns")
+_SOURCE_COMPONENT = re.compile(r"(?P<lead>\[\w+\] \w*source\w*(?:\[[^\]]*\])?: ).*", re.DOTALL)
 _KINDS_WITHOUT_SOURCE = (
     "compilation_metrics",
     "bwd_compilation_metrics",
@@ -195,6 +198,22 @@ def _redact_payload(name: str, payload: str) -> str:
         return _GUARD_COMMENT.sub(lambda match: match[1] or "", payload)
     if name in _KINDS_WITH_COMMENTS:
         return _CODE_COMMENT.sub(r"\1", _TRACEBACK_CODE.sub(r"\1\n", payload))
+    if name.startswith(_LOOKUPS) and (lookup := _redact_lookup(payload)) is not None:
+        return lookup
     if name.startswith(("dynadiag_", *_KINDS_WITHOUT_SOURCE)):
         return payload
     return f"<{len(payload)} characters left out: recorded with --no-source>"
+
+
+def _redact_lookup(payload: str) -> str | None:
+    """A lookup of a cache with its key, whose components say why it missed. Source of Triton kernels is one of them."""
+    try:
+        data = json.loads(payload)
+    except ValueError:
+        return None
+    if not isinstance(data, dict):
+        return None
+    kept = {name: data[name] for name in _LOOKUP_FIELDS if name in data}
+    if isinstance(components := kept.get("components"), list):
+        kept["components"] = [_SOURCE_COMPONENT.sub(rf"\g<lead>{_REPLACEMENT}", str(each)) for each in components]
+    return json.dumps(kept)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from dynadiag.diff.compile_matching import CompilePair, GraphReader
 from dynadiag.diff.difference import Difference
+from dynadiag.diff.environment_differences import matching_files, matching_line
 from dynadiag.diff.moved_breaks import moved_breaks
 from dynadiag.explanation.breaks import group_breaks, operator_error, roots
 from dynadiag.explanation.changes import main_changes
@@ -56,11 +57,29 @@ def break_differences(
     )
     gone = [item for item in gone if (texts[item], not item.fatal) not in {(texts[now], now.fatal) for now in new}]
     back = {old: now for now, old in ids.items()}
+    places = _Places(recordings, pairs)
     return [
         *(_break(item, (ids.get(item.compile_id), item.compile_id)) for item in new),
-        *(_gone(item, _source(recordings[0], item), (item.compile_id, back.get(item.compile_id))) for item in gone),
+        *(_gone(item, places, (item.compile_id, back.get(item.compile_id))) for item in gone),
         *moved_breaks([item for item in sides[1] if item not in new], pairs, runs),
     ]
+
+
+class _Places:
+    """The lines of the second program that stand in the place of lines of the first."""
+
+    def __init__(self, recordings: tuple[Recording, Recording], pairs: Sequence[CompilePair]) -> None:
+        self.recordings = recordings
+        self._files = {was: now for now, was in matching_files(*recordings, pairs).items()}
+
+    def find(self, span: Span) -> tuple[str | None, int | None]:
+        """The file and line in the place of a span; None where there is none, or no source."""
+        now = self._files.get(span.file or "")
+        if span.file is None or span.line is None or now is None:
+            return None, None
+        was, text = self.recordings[0].source(span.file), self.recordings[1].source(now)
+        line = matching_line(was, text, span.line) if was is not None and text is not None else None
+        return (now, line) if line is not None else (None, None)
 
 
 def _source(recording: Recording, item: Break) -> str | None:
@@ -75,12 +94,12 @@ def _break(item: Break, ids: tuple[str | None, str | None]) -> Difference:
     return Difference("break", ids, item.span.file, item.span.line, text)
 
 
-def _gone(item: Break, source: str | None, ids: tuple[str | None, str | None]) -> Difference:
-    written = f", `{text}`," if (text := _expression(source, item.span)) else ""
+def _gone(item: Break, places: _Places, ids: tuple[str | None, str | None]) -> Difference:
+    written = f", `{text}`," if (text := _expression(_source(places.recordings[0], item), item.span)) else ""
     what = "ends the compile" if item.fatal else "breaks the graph"
     id_ = f" {item.gb_id}" if item.gb_id else ""
     text = f"line {item.span.line} of the first run{written} no longer {what} of {item.function}:{id_} {item.gb_type}"
-    return Difference("break", ids, None, None, text)
+    return Difference("break", ids, *places.find(item.span), text)
 
 
 def _expression(source: str | None, span: Span) -> str:

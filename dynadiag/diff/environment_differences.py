@@ -25,6 +25,7 @@ __all__ = [
     "are_versions",
     "changed_options",
     "environment_differences",
+    "matching_files",
     "matching_line",
     "source_differences",
 ]
@@ -206,21 +207,34 @@ def _line_setting(recording: Recording, option: str) -> tuple[str | None, int | 
 
 
 def source_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
-    """Return the changed source files, each with a diff: those of compiles that are in both runs, and the programs'."""
+    """Return the changed source files, each with a diff."""
     old, new = before.sources(), after.sources()
-    files = {
-        pair.after.file: pair.before.file for pair in pairs if pair.before and pair.after and pair.after.file in new
-    }
-    if (main := _main_file(after)) in new:
-        files.setdefault(main, _main_file(before))
+    files = matching_files(before, after, pairs)
     return [
         found
         for now, was in files.items()
-        if now is not None
-        and was is not None
-        and was in old
-        and (found := _source_difference(was, old[was], now, new[now]))
+        if now in new and was in old and (found := _source_difference(was, old[was], now, new[now]))
     ]
+
+
+def matching_files(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> dict[str, str]:
+    """Return the files of the second run, each with the one that it was in the first.
+
+    They are those of compiles that both runs have, the programs', and others that have one path or the only such name.
+    """
+    found = [(pair.after.file, pair.before.file) for pair in pairs if pair.before and pair.after]
+    found.append((_main_file(after), _main_file(before)))
+    files: dict[str, str] = {}
+    for now, was in found:
+        if now is not None and was is not None:
+            files.setdefault(now, was)
+    old, new = (side.source_files() for side in (before, after))
+    for now in new:
+        named = [[each for each in side if Path(each).name == Path(now).name] for side in (old, new)]
+        was = now if now in old else named[0][0] if len(named[0]) == len(named[1]) == 1 else None
+        if was is not None:
+            files.setdefault(now, was)
+    return files
 
 
 def _main_file(recording: Recording) -> str | None:

@@ -169,6 +169,12 @@ def test_what_only_one_process_has_is_named(
     assert found.text.endswith(told)
 
 
+def test_of_the_settings_of_products_the_one_that_changed_is_told() -> None:
+    changed = [("cuda_matmul_settings", "('none', True, True)", "('tf32', True, True)")]
+    (found,) = causes(changed, side(), side())
+    assert found.text == "the precision of matrix products went from none to tf32"
+
+
 @pytest.mark.parametrize(("rank", "named"), [("0", True), ("2", False)])
 def test_a_rank_that_is_part_of_a_name_is_named(rank: str, named: bool) -> None:
     changed = [("gm", "  y = worker0.shift(p_0)", "  y = worker3.shift(p_0)")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 
@@ -78,3 +79,16 @@ def test_a_name_is_no_text(tmp_path: Path, text: str) -> None:
     event = {"dynadiag_frame": {"file": str(file)}, "names": [f"'{text}'", "'a_text'"]}
     redacted, _ = Redactor().redact(event, None, lambda _file: True)
     assert redacted["names"] == [f"'{text}'", "'<text 1>'"]
+
+
+def test_a_lookup_keeps_its_key_without_source() -> None:
+    components = [
+        "[a] gm: def forward(self):\n    return 1",
+        "[b] triton_source[0]: @triton.jit\ndef k(): ...",
+    ]
+    payload = json.dumps({"key": "k1", "components": components, "cache_bypass_traceback": ["secret"]})
+    event = {"artifact": {"name": "fx_graph_cache_miss", "encoding": "json"}}
+    _, text = Redactor().redact(event, payload, lambda _: True)
+    source = "[b] triton_source[0]: <source left out>"
+    assert json.loads(text or "") == {"key": "k1", "components": [components[0], source]}
+    assert "characters left out" in (Redactor().redact(event, "no JSON", lambda _: True)[1] or "")

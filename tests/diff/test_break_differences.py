@@ -59,6 +59,13 @@ def differences(folder: Path, before: str, after: str) -> list[Difference]:
             "the graph break GB0059 in f moved: it is before a.relu(), was after it",
         ),
         (BREAK, BREAK, "", None, 'line 7 of the first run, `print("step")`, no longer breaks the graph of f: GB0059'),
+        (
+            BREAK,
+            BREAK,
+            "    a = a + 1\n",
+            7,
+            'line 7 of the first run, `print("step")`, no longer breaks the graph of f',
+        ),
         (BREAK, "", BREAK, 7, "a new graph break GB0059 in f"),
         ('"aot_eager"', '"aot_eager"', '"aot_eager", fullgraph=True', 7, "f fails to compile here: GB0059"),
         (

@@ -45,3 +45,17 @@ def test_a_change_of_it_is_a_change_of_the_source(name: str, text: str, differs:
     with open_recording(paths[0]) as before, open_recording(paths[1]) as after:
         found = source_differences(before, after, [])
     assert [(each.file, each.line) for each in found] == ([(f"/u/{name}", 1)] if differs else [])
+
+
+def test_a_module_of_another_folder_is_compared_with_the_one_of_its_name(tmp_path: Path) -> None:
+    paths = []
+    for folder, value in (("one", 1), ("two", 2)):
+        journal = Journal.create(tmp_path / f"{folder}.dynadiag")
+        journal.append({"dynadiag_run": {"target": "main.py", "cwd": f"/u/{folder}", "pid": 1 << 22}})
+        journal.append({"dynadiag_source": {"file": f"/u/{folder}/main.py"}}, "import helper\n")
+        journal.append({"dynadiag_source": {"file": f"/u/{folder}/helper.py"}}, f"scale = {value}\n")
+        journal.close()
+        paths.append(journal.path)
+    with open_recording(paths[0]) as before, open_recording(paths[1]) as after:
+        (found,) = source_differences(before, after, [])
+    assert (found.file, found.line) == ("/u/two/helper.py", 1)
