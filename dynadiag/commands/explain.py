@@ -28,6 +28,7 @@ from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
+from dynadiag.job import find_divergence
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.job import JobReport, job_text
@@ -121,10 +122,9 @@ def _explain_id(args: argparse.Namespace) -> int:
 
 def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None = None) -> None:
     """Report one recording, or those of several processes as one job. ``main`` is the program's own."""
-    if len(paths) == 1 or args.guards or args.graphs is not None:
+    if args.guards or args.graphs is not None or not (reader := _job_reader(paths, args, main)):
         _report_one(main or paths[0], args)
         return
-    reader = JobReader(paths, main)
     job = reader.report()
     if args.json is not None:
         common.write_json(args.json, encode(reader.document(job)))
@@ -138,6 +138,16 @@ def _to_browse(job: JobReport, target: str) -> list[Path]:
     if Path(target).is_dir():
         return [Path(target)]
     return [part.processes[0].path for part in job.parts[:_MOST_BROWSED]]
+
+
+def _job_reader(paths: Sequence[Path], args: argparse.Namespace, main: Path | None) -> JobReader | None:
+    """The recordings as a job: those of several processes, or in a folder the one of a rank that waited for others."""
+    if len(paths) > 1:
+        return JobReader(paths, main)
+    if main is not None or not Path(args.target).is_dir():
+        return None
+    reader = JobReader(paths)
+    return reader if find_divergence(reader.job) is not None else None
 
 
 def explain_document(paths: Sequence[Path], main: Path | None = None) -> ExplainDocument:

@@ -6,6 +6,7 @@ rank does not make all later ones differ. Steps that correspond are then compare
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -19,6 +20,7 @@ __all__ = ["RankDifference", "Side", "first_difference"]
 
 _MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only the common beginning
 _MAX_HISTORY = 500  # steps in which an earlier run like the last one is looked for
+_TRAINS = re.compile(r"\b(?:\w*dropout\w*|\w*batch_norm)\(")
 _USUAL_TYPE = "f32"  # torch's default dtype
 
 
@@ -250,8 +252,17 @@ def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Si
         yield from _graphs(one, two, position, index, (here, there), sides)
     if len(one.graphs) != len(two.graphs):
         yield RankDifference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
-    if one.compile.cache != two.compile.cache and one.compile.cache and two.compile.cache:
+    if _caches_differ(one, two):
         yield RankDifference("cache", position, one, two, int(one.compile.cache == "hit"))
+
+
+def _caches_differ(one: CompileStep, two: CompileStep) -> bool:
+    """Whether one rank gets from the cache what the other compiles. That may not have asked it: its cache is off."""
+    answers = {step.compile.cache for step in (one, two)}
+    if None not in answers:
+        return len(answers) == 2
+    asked_nothing = one if one.compile.cache is None else two
+    return "hit" in answers and asked_nothing.compile.seconds.inductor is not None
 
 
 def _breaks(one: CompileStep, two: CompileStep, position: int) -> Iterator[RankDifference]:
@@ -348,7 +359,8 @@ def _unusual(one: CanonicalNode | None, two: CanonicalNode | None) -> int:
 
 
 def _switched_on(node: CanonicalNode) -> int:
-    return node.call.count("True")
+    """How many arguments are on. Of these functions it is unusual if they are not: a module trains until told."""
+    return node.call.count("True") * (-1 if _TRAINS.search(node.call) else 1)
 
 
 def _other_dtype(node: CanonicalNode) -> int:

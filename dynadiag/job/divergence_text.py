@@ -420,6 +420,10 @@ def _cache(found: RankDifference, doing: Sequence[Process], others: Sequence[Pro
         f"the FX graph cache answers {step.compile.function} with a {step.compile.cache} on {_ranks(doing)}, "
         f"with a {other.compile.cache} on {_ranks(others)}"
     )
+    if step.compile.cache is None:
+        text = (
+            f"{_verb(doing, 'compile')} {step.compile.function} without the FX graph cache, a hit on {_ranks(others)}"
+        )
     times = f": {duration(spent)} there, {duration(saved)} here" if spent is not None and saved is not None else ""
     return _DivergenceText(
         text + times,

@@ -188,16 +188,18 @@ def _collective_text(item: Process) -> str:
 
 
 def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) -> Divergence:
+    """``missing`` have no recording; the place is where the others waited for them."""
     text = f"{rank_list(missing)} never came: no recording, and the others waited for a peer"
+    place = next(filter(None, map(last_place, ranks)), None)
     return Divergence(
         "died",
         tuple(missing),
         tuple(each.rank or 0 for each in ranks),
         restart,
         None,
-        None,
-        None,
-        "?",
+        place.file if place else None,
+        place.line if place else None,
+        place.function if place else "?",
         text,
         consequences=tuple(describe_ends(ranks)),
     )

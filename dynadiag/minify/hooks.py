@@ -36,6 +36,7 @@ from dynadiag.torch_private.pattern_registrations import track_patterns
 from dynadiag.trial.accuracy import call_and_compare
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.outcome import Decision
+from dynadiag.trial.rank import this_rank
 from dynadiag.trial.signature import signature_of
 from dynadiag.trial.typed_json import dump, load
 
@@ -130,7 +131,7 @@ class _Graph:
 def _call_compiled(graph: _Graph, *args: Any) -> Any:
     call = next(graph.calls)
     task = _state.task
-    if task is not None and task.is_at(graph.number, call, TRIAL.rank):
+    if task is not None and task.is_at(graph.number, call, this_rank()):
         _state.task = None
         assert _state.snapshot is not None
         assert _state.threads is not None

@@ -34,6 +34,7 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.remote_task import STOP_TIMEOUT, TaskResult, run_task
+from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump
 
 __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
@@ -125,6 +126,15 @@ class _Minimizer:
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")
         assert failure is not None
+        result = self._reduce_graph(base, failure, located)
+        if result.text or located.first.facts.job is None:
+            return result
+        self.search.on_message("no graph fails by itself: reducing the program of the ranks")
+        of_source = self._reduce_source(base, located)  # what fails may be that the ranks differ
+        return of_source if of_source.text else result
+
+    def _reduce_graph(self, base: MinifyResult, failure: Signature, located: FailingRung) -> MinifyResult:
+        rung = str(base.rung)
         place = find_failing_call(self.search, self.request.options, rung, failure, self.notes)
         if place is None:
             return replace(base, verdict="no_difference" if failure.kind in COMPARISON_FAILURES else "no_call")
@@ -146,8 +156,11 @@ class _Minimizer:
         from dynadiag.minify.source_minimizer import reduce_program  # loads the minifier, which the help does not need
 
         plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), base.rung or "eager")
-        look_for_other_failures(self.search, plan, outcome)
-        result = reduce_program(self.search, base, outcome.signature)
+        job = located.first.facts.job
+        if job is None:
+            look_for_other_failures(self.search, plan, outcome)
+        result = reduce_program(self.search, base, outcome.signature, job)
+        self.notes += () if result.text else result.notes
         return self._prove(result, located.ladder.rungs) if result.text else result
 
     def _compare_output(self, located: FailingRung) -> MinifyResult | None:

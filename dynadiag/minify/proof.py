@@ -167,7 +167,7 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
 
     ``program`` is the repro as a file. If nothing is found in time, or trials cannot be forked, a note says so.
     """
-    verdict = _verdict(search, program, rows) if search.runner.has_forks else None
+    verdict = _verdict(search, program, rows)
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
     text = add_header_line(result.text, f"bisected: {culprit_names(verdict)}")
@@ -175,9 +175,11 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
 
 
 def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
-    """The verdict of the bisection; None if it takes too long."""
-    search.on_message("bisecting the repro")
+    """The verdict of the bisection; None if it takes too long, as it would in fresh interpreters."""
     with search.runner.for_program(program) as runner:
+        if not runner.has_forks:
+            return None
+        search.on_message("bisecting the repro")
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
         repro = replace(_search_of(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
         verdict = bisect(repro, BisectOptions(repeat=search.repeat))

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.job_forms import JobForm, forms_of_job
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
 from dynadiag.minify.source_trials import OUTPUT_DIFFERS, UNCOMPILED, SourceTrials, source_trials
+from dynadiag.trial.events import LaunchedJob
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
 from minifier.source.assertions import (
@@ -34,32 +36,39 @@ ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError",
 _OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
 
 
-def reduce_program(search: TrialSearch, base: MinifyResult, expected: Signature) -> MinifyResult:
+def reduce_program(
+    search: TrialSearch, base: MinifyResult, expected: Signature, job: LaunchedJob | None = None
+) -> MinifyResult:
     """Reduce the program's source. ``base`` has the rung and the failure, ``expected`` is that failure as forks show
-    it.
+    it. If the program launches a ``job``, the source is that of its ranks.
 
     The repro is in the result, not proved yet. Raises `Interrupted` with the best so far after Ctrl-C.
     """
     try:
-        source = read_program(search.runner.program)
+        source = read_program(job.program if job else search.runner.program)
     except MergeError as error:
         return replace(base, verdict="no_source", notes=(str(error),))
     with source_trials(search, source.text, source.imports, expected, base.rung or "eager", source.files) as trials:
-        return _reduce(trials, source, base)
+        forms = tuple(forms_of_job(job, expected.rank)) if job else (None,)
+        return _reduce(trials, source, base, forms)
 
 
-def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> MinifyResult:
-    text = _failing_text(trials, source.text)
+def _reduce(
+    trials: SourceTrials, source: ProgramSource, base: MinifyResult, forms: Sequence[JobForm | None]
+) -> MinifyResult:
+    text = _failing_text(trials, source.text, forms)
     if text is None:
         return replace(base, verdict="source_passes", notes=tuple(trials.notes))
-    if trials.expected is not None and trials.expected.kind == "exception":
+    alone = trials.form is None  # what a rank prints is not compared, nor observed
+    if trials.expected is not None and trials.expected.kind == "exception" and alone:
         with suppress(SearchStoppedError):  # the whole program is a repro all the same
             look_for_next_failure(trials, text)
-    before = count_lines(source.text), count_tokens(source.text)
+    whole = trials.file(source.text)
+    before = count_lines(whole), count_tokens(whole)
     why = "it fails in Dynamo, before there is a graph: " if trials.rung == "eager" else ""
     trials.search.on_message(f"{why}reducing {before[0]} lines of its source")
     compared = trials.expected is not None and trials.expected.kind in COMPARED
-    own = trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
+    own = alone and trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
     reduced = _by_what_is_compared(trials, text) if own else None
     if reduced is None:
         reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
@@ -68,18 +77,19 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
         elif own and not trials.stopped:
             trials.own_words = False  # the other comparisons of the program are gone by now
             reduced = _reduced(trials, reduced.text)
-    if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
+    if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped and alone:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
     trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
+    small = trials.file(reduced.text)
     result = replace(
         base,
         level="source",
-        text=header(base, trials.last_failure or base.failure) + reduced.text,
+        text=header(base, trials.last_failure or base.failure, trials.form) + small,
         reduced=trials.last_failure or trials.expected,
         lines_before=before[0],
-        lines_after=count_lines(reduced.text),
+        lines_after=count_lines(small),
         tokens_before=before[1],
-        tokens_after=count_tokens(reduced.text),
+        tokens_after=count_tokens(small),
         minimal=reduced.minimal,
         cached=trials.cached,
         notes=tuple(trials.notes),
@@ -89,13 +99,15 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
     return result
 
 
-def _failing_text(trials: SourceTrials, text: str) -> str | None:
+def _failing_text(trials: SourceTrials, text: str, forms: Sequence[JobForm | None]) -> str | None:
     """The program as one file, if that fails in the same way. If only the result of a call differs, it prints that
-    result.
+    result. Of a job, the first form is taken in which it fails.
     """
-    if trials.first_failure(text) is not None:
-        return text
-    if trials.expected is None or trials.expected.kind not in COMPARED:
+    for form in forms:
+        trials.form = form
+        if trials.first_failure(text) is not None:
+            return text
+    if trials.form is not None or trials.expected is None or trials.expected.kind not in COMPARED:
         return None
     printing = printing_program(ast.parse(text))
     return printing if trials.first_failure(printing) is not None else None
@@ -161,7 +173,7 @@ def _outlasting(trials: SourceTrials, text: str) -> str:
     return text
 
 
-def header(base: MinifyResult, failure: Signature | None) -> str:
+def header(base: MinifyResult, failure: Signature | None, form: JobForm | None = None) -> str:
     """The comment at the top of the repro."""
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), "")
@@ -170,6 +182,7 @@ def header(base: MinifyResult, failure: Signature | None) -> str:
         f"{failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
         f"{failure.type}: {message}",
         f"torch {base.torch}, Python {platform.python_version()}",
+        *([form.description] if form else []),
         "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
     ]
     return "".join(map(comment, lines))

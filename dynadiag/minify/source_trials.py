@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.job_forms import JobForm
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -51,7 +52,8 @@ class SourceTrials:
     """The trials of one program's candidates. Each runs in a folder of its own, which is removed afterwards.
 
     ``expected`` is the failure that a candidate has to show, ``whole_text`` the program that shows it. With
-    ``own_words`` an assertion of the program has to keep its message.
+    ``own_words`` an assertion of the program has to keep its message. With a ``form`` the program is that of a job's
+    ranks.
     """
 
     search: TrialSearch
@@ -61,6 +63,7 @@ class SourceTrials:
     rung: str = "eager"  # that candidates are compiled at
     files: Mapping[str, Path] = field(default_factory=dict)  # copied into the folder of each candidate
     own_words: bool = True
+    form: JobForm | None = None
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
     best_tokens: int = 0
@@ -97,14 +100,22 @@ class SourceTrials:
         outcome = self.run(text, self.compiled, "the program as one file")
         found = outcome.signature
         if found is None or (self.expected is not None and not self.matches(outcome, text)):
-            self.notes.append(f"as one file in an empty folder, {_describe(found)}")
+            self.notes.append(f"{self._place}, {_describe(found)}")
             return None
         self.expected = self.last_failure = found
         uncompiled = self.run(text, UNCOMPILED, "uncompiled")
         if not uncompiled.passed:
-            self.notes.append(f"as one file in an empty folder and uncompiled, {_describe(uncompiled.signature)}")
+            self.notes.append(f"{self._place} and uncompiled, {_describe(uncompiled.signature)}")
         self._refuse_slower(outcome, uncompiled)
         return found if uncompiled.passed else None
+
+    @property
+    def _place(self) -> str:
+        return f"as {self.form.description}" if self.form else "as one file in an empty folder"
+
+    def file(self, text: str) -> str:
+        """The program as the repro has it."""
+        return self.form.file(text) if self.form else text
 
     def _shorten_limit(self, text: str) -> None:
         """Shorten the time limit of a candidate to several times what a compile that passes takes here."""
@@ -189,11 +200,12 @@ class SourceTrials:
         """The outcome of a program; a known one where the search is resumed. ``keep`` is a file that it writes, whose
         text becomes the outcome's output. Raises `SearchStoppedError` if no time is left.
         """
-        key = _key(text, label)
+        program = self.form.file(text, forked=True) if self.form else text
+        key = _key(program, label)
         if (known := self.known.get(key)) is not None:
             self.cached += 1
             return load(known, Outcome)
-        with self._file(text) as file:
+        with self._file(program) as file:
             (outcome,) = self.search.budget.run(self.runner, lambda: [self.runner.run(plan)])
             if keep is not None and file.with_name(keep).exists():
                 outcome = replace(outcome, tail=file.with_name(keep).read_text(errors="replace")[-_MAX_PRINTED:])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import EventWriter
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.rank import report_exceptions, report_spawned_ranks
 from dynadiag.trial.typed_json import dump, load
 
 __all__ = ["JOIN_VARIABLE", "install_hooks", "join", "let_children_join"]
@@ -52,6 +53,7 @@ def install_hooks(hooks: Sequence[str]) -> None:
 
 def let_children_join(hooks: Sequence[str] | None) -> None:
     """Have the processes that this one starts join its trial, with these hooks in torch or with an unchanged torch."""
+    report_spawned_ranks()
     report = TRIAL.reporter.path if TRIAL.reporter is not None else None
     os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, None if hooks is None else tuple(hooks), report))
 
@@ -63,8 +65,6 @@ def join() -> None:
     """
     if _COMPILE_WORKERS in sys.argv[0]:
         return
-    from dynadiag.trial.rank import report_exceptions
-
     wanted = load(os.environ[JOIN_VARIABLE], _JoinRequest)
     if wanted.hooks is not None:
         install_hooks(wanted.hooks)
@@ -72,3 +72,4 @@ def join() -> None:
         TRIAL.reporter = EventWriter(os.open(wanted.report, os.O_WRONLY))  # type: ignore[arg-type]  # None: TypeError
     TRIAL.start(wanted.plan)
     report_exceptions()
+    report_spawned_ranks()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump, to_data, typed
 
@@ -25,6 +26,7 @@ __all__ = [
     "HookEvent",
     "KernelLaunched",
     "KernelRunning",
+    "LaunchedJob",
     "LoweringFailed",
     "Note",
     "OperatorUsed",
@@ -60,12 +62,21 @@ class HookEvent(TrialEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchedJob:
+    """A distributed job that the program launches: the program of its ranks, and how many they are."""
+
+    program: Program
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """Facts that a process reports at its end. ``torch`` is ``None`` if it was never imported.
 
     ``backends`` are those of all compiles, ``failed_compiles`` the exceptions of backends, one line each. ``launches``
     are the kernels that Triton's interpreter ran, ``operators`` the custom operators, ``writes`` the files that
-    changed. ``cuda`` says that the program used a GPU, ``disabled`` that Dynamo was turned off.
+    changed. ``cuda`` says that the program used a GPU, ``disabled`` that Dynamo was turned off. ``job`` is
+    that of a launcher.
     """
 
     torch: str | None = None
@@ -77,6 +88,7 @@ class RunFacts:
     writes: tuple[str, ...] = ()
     cuda: bool = False
     disabled: bool = False
+    job: LaunchedJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,7 @@ class RankStarted(TrialEvent):
     rank: int
     pid: int
     stack: str
+    job: LaunchedJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +227,10 @@ class EventWriter:
     def path(self) -> str:
         """A path by which another process of this user can open the stream while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def reopened(self) -> EventWriter:
+        """The stream for a fork of this process: the lock of `write_line` belongs to an opened file."""
+        return EventWriter(os.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY | os.O_CLOEXEC))
 
     def send(self, event: TrialEvent) -> None:
         """Write one event."""

@@ -20,6 +20,7 @@ from dynadiag.trial.events import (
     OperatorUsed,
     RankEnded,
     RankFailed,
+    RankStarted,
     RunFacts,
     TargetUnusable,
     TrialEnded,
@@ -218,6 +219,7 @@ def _facts(result: ProcessResult) -> RunFacts:
         ),
         launches=tuple(event.name for event in _all(result, KernelLaunched)),
         operators=tuple(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
+        job=next((event.job for event in _all(result, RankStarted)), None),
     )
 
 

@@ -6,21 +6,24 @@ A launcher, such as ``torchrun``, knows the exit codes of its ranks and nothing 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
-from dynadiag.capture.run_metadata import job_place
+from dynadiag.capture.run_metadata import ending_exception, job_place
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import RankEnded, RankFailed
+from dynadiag.trial.events import LaunchedJob, RankEnded, RankFailed
 from dynadiag.trial.facts import run_facts
+from dynadiag.trial.program import Program
 from dynadiag.trial.rank_stacks import answer_with_stack
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
-__all__ = ["killed_rank", "report_exceptions", "this_rank"]
+__all__ = ["killed_rank", "report_exceptions", "report_spawned_ranks", "this_rank"]
 
 
 def report_exceptions() -> None:
@@ -29,16 +32,57 @@ def report_exceptions() -> None:
     if rank is None:
         return
     TRIAL.rank = rank
-    TRIAL.send(answer_with_stack(rank))
+    TRIAL.send(answer_with_stack(rank, _job()))
     before = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        failure = replace(signature_of(error, TRIAL.plan.rung), rank=rank)
-        TRIAL.send(RankFailed(failure, run_facts(), witness_of(error), tuple(user_lines(error))))
+        _report_failure(error, rank)
         before(kind, error, trace)
 
     sys.excepthook = report
     atexit.register(_report_end)
+
+
+def _report_failure(error: BaseException, rank: int) -> None:
+    failure = replace(signature_of(error, TRIAL.plan.rung), rank=rank)
+    TRIAL.send(RankFailed(failure, run_facts(), witness_of(error), tuple(user_lines(error))))
+
+
+def _job() -> LaunchedJob | None:
+    """The job of this rank, as far as the environment and the main module tell."""
+    size, main = job_place(os.environ).get("world_size"), sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if not isinstance(size, int) or file is None:
+        return None
+    name = spec.name.removesuffix(".__main__") if spec is not None else str(Path(file).absolute())
+    return LaunchedJob(Program(name, tuple(sys.argv[1:]), module=spec is not None), size)
+
+
+@functools.cache  # once per process
+def report_spawned_ranks() -> None:
+    """Have ranks that `multiprocessing` starts, as ``torch.multiprocessing.spawn`` does, report what ends them.
+
+    The process that started them gets a text. A child of `multiprocessing` calls no ``sys.excepthook`` and runs its own
+    finalizers, of which a fork has none at first.
+    """
+    from multiprocessing import util
+
+    def begin_fork(_: object) -> None:
+        if TRIAL.reporter is not None:
+            TRIAL.reporter = TRIAL.reporter.reopened()
+        util.Finalize(None, _report_spawned_rank, exitpriority=0)
+
+    util.register_after_fork(report_spawned_ranks, begin_fork)
+    util.Finalize(None, _report_spawned_rank, exitpriority=0)
+
+
+def _report_spawned_rank() -> None:
+    from multiprocessing import parent_process
+
+    error, rank = ending_exception(), this_rank()
+    if parent_process() is not None and error is not None and rank is not None:
+        with suppress(OSError):  # the supervisor has ended
+            _report_failure(error, rank)
 
 
 def _report_end() -> None:
@@ -47,15 +91,23 @@ def _report_end() -> None:
 
 
 def this_rank() -> int | None:
-    """The rank of this process, if it is part of a distributed job."""
+    """The rank of this process, if it is part of a distributed job: by its environment, else by its process group."""
     rank = job_place(os.environ).get("rank")
-    return rank if isinstance(rank, int) else None
+    if isinstance(rank, int):
+        return rank
+    distributed = sys.modules.get("torch.distributed")
+    joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return int(distributed.get_rank()) if distributed is not None and joined else None
 
 
 def killed_rank(error: BaseException) -> Signature | None:
-    """The failure of a rank that a signal ended, by the exception of ``torchrun``. ``torchrun`` itself ends others."""
-    for rank, failure in sorted(getattr(error, "failures", {}).items()):
-        code = getattr(failure, "exitcode", 0)
+    """The failure of a rank that a signal ended, by the exception of its launcher: ``torchrun``, which itself ends the
+    others, or ``torch.multiprocessing``.
+    """
+    codes = {rank: getattr(each, "exitcode", 0) for rank, each in sorted(getattr(error, "failures", {}).items())}
+    if isinstance(index := getattr(error, "error_index", None), int):
+        codes[index] = getattr(error, "exit_code", 0)
+    for rank, code in codes.items():
         if code < 0 and -code != signal.SIGTERM:
             name = signal.Signals(-code).name
             return Signature("signal", name, f"killed by {name}", rank=rank)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.trial.events import RankStarted, TrialEvent
+from dynadiag.trial.events import LaunchedJob, RankStarted, TrialEvent
 
 __all__ = ["RankStack", "answer_with_stack", "ask_ranks", "describe_stacks", "hanging_rank"]
 
@@ -55,11 +55,11 @@ class RankStack:
         return f"{Path(found[0]).name}:{found[1]} in {found[2]}" if found else "an unknown line"
 
 
-def answer_with_stack(rank: int) -> RankStarted:
+def answer_with_stack(rank: int, job: LaunchedJob | None = None) -> RankStarted:
     """Have this process write its stack when the supervisor asks for it. Returns the event that tells where."""
     stack = os.memfd_create("dynadiag-stack")
     faulthandler.register(_SIGNAL, file=stack, all_threads=False)
-    return RankStarted(rank, os.getpid(), f"/proc/{os.getpid()}/fd/{stack}")
+    return RankStarted(rank, os.getpid(), f"/proc/{os.getpid()}/fd/{stack}", job)
 
 
 def ask_ranks(events: Iterable[TrialEvent]) -> tuple[RankStack, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from dynadiag.errors import DynadiagError
@@ -44,6 +45,7 @@ class RayRunner(Runner):
     """
 
     ray: Any
+    _local: Runner | None = None
 
     @property
     def runs_in_parallel(self) -> bool:
@@ -80,9 +82,23 @@ class RayRunner(Runner):
 
     @contextmanager
     def for_program(self, program: Program, cwd: Path | None = None, imports: Sequence[str] = ()) -> Iterator[Runner]:
-        """A runner for another program, in the folder ``cwd``, with the same limits."""
-        del imports
-        yield replace(self, program=program, cwd=cwd)
+        """A runner for another program, in forks on this machine: each of its trials follows from the one before."""
+        if self._local is None:
+            self._local = Runner(
+                self.program, self.hooks, self.limits, self.fresh_caches, self.environment, self.one_at_a_time,
+                interpret=self.interpret, notes=self.notes,
+            )  # fmt: skip
+            self._local.start_forks(self._threads, checkpoint=False)
+        self._local.limits = self.limits
+        with self._local.for_program(program, cwd, imports) as runner:
+            yield runner
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._local is not None:
+            self._local.__exit__(kind, value, trace)
+        Runner.__exit__(self, kind, value, trace)
 
     def warm_up(self) -> None:
         """Does nothing: no trial is forked."""

@@ -235,6 +235,23 @@ def test_a_miss_here_and_a_hit_there_after_a_warm_up(tmp_path: Path) -> None:
     assert (made.kind, made.ranks) == ("cache", (1,))
 
 
+def test_a_hit_here_and_no_cache_there(tmp_path: Path) -> None:
+    made = found(tmp_path, [compiled(cache="hit"), collective()], [compiled(), collective()])
+    assert (made.kind, made.ranks) == ("cache", (1,))
+    assert "without the FX graph cache, a hit on rank 0" in made.text
+
+
+def test_a_miss_here_and_no_cache_there_is_no_divergence(tmp_path: Path) -> None:
+    assert of_two(tmp_path, [compiled(cache="miss")], [compiled()]) is None
+
+
+@pytest.mark.parametrize(("training", "rank"), [((True, False), 1), ((False, True), 0)])
+def test_a_rank_that_evaluates_while_others_train(training: tuple[bool, bool], rank: int, tmp_path: Path) -> None:
+    calls = [f"torch.nn.functional.dropout(l_x_, 0.1, {each}, False)" for each in training]
+    made = found(tmp_path, *([compiled(graph=graph((call, "f32[4][1]cpu", 6)))] for call in calls))
+    assert (made.kind, made.ranks) == ("graph", (rank,))
+
+
 def test_a_rank_that_was_killed(tmp_path: Path) -> None:
     rank(tmp_path, 0, compiled(), collective(), collective(), end=stopped("Connection closed by peer [127.0.0.1]:1"))
     rank(tmp_path, 1, compiled(), collective(line=23), end=[])

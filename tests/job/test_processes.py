@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dynadiag.job import group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from dynadiag.render.job import job_text
 from dynadiag.render.style import Style
-from tests.job.build import Events, collective, compiled, group, rank
+from tests.job.build import Events, collective, compiled, group, rank, stopped
 from tests.tui import build as recordings
 
 BEGAN = 1000.0
@@ -33,6 +34,18 @@ def test_roles_restarts_and_missing_ranks(tmp_path: Path) -> None:
         ("launcher", None, 0),
     ]
     assert (job.world_size, job.missing(0), job.missing(1)) == (3, (1,), (1, 2))
+
+
+def test_a_folder_with_the_one_rank_that_waited_for_others_is_a_job(tmp_path: Path) -> None:
+    folder, document = tmp_path / "job", tmp_path / "explain.json"
+    folder.mkdir()
+    path = rank(folder, 0, end=stopped("wait timeout after 8000ms"))
+    told = []
+    for target in (folder, path):
+        assert main(["explain", "--json", str(document), str(target)]) == 0
+        told.append(json.loads(document.read_bytes()).get("divergence"))
+    assert told[0]["ranks"] == [1]
+    assert told[1] is None
 
 
 def test_a_worker_with_its_ranks_environment_is_no_rank(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from torch.multiprocessing.spawn import ProcessExitedException
 
 import dynadiag
 from dynadiag.trial.events import RankEnded, RankFailed, RunFacts, TrialEnded
@@ -71,6 +72,37 @@ def test_the_failure_of_a_launcher_is_that_of_its_rank(tmp_path: Path, plan: Pla
     assert "eager" in outcome.facts.backends
 
 
+SPAWNS_RANKS = """
+import os
+import torch
+import torch.distributed as dist
+
+def run(rank, port):
+    store = dist.TCPStore("localhost", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    if rank == 1:
+        raise ValueError("no batch")
+    dist.barrier()
+
+if __name__ == "__main__":
+    store = dist.TCPStore("localhost", 0, is_master=True)
+    torch.multiprocessing.start_processes(run, (store.port,), nprocs=2, start_method="METHOD")
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "plan"), [("spawn", AS_WRITTEN), ("spawn", Plan(rung="eager")), ("fork", AS_WRITTEN)]
+)
+def test_the_failure_of_spawned_ranks_is_that_of_the_rank(method: str, plan: Plan, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNS_RANKS.replace("METHOD", method))
+    with Runner(Program(str(program))) as runner:
+        outcome = runner.run_fresh(plan)
+    assert outcome.signature is not None
+    assert (outcome.signature.type, outcome.signature.message, outcome.signature.rank) == ("ValueError", "no batch", 1)
+
+
 def test_the_decisions_are_those_of_the_rank_that_fails() -> None:
     failed = Signature("exception", "ValueError", "no batch", rank=1)
     events = (
@@ -115,6 +147,12 @@ child_processes.install_hooks(bisector.HOOKS)
 assert "lib.with.dots" in rungs.__file__
 assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, compiler_hooks, trial))
 """
+
+
+def test_a_spawned_rank_that_a_signal_ended() -> None:
+    failure = killed_rank(ProcessExitedException("ended", 1, 5, -signal.SIGABRT, "SIGABRT"))
+    assert failure is not None
+    assert (failure.type, failure.rank) == ("SIGABRT", 1)
 
 
 def test_dynamo_skips_our_functions_wherever_they_are_installed(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Recorded jobs of every kind of parallelism: undisturbed, one report each, and no divergence where ranks are alike?
 
-    python benchmarks/ranks_nccl.py [--backend nccl|gloo] [--ranks 2] [WAY...]
+    python benchmarks/ranks_parallelism.py [--backend gloo|nccl] [--ranks 2 4] [-- WAY...]
 
 The ways are DDP, FSDP2, tensor parallel (`parallelize_module`), and compiled autograd with DDP. Each trains three steps
 under torchrun, bare and then under `dynadiag record`. Each rank prints the bits of its losses and of its weights. Exit
@@ -99,12 +99,12 @@ def main() -> int:
     """Run the ways, print a row for each, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=f"{', '.join(_WAYS)} (default: all)")
-    parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="how many, one job for each number")
     args = parser.parse_args()
     if unknown := set(args.ways) - set(_WAYS):
         parser.error(f"no such way: {', '.join(sorted(unknown))}")
-    return max([_try(way, args.backend, args.ranks) for way in args.ways or _WAYS])
+    return max([_try(way, args.backend, ranks) for ranks in args.ranks for way in args.ways or _WAYS])
 
 
 def _try(way: str, backend: str, ranks: int) -> int:
