@@ -30,6 +30,10 @@ from minifier.triton_launches import launched_kernel
 __all__ = ["WrittenRepro", "write_repro"]
 
 
+# Of operators that `import torch` defines; the last ones are collectives.
+_OWN_NAMESPACES = frozenset(
+    {"aten", "prims", "prim", "higher_order", "inductor", "c10d", "_c10d_functional", "_c10d_functional_autograd"}
+)
 _MAX_USER_LINES = 4  # lines of the user's program in the header; a reduced graph rarely comes from more
 
 
@@ -108,7 +112,7 @@ def _operators(module: GraphModule) -> list[str]:
     for node in module.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         name = schema.name if schema is not None else getattr(node.target, "_qualified_op_name", "")
-        if "::" in name and name.partition("::")[0] not in ("aten", "prims", "prim", "higher_order", "inductor"):
+        if "::" in name and name.partition("::")[0] not in _OWN_NAMESPACES:
             found[name] = None
     return list(found)
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from dynadiag.minify.write_repro import _imports_first
+import torch
+import torch.distributed._functional_collectives  # defines the operators
+from torch.fx import Graph, GraphModule
+
+from dynadiag.minify.write_repro import _imports_first, _operators
 
 PROGRAM = """import torch
 import torch._inductor.lowering
@@ -22,3 +26,10 @@ def test_a_module_of_torch_is_imported_once() -> None:
         "import torch",
         "import torch._inductor.lowering as lowering",
     ]
+
+
+def test_an_operator_that_torch_defines_needs_no_definition() -> None:
+    graph = Graph()
+    found = graph.call_function(torch.ops._c10d_functional.all_reduce, (graph.placeholder("x"), "sum", "0"))
+    graph.output(graph.call_function(torch.ops.aten.relu.default, (found,)))
+    assert _operators(GraphModule({}, graph)) == []
