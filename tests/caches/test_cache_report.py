@@ -69,6 +69,7 @@ class Start:
         key: str = "k",
         seconds: float = 8.0,
         library: str | None = None,
+        payload: str | None = None,  # of both lookups, in the place of JSON
         **told: Any,
     ) -> None:
         self.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
@@ -76,11 +77,11 @@ class Start:
         self.of_compile("dynamo_output_graph", {}, GRAPH.format(1))
         data = {"key": None if outcome == "bypass" else key, "components": list(components), **told}
         above = json.dumps({"key": f"a{key}", "components": [], **told})
-        self.of_compile("artifact", {"name": f"aotautograd_cache_{outcome}", "encoding": "json"}, above)
+        self.of_compile("artifact", {"name": f"aotautograd_cache_{outcome}", "encoding": "json"}, payload or above)
         artifact = {"name": f"fx_graph_cache_{outcome}", "encoding": "json"}
         self.of_compile("aot_inference_graph", {}, GRAPH.format(1))
         self.of_compile("inductor_output_code", {}, "")
-        self.of_compile("artifact", artifact, json.dumps(data | {"time_taken_ns": seconds * 1e9}))
+        self.of_compile("artifact", artifact, payload or json.dumps(data | {"time_taken_ns": seconds * 1e9}))
         if library is not None:
             built = {"cache": "cpp", "name": "cpp_fused_add_0", "key": "c", "outcome": library, "seconds": 4.0}
             self.of_compile("dynadiag_cache", built)
@@ -148,6 +149,15 @@ def test_a_rank_in_the_graph_is_that_of_the_process(tmp_path: Path) -> None:
     first.compile("miss", "[a] gm: y = worker0.shift(p_0)", key="k1")
     second.compile("miss", "[b] gm: y = worker1.shift(p_0)", key="k2")
     assert "RANK of this process (1) is in it" in " ".join(text_of(report(first.ended(9.0), second.ended(9.0))).split())
+
+
+def test_keys_that_were_left_out_are_not_said_to_be_the_same(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(number == 0)) for number in (0, 1))
+    for start in (first, second):
+        start.compile("miss", payload="<9 characters left out: recorded with --no-source>")
+    text = " ".join(text_of(report(first.ended(9.0), second.ended(9.0))).split())
+    assert "neither recording has the key of this graph" in text
+    assert "the key is the same" not in text
 
 
 def test_two_starts_alike_compile_nothing(tmp_path: Path) -> None:
