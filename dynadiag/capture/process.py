@@ -16,7 +16,14 @@ from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
-from dynadiag.capture.run_metadata import ending_exception, job_place, recording_stems, run_footer, run_header
+from dynadiag.capture.run_metadata import (
+    ending_exception,
+    exit_codes_of_ranks,
+    job_place,
+    recording_stems,
+    run_footer,
+    run_header,
+)
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.torch_private import capture as torch_private
@@ -108,7 +115,8 @@ def _end_with_multiprocessing_worker(recorder: Recorder, began: float) -> None:
 def _end_recording(recorder: Recorder, started: float) -> None:
     try:
         error = ending_exception()
-        if recorder.has_journal or (error is not None and "rank" in job_place(os.environ)):
+        is_of_job = "rank" in job_place(os.environ) or exit_codes_of_ranks(error)
+        if recorder.has_journal or (error is not None and is_of_job):
             recorder.record_kernels()
             recorder.record_flight_recorder()
             recorder.record_exception(error)

@@ -119,12 +119,22 @@ def ending_exception() -> BaseException | None:
     return error
 
 
+def exit_codes_of_ranks(error: BaseException | None) -> dict[int, int]:
+    """The exit codes of the ranks that failed, by the exception that ends their launcher (``torchrun``)."""
+    failures = getattr(error, "failures", None)
+    if not isinstance(failures, dict):
+        return {}
+    codes = ((rank, getattr(each, "exitcode", None)) for rank, each in failures.items())
+    return {rank: code for rank, code in codes if isinstance(rank, int) and isinstance(code, int)}
+
+
 def run_footer(started: float, error: BaseException | None = None, *, source: bool = True) -> dict[str, Any]:
     """Return the metadata that is known when the interpreter ends, of ``error`` if that ends it.
 
     ``source``: whether text of the program may be.
     """
     message = _exception_message(error) if source else None
+    codes = exit_codes_of_ranks(error)
     return {
         "seconds": time.time() - started,
         "device": _device(),
@@ -132,6 +142,7 @@ def run_footer(started: float, error: BaseException | None = None, *, source: bo
         "peak_memory": _peak_memory(),
         "message": message,
         "stack": _exception_frames(error),
+        **({"exit_codes": codes} if codes else {}),
         "ended": time.time(),
     }
 

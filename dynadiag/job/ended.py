@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some
@@ -25,6 +26,7 @@ _PEER_IS_GONE = re.compile(
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 _POINT_TO_POINT = ("send", "recv")  # a rank may still be in its last one
 _MESSAGE = 140  # characters of an exception's message
+_TERMINATED = -signal.SIGTERM
 _LISTED = 8  # ranks whose end is told one by one
 
 
@@ -78,7 +80,10 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     raised = [each for each in ranks if each.uncaught is not None and not _waited(each)]
     waited = [each for each in ranks if each.uncaught is not None and _waited(each)]
     cut = [each for each in ranks if not each.complete and each.uncaught is None and not _lived_on(each, ranks)]
+    killed = [each for each in cut if each.exit_code not in (None, 0, _TERMINATED)]  # the launcher ends others by that
     missing = job.missing(restart)
+    if killed and len(killed) < len(ranks):
+        return _dead("died", killed, ranks, restart)
     if raised and len(raised) < len(ranks):
         ahead = clock_offsets(ranks)
         first = min(raised, key=lambda each: (each.ended or 0.0) - ahead.get(each.host, 0.0))

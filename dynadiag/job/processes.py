@@ -7,8 +7,8 @@ workers that inherit a rank's environment (of a DataLoader).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Process:
 
     ``problem`` says why its recording cannot be read. ``uncaught`` is the exception that it ended with, ``stack`` the
     user's frames that this passed, outermost first. ``complete`` is False if the recorder did not see its end. A log of
-    torch's own says nothing of it.
+    torch's own says nothing of it. ``exit_codes`` are those of the ranks that failed, by their launcher.
     """
 
     path: Path
@@ -44,6 +44,7 @@ class Process:
     uncaught: str | None = None
     message: str | None = None
     stack: tuple[Frame, ...] = ()
+    exit_codes: Mapping[int, int] = field(default_factory=dict)
     started: float | None = None
     ended: float | None = None
     trace: RankTrace | None = None
@@ -129,6 +130,7 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         uncaught=_text(end.get("uncaught")),
         message=_text(end.get("message")),
         stack=tuple(read_frames(end.get("stack"))),
+        exit_codes=_exit_codes(end.get("exit_codes")),
         started=run.started,
         ended=end.get("ended") if isinstance(end.get("ended"), float) else None,
         trace=trace,
@@ -141,6 +143,12 @@ def _data(recording: Recording, kind: str) -> dict[str, Any]:
         found = recording.metadata(event.index).get(kind)
         return found if isinstance(found, dict) else {}
     return {}
+
+
+def _exit_codes(value: Any) -> dict[int, int]:
+    """Exit codes by rank. The keys of a JSON object are texts."""
+    codes = value.items() if isinstance(value, dict) else ()
+    return {int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int}
 
 
 def _integer(value: Any) -> int | None:
@@ -171,7 +179,19 @@ def _with_roles(found: Sequence[Process]) -> list[Process]:
             made.append(replace(each, role="launcher"))
         else:
             made.append(each)
-    return _numbered(made)
+    return _with_exit_codes(_numbered(made))
+
+
+def _with_exit_codes(found: Sequence[Process]) -> list[Process]:
+    """The ranks of the last start with the exit codes that their launcher saw: a rank that is killed writes none."""
+    last = max((each.restart for each in found if each.role == "rank"), default=0)
+    seen = {(each.host, each.pid): each.exit_codes for each in found if each.role == "launcher"}
+    made = []
+    for each in found:
+        code = seen.get((each.host, each.parent), {}).get(each.rank if each.rank is not None else -1)
+        known = code is None or each.exit_code is not None or each.role != "rank" or each.restart < last
+        made.append(each if known else replace(each, exit_code=code))
+    return made
 
 
 def _named(item: Process) -> Process:

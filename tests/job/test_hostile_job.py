@@ -40,6 +40,14 @@ def work(step):
     if rank == 1 and step == 3:
         raise ValueError("shard 17 is empty")
 """
+KILLED = """
+import signal
+def work(step):
+    if rank == 1 and step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif step == 3:
+        time.sleep(600)  # so it cannot see that the other one is gone: torchrun ends it
+"""
 # Each file that the process writes may have so many bytes: fewer than a recording takes.
 FULL = "    import resource\n    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
 # Each write to the recording takes its time, as on a share over a slow network.
@@ -76,6 +84,15 @@ def test_a_rank_whose_recording_is_hard_to_write(before: str, tmp_path: Path) ->
     assert find_divergence(job) is None
     complete = [each.complete for each in job.ranks]
     assert complete == [True, before is SLOW]
+
+
+def test_a_rank_that_is_killed_while_the_other_one_is_busy(tmp_path: Path) -> None:
+    job, _ = recorded(tmp_path, "", KILLED)
+    assert not any(each.complete for each in job.ranks)
+    found = find_divergence(job)
+    assert found is not None
+    assert (found.kind, found.ranks) == ("died", (1,))
+    assert "ended by signal 9" in found.text
 
 
 def test_a_rank_that_raises_and_whose_clock_is_an_hour_ahead(tmp_path: Path) -> None:

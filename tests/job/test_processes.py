@@ -9,7 +9,7 @@ import pytest
 
 from dynadiag.__main__ import main
 from dynadiag.commands.job_report import JobReader
-from dynadiag.job import group_alike, open_job
+from dynadiag.job import find_divergence, group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from dynadiag.render.job import job_text
 from dynadiag.render.style import Style
@@ -67,6 +67,25 @@ def test_alike_ranks_share_their_steps(tmp_path: Path) -> None:
     assert [[each.rank for each in group] for group in group_alike(ranks)] == [[0, 1, 2], [3]]
     traces = [each.trace for each in ranks[:3]]
     assert all(trace is not None and traces[0] is not None and trace.steps is traces[0].steps for trace in traces)
+
+
+def test_a_rank_that_its_launcher_saw_killed_died_though_all_recordings_are_cut_short(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), collective(line=20), collective(line=21), world=2, parent=7)
+    rank(tmp_path, 1, compiled(), collective(line=20), world=2, parent=7)
+    paths = sorted(tmp_path.glob("*.dynadiag"))
+    for path in paths:
+        kept = [line for line in path.read_bytes().splitlines(keepends=True) if b"dynadiag_end" not in line]
+        path.write_bytes(b"".join(kept))
+    unknown = find_divergence(open_job(paths))
+    assert unknown is None or unknown.kind == "timeout"
+    launcher = recordings.run_events("torchrun")
+    launcher[0][0]["dynadiag_run"].update(pid=7, host="a")
+    launcher.append(({"dynadiag_end": {"uncaught": "ChildFailedError", "exit_codes": {"1": -9, "0": -15}}}, None))
+    recordings.journal(tmp_path / "launcher.dynadiag", launcher)
+    found = find_divergence(open_job(sorted(tmp_path.glob("*.dynadiag"))))
+    assert found is not None
+    assert (found.kind, found.ranks, found.line) == ("died", (1,), 20)
+    assert "ended by signal 9" in found.text
 
 
 def _with_times(folder: Path, number: int, times: list[float], host: str = "a", backend: str = "gloo") -> None:
