@@ -58,12 +58,17 @@ class View(Container):
         return self.browser.session
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.load_if_open)  # draw the empty screen first
+        self.call_after_refresh(self._load_first)  # draw the empty screen first
 
     @property
     def is_open(self) -> bool:
         """Whether the widgets of the screen are there. While it is mounted or removed, they may not be."""
         return self.is_attached and bool(self.children)
+
+    def _load_first(self) -> None:
+        """Read the content, unless a jump to the screen does: once more would move the cursor that it has placed."""
+        if not self._serial:
+            self.load_if_open()
 
     def load_if_open(self) -> None:
         """Read the content, unless the screen is being closed."""

@@ -76,7 +76,7 @@ class PanedView(View):
         first = max(0, here - room + 1)
         for name in PANES:
             pane = self.pane(name)
-            pane.set_class(name not in order[first : first + room], "hidden")
+            pane.display = name in order[first : first + room]  # at once: a class could come after the focus
             pane.set_class(pane.document is None and room > 1, "empty")
             pane.set_class(name == self._current_pane, "current")
             after = order[first + room : first + room + 1] if name in order[first + room - 1 : first + room] else ()
