@@ -112,7 +112,7 @@ def search(target: Target, runner: Runner) -> Searched:
 
 
 def _fixed(target: Target, folder: Path, runner: Runner) -> tuple[tuple[Cause, ...], str]:
-    """Each cause of a program, and the patch."""
+    """Return the rows of a program's causes, and its patch."""
     project = Project.of(Program(str(folder / next(iter(target.files)))))
     try:
         result = find_fixes(_Forked(project, runner, _quiet), _quiet)

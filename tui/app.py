@@ -14,7 +14,6 @@ from textual.app import ComposeResult, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -50,14 +49,6 @@ def _palette_providers() -> type[Provider]:
     from tui.command_palette import ActionProvider
 
     return ActionProvider
-
-
-class Goto(Message):
-    """A request to go to a location."""
-
-    def __init__(self, place: Location) -> None:
-        super().__init__()
-        self.location = place
 
 
 class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
@@ -237,15 +228,11 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         if target.view == FILE_VIEW:
             self.edit_file(Path(target.document or ""))
             return
-        self._pending_jumps += 1
-        self.post_message(Goto(target))
+        self._jump_soon(lambda: self._leave_for(target))
 
-    @on(Goto)
-    async def _goto(self, message: Goto) -> None:
-        message.stop()
+    async def _leave_for(self, target: Location) -> None:
         self.history.push(self.location)
-        await self._navigate(message.location)
-        self._pending_jumps -= 1
+        await self._navigate(target)
 
     async def _navigate(self, place: Location) -> None:
         if place.rank not in (None, self.rank):
@@ -260,7 +247,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self._jump_soon(lambda: self._navigate(place))
 
     def _jump_soon(self, jump: Callable[[], Awaitable[None]]) -> None:
-        """Call `jump` next. The browser is busy until it has ended."""
+        """Run a jump after the current message. The browser counts as busy until the jump has ended."""
 
         async def jumped() -> None:
             await jump()

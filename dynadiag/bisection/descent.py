@@ -230,7 +230,7 @@ def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> 
 
 
 def _inlined(point: Decision) -> str:
-    """What happens to a value that is not stored before it is read. Kernels compute narrow types in wider ones."""
+    """Describe a value that a kernel computes and never stores. Kernels compute narrow types in wider ones."""
     value, *readers = point.name.split("+")
     where = " and ".join(readers) or "its readers"
     rounded = "" if point.target in _COMPUTED_AS_THEY_ARE else f": it is never rounded to its type, {point.target}"

@@ -141,7 +141,10 @@ def _to_browse(job: JobReport, target: str) -> list[Path]:
 
 
 def _job_reader(paths: Sequence[Path], args: argparse.Namespace, main: Path | None) -> JobReader | None:
-    """The recordings as a job: those of several processes, or in a folder the one of a rank that waited for others."""
+    """Read the recordings as one job. Return None for one recording that is told by itself.
+
+    A folder with one recording is a job if that rank waited for ranks that left none.
+    """
     if len(paths) > 1:
         return JobReader(paths, main)
     if main is not None or not Path(args.target).is_dir():

@@ -48,8 +48,8 @@ class _TargetAction(argparse.Action):
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
             namespace.dashes = True
-        elif option is None and words and _is_read(words[0]) and (later := _first_option(words)):
-            parser.parse_args([*words[later:], *words[:later]], namespace)
+        elif option is None and words and _is_read(words[0]) and (place := _option_place(words)) is not None:
+            parser.parse_args([*words[place:], *words[:place]], namespace)
             return
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
@@ -61,9 +61,11 @@ def _is_read(word: str) -> bool:
     return path.suffix in (SUFFIX, ".log") or (path.is_dir() and not (path / "__main__.py").exists())
 
 
-def _first_option(words: Sequence[str]) -> int | None:
-    """The place of the first option; 0 and None alike say that there is none behind the target."""
-    return next((place for place, word in enumerate(words) if word.startswith("-") and word not in ("-", "--")), None)
+def _option_place(words: Sequence[str]) -> int | None:
+    """Return the index of the first option after the target, None if there is no option."""
+    later = enumerate(words[1:], 1)
+    places = (place for place, word in later if word.startswith("-") and word not in ("-", "--"))
+    return next(places, None)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

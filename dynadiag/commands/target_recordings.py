@@ -31,7 +31,10 @@ def recordings_of(
 
 
 def named_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
-    """The recordings that all words name, None if the first one is a program. A log is converted to the output."""
+    """Return the recordings that the command line names, None if it names a program.
+
+    A log is converted to a recording at ``args.output``.
+    """
     first = None if args.module else existing_recordings(args.target, args.output, force=args.force)
     if first is None:
         return None

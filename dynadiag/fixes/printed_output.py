@@ -76,7 +76,7 @@ def difference(expected: str, actual: str) -> str | None:
 
 
 def has_same_lines(one: str, other: str) -> bool:
-    """Whether two texts have the same lines, in any order and with any numbers."""
+    """Return whether two texts have the same lines. The order of the lines and the numbers in them may differ."""
     first, second = (sorted(_NUMBER.sub(UNSTABLE, text).splitlines()) for text in (one, other))
     return first == second
 

@@ -146,7 +146,7 @@ def _data(recording: Recording, kind: str) -> dict[str, Any]:
 
 
 def _exit_codes(value: Any) -> dict[int, int]:
-    """Exit codes by rank. The keys of a JSON object are texts."""
+    """Read exit codes by rank from JSON, where the keys are strings."""
     codes = value.items() if isinstance(value, dict) else ()
     return {int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int}
 
@@ -183,7 +183,7 @@ def _with_roles(found: Sequence[Process]) -> list[Process]:
 
 
 def _with_exit_codes(found: Sequence[Process]) -> list[Process]:
-    """The ranks of the last start with the exit codes that their launcher saw: a rank that is killed writes none."""
+    """Give the ranks of the last restart the exit codes that their launcher saw. A killed rank cannot write its own."""
     last = max((each.restart for each in found if each.role == "rank"), default=0)
     seen = {(each.host, each.pid): each.exit_codes for each in found if each.role == "launcher"}
     made = []

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from dynadiag.capture.run_metadata import ending_exception, job_place
+from dynadiag.capture.run_metadata import ending_exception, exit_codes_of_ranks, job_place
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LaunchedJob, RankEnded, RankFailed
 from dynadiag.trial.facts import run_facts
@@ -101,10 +101,11 @@ def this_rank() -> int | None:
 
 
 def killed_rank(error: BaseException) -> Signature | None:
-    """The failure of a rank that a signal ended, by the exception of its launcher: ``torchrun``, which itself ends the
-    others, or ``torch.multiprocessing``.
+    """Return the failure of the first rank that a signal ended, read from the exception of its launcher.
+
+    The launcher is ``torchrun`` or ``torch.multiprocessing``. ``torchrun`` ends the other ranks by SIGTERM.
     """
-    codes = {rank: getattr(each, "exitcode", 0) for rank, each in sorted(getattr(error, "failures", {}).items())}
+    codes = dict(sorted(exit_codes_of_ranks(error).items()))
     if isinstance(index := getattr(error, "error_index", None), int):
         codes[index] = getattr(error, "exit_code", 0)
     for rank, code in codes.items():

@@ -48,9 +48,9 @@ def work(step):
     elif step == 3:
         time.sleep(600)  # so it cannot see that the other one is gone: torchrun ends it
 """
-# Each file that the process writes may have so many bytes: fewer than a recording takes.
+# The process may write 60,000 bytes to a file. A recording takes more.
 FULL = "    import resource\n    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-# Each write to the recording takes its time, as on a share over a slow network.
+# Each write to the recording is delayed, as on a slow network share.
 SLOW = """
     write = os.write
     def slow_write(file, data):

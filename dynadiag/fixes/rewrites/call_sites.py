@@ -80,7 +80,7 @@ def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
 
 
 def _spans(file: ParsedSource, function: cst.FunctionDef, line: int) -> bool:
-    """Whether a line is one of a function's. What torch compiles behind a break begins at the line of the break."""
+    """Return whether a line belongs to a function. A resume function begins at the line of its break."""
     return file.line(function) - len(function.decorators) <= line <= file.end_line(function)
 
 

@@ -70,8 +70,9 @@ def _place(found: re.Match[str]) -> tuple[str, str, int]:
 
 
 def _printed(problem: FixProblem, sources: Sources) -> list[tuple[Edit, ...]]:
-    """The `print` whose text makes torch need the number, as an operator of the graph; then with all that its function
-    prints in front of it.
+    """Return the edits that make the `print` of the size an operator of the graph.
+
+    The first choice is that `print` alone. The second is all that its function prints up to there.
     """
     file = sources.file(problem.guarded.file) if problem.guarded is not None else None
     call = file.at(problem.guarded, cst.Call) if file is not None and problem.guarded is not None else None

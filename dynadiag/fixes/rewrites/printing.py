@@ -62,8 +62,9 @@ def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
 
 
 def all_in_graph(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
-    """A call that prints, and those in front of it in its function, as operators of the graph: in it, it would come
-    before what torch calls after the graph. Nothing if one of them cannot be.
+    """Return the edits that make a call that prints, and all such calls before it, operators of the graph.
+
+    A call in the graph prints before those that torch moves behind the graph. Empty if one call cannot be an operator.
     """
     function = file.enclosing(call, cst.FunctionDef)
     before = [each for each in file.nodes(cst.Call, function) if file.range(each) <= file.range(call)]
