@@ -74,6 +74,11 @@ class Sources:
                 self._files[name] = None
         return self._files[name]
 
+    def program(self) -> ParsedSource | None:
+        """The program that is run; ``None`` if it is no file of the project."""
+        name = Path(self._project.program.target).name
+        return self.file(name) if self._project.relative(str(self._project.root / name)) else None
+
     def is_program(self, file: ParsedSource) -> bool:
         """Whether a file is the program that is run, which no other file imports from."""
         return Path(self._project.program.target).name == file.name

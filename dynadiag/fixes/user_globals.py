@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.reachable_state import ContainerSnapshot, find_scalars_in, walk_objects
 from dynadiag.trial.reference_run import ReplayableCall
 
@@ -73,8 +74,8 @@ class UserGlobals:
         roots = [
             (f"{space['__name__']}.{name}", value)
             for space in self._namespaces
-            for name, value in list(space.items())
-            if not name.startswith("__") and not isinstance(value, (*_CODE, *_SCALARS))
+            for name, value in _own_globals(space)
+            if not isinstance(value, (*_CODE, *_SCALARS))
         ]
         found = []
         for name, value in walk_objects(roots):
@@ -86,9 +87,13 @@ class UserGlobals:
 
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
         for space in self._namespaces:
-            for name, value in list(space.items()):
-                if not name.startswith("__") and isinstance(value, _SCALARS):
-                    yield space, name, value
+            yield from ((space, name, value) for name, value in _own_globals(space) if isinstance(value, _SCALARS))
+
+
+def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The globals without Python's own and those that Dynamo adds."""
+    added = torch_private.constant_globals(space)
+    yield from ((name, each) for name, each in list(space.items()) if not name.startswith("__") and name not in added)
 
 
 def _namespaces(root: str) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,8 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ __all__ = [
     "bypass_caches",
     "caches_bypassed",
     "compile_in_this_process",
+    "constant_globals",
     "exclude_own_frames",
     "failed_compiles",
     "is_disabled",
@@ -249,3 +251,11 @@ def reset() -> None:
     fast_random_decomps.cache_clear()
     convert_frame.FRAME_COUNTER = 0
     convert_frame.FRAME_COMPILE_COUNTER.clear()
+
+
+def constant_globals(namespace: Mapping[str, Any]) -> set[str]:
+    """The globals in which Dynamo keeps what functions with `assume_constant_result` returned: `sub_f`, `sub_f_1`
+    and so on for the function `_f` (torch 2.11 to 2.15).
+    """
+    marked = [f"sub{name}" for name, each in namespace.items() if getattr(each, "_dynamo_marked_constant", False)]
+    return {name for name in namespace for own in marked if re.fullmatch(rf"{own}(?:_\d+)?", name)}

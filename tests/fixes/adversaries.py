@@ -132,6 +132,14 @@ def _argument(body: str, found_by: str) -> Adversary:
     return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
 
 
+def _constant(body: str, marked: str, found_by: str) -> Adversary:
+    head = (
+        "import bisect\nimport heapq\n\nSEEN = []\n\n\ndef noted(n):\n    SEEN.append(n)\n    return n\n\n\n"
+        "def loud(n):\n    print('n', n)\n    return n\n\n"
+    )
+    return _change(body, marked, "while torch compiles", found_by, head=head, compiled=True)
+
+
 def _print(body: str, marked: str, title: str, head: str = "") -> Adversary:
     return Adversary(_program(body, "call(torch.randn(3))", head), marked, title, frozenset({"printed"}), compiled=True)
 
@@ -346,6 +354,16 @@ ADVERSARIES = {
     ),
     "a message on a condition comes before that of another": _print(
         "if x.sum() < 99:\n    print('first')\nreturn note(x)", "x.sum() < 99", "function of its own", _NOTE
+    ),
+    # python_calls
+    "a constant is of a tensor's value": _constant(
+        "return x * bisect.bisect([0.0, 1.0], x.sum())", "bisect.bisect([0.0, 1.0], x.sum())", "results gradients"
+    ),
+    "a constant is of what a function notes": _constant(
+        "return x * heapq.nlargest(1, [1, 2], key=noted)[0]", "heapq.nlargest(1, [1, 2], key=noted)", "mutations"
+    ),
+    "a constant is of what a function prints": _constant(
+        "return x * heapq.nlargest(1, [1, 2], key=loud)[0]", "heapq.nlargest(1, [1, 2], key=loud)", "printed"
     ),
     # requested_breaks
     "an excluded function asks whether it is compiled": _excluded(

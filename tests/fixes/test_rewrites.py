@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -294,9 +295,103 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
 def test_values_that_are_unpacked_from_a_list_stay_tensors(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x, q):\n    low, high = torch.quantile(x, q).tolist()\n    return (x - low) / high\n"
     made = one(text, "torch.quantile(x, q).tolist()", tmp_path)
-    assert made == ["low, high = torch.quantile(x, q).detach().unbind()"]
+    values = ["low, high = torch.quantile(x, q).detach()" + dtype for dtype in ("", ".double()")]
+    assert made == [f"{each}.unbind()" for each in values]
     kept = text.replace("low, high =", "both =")
     assert one(kept, "torch.quantile(x, q).tolist()", tmp_path) == []
+
+
+@pytest.mark.parametrize("use", ["sum({})", "[v * 2 for v in {}]"])
+def test_values_that_are_gone_through_stay_tensors(use: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    n = {use.format('x.tolist()')}\n    return x * n\n"
+    kept = [use.format(f"x.detach().clone(){dtype}.unbind()") for dtype in ("", ".double()")]
+    assert one(text, "x.tolist()", tmp_path) == [f"n = {each}" for each in kept]
+
+
+CONDITIONS = {
+    "any(v > 0 for v in x)": "torch.stack([v > 0 for v in x]).any()",
+    "all([v > 0 for v in x if n])": "torch.stack([v > 0 for v in x if n]).all()",
+    "torch.allclose(x, n, atol=0.5)": "torch.isclose(x, n, atol=0.5).all()",
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_on_several_values_is_one_tensor(condition: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    if {condition}:\n        x = x * 2\n    return x\n"
+    assert one(text, condition, tmp_path)[0] == f"x = torch.where({CONDITIONS[condition]}, x * (2), x)".replace(
+        "(2)", "2"
+    )
+
+
+def test_a_condition_on_a_random_number_is_a_tensor_with_the_same_number(tmp_path: Path) -> None:
+    text = f"import random\n{HEAD}def f(x):\n    if random.random() < 0.5:\n        x = x * 2\n    return x\n"
+    drawn, where, _ = one(text, "random.random()", tmp_path)
+    assert drawn == "if random.uniform(0, 1) < 0.5:"
+    assert where == "x = torch.where(torch.as_tensor(random.uniform(0, 1) < 0.5), x * 2, x)"
+    state = random.getstate()
+    first = random.random()
+    random.setstate(state)
+    assert random.uniform(0, 1) == first
+
+
+COUNTS = """class A(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.best, self.last = torch.zeros(()), None
+        self.skipped = 0
+
+    def forward(self, x):
+        v = x.sum()
+        if v > self.best:
+            BODY
+        return x
+"""
+
+
+def test_an_attribute_that_a_side_sets_keeps_its_value_on_the_other(tmp_path: Path) -> None:
+    text = HEAD + COUNTS.replace("BODY", "self.best = v")
+    assert one(text, "v > self.best", tmp_path) == [
+        "self.best = torch.where(v > self.best, v, self.best)",
+        "self.best = torch.cond(v > self.best, lambda: v.clone(), lambda: self.best.clone())",
+    ]
+
+
+def test_a_number_that_a_side_counts_is_a_buffer(tmp_path: Path) -> None:
+    text = HEAD + COUNTS.replace("BODY", "self.skipped += 1")
+    (found, *_) = candidates(text, problem_at(text, "v > self.best"), tmp_path)
+    assert found.as_tensors == ("skipped",)
+    assert one(text, "v > self.best", tmp_path)[0] == (
+        'self.register_buffer("skipped", torch.tensor(0), persistent=False)\n'
+        "self.skipped = torch.where(v > self.best, self.skipped + (1), self.skipped)"
+    )
+
+
+def test_a_side_that_reads_what_it_has_set_stays(tmp_path: Path) -> None:
+    text = HEAD + COUNTS.replace("BODY", "self.best = v; x = x * self.best")
+    (refused,) = considered(text, problem_at(text, "v > self.best"), tmp_path)
+    assert isinstance(refused, Refusal)
+    assert refused.why == "a side reads `self.best`, which it has set"
+
+
+def test_a_result_of_pure_python_is_a_constant(tmp_path: Path) -> None:
+    text = f"import bisect\n{HEAD}def f(x, n):\n    return x * bisect.bisect([2, 4], n)\n"
+    assert one(text, "bisect.bisect([2, 4], n)", tmp_path) == [
+        "@torch.compiler.assume_constant_result\ndef _bisect(*args, **kwargs):\n"
+        "return bisect.bisect(*args, **kwargs)\nreturn x * _bisect([2, 4], n)"
+    ]
+    clock = text.replace("bisect.bisect([2, 4], n)", "bisect.clock(n)")
+    assert one(clock, "bisect.clock(n)", tmp_path) == []
+
+
+def test_what_a_library_logs_unseen_is_left_out(tmp_path: Path) -> None:
+    library = tmp_path / "library.py"
+    library.write_text("logger.warning_once('a')\n")
+    text = f"{HEAD}def f(x):\n    return library.g(x)\n"
+    hint = "Add the logging method to `torch._dynamo.config.ignore_logging_functions`."
+    problem = replace(problem_at(text, "library.g(x)"), file=None, span=Span(str(library), 1, 0, 1, 24), hints=(hint,))
+    (made,) = changed(text, candidates(text, problem, tmp_path))
+    line = "torch._dynamo.config.ignore_logging_functions.add(logging.Logger.warning_once)\n"
+    assert made == text.replace("import nn\n", f"import nn\nimport logging\n\n{line}", 1)
 
 
 def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
@@ -384,7 +479,7 @@ def test_operands_are_harmless_where_a_side_is_not_taken(tmp_path: Path) -> None
 LEFT_ALONE = {
     # source of the branch: why it is not rewritten
     "if x.sum() > 0:\n        y = x.add_(1)": "`x.add_(1)` has an effect",
-    "if x.sum() > 0:\n        self.y = x": "`self.y = x` has an effect",
+    "if x.sum() > 0:\n        x.y = x": "`x.y = x` has an effect",
     "if x.sum() > 0:\n        log(x)": "`log(x)` has an effect",
     "if x.sum() > 0:\n        z = x\n    y = z": "`z` has a value on one side alone",
     "if x.sum() > 0:\n        raise ValueError from x": "`raise ValueError from x` has an effect",
@@ -416,6 +511,18 @@ def test_a_context_is_entered_around_the_call(call: str, tmp_path: Path) -> None
     (made,) = changed(text, candidates(text, problem, tmp_path))
     around = f"    with model.lock:\n        {call}\n"
     assert made == f"{net.replace(WITH, WITHOUT)}def main(model, x):\n{around}"
+
+
+def test_a_context_of_a_library_is_entered_with_the_calls_that_the_block_begins_with(tmp_path: Path) -> None:
+    block = "with warnings.catch_warnings():\n        warnings.simplefilter('ignore')\n        y = x * 2"
+    head = f"import warnings\n{HEAD}"
+    text = f"{head}def f(x):\n    {block}\n    return y\n\n\ndef main(x):\n    y = f(x)\n"
+    stack = (Frame("f.py", text.count("\n"), "main"), Frame("f.py", 7, "f"))
+    problem = problem_at(text, "warnings.simplefilter('ignore')", stack=stack)
+    around = f"{block.replace('y = x * 2', 'y = f(x)')}\n"
+    assert changed(text, candidates(text, problem, tmp_path)) == [
+        f"{head}def f(x):\n    y = x * 2\n    return y\n\n\ndef main(x):\n    {around}"
+    ]
 
 
 TIMED = """class A(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ __all__ = ["ONE_TENSOR", "BranchSide", "BranchStatement", "statements_of"]
 
 ONE_TENSOR = "a side computes several values, or none"
 _CONDITION = "\x00condition\x00"
+_STATE = re.compile(r"self\.\w+")
 
 
 @dataclass(slots=True)
@@ -51,7 +53,23 @@ class BranchStatement:
         self.tests = [test]
         self._condition = condition_text(file, test)
         self._taken, self._other = self._sides()
+        self._check_state()
         self._lines: list[str] = []
+
+    @property
+    def state(self) -> list[str]:
+        """The attributes of the object that a side sets."""
+        names = [*self._taken.assigned_names, *self._other.assigned_names]
+        return [name.partition(".")[2] for name in dict.fromkeys(names) if _STATE.fullmatch(name)]
+
+    def _check_state(self) -> None:
+        """Raises where a side reads an attribute that it has set: the code has its value on the other side too."""
+        for side in (self._taken, self._other):
+            values = [value for _, value, _ in side.assigned] + ([side.returned] if side.returned is not None else [])
+            for place, (name, _, _) in enumerate(side.assigned):
+                read = [each for value in values[place + 1 :] for each in self._file.nodes(cst.Attribute, value)]
+                if _STATE.fullmatch(name) and name in map(self._file.code, read):
+                    raise Unsuitable(f"a side reads `{name}`, which it has set")
 
     def _split(self, test: cst.BaseExpression, position: int) -> tuple[str | None, cst.BaseExpression]:
         """The condition in two parts: `if a and b` without `else` is `if a: if b`, and ``a`` may be no tensor."""
@@ -140,10 +158,11 @@ class BranchStatement:
             target, operator = statement.target, self._file.code(statement.operator).rstrip("=").strip()
         else:
             raise Unsuitable(effect_of(self._file.code(statement)))
-        if not isinstance(target, cst.Name):
+        text = self._file.code(target)
+        if not (isinstance(target, cst.Name) or _STATE.fullmatch(text)):
             raise Unsuitable(effect_of(self._file.code(statement)))
         check_expression(self._file, statement.value)
-        return target.value, statement.value, operator
+        return text, statement.value, operator
 
     def _merged(self) -> list[str]:
         """The names that have a value on both sides and are read afterwards. Raises where only one side sets a name."""
@@ -160,6 +179,8 @@ class BranchStatement:
         return merged
 
     def _read_afterwards(self, name: str) -> bool:
+        if _STATE.fullmatch(name):
+            return True
         if self._taken.returned is not None:
             return False
         assert self._function is not None
@@ -176,6 +197,8 @@ class BranchStatement:
 
     def _defined_before(self, name: str) -> bool:
         assert isinstance(self._function, cst.FunctionDef)
+        if _STATE.fullmatch(name):
+            return True
         start = self._file.range(self._if)[0]
         names = (node for node in self._file.nodes(cst.Name, self._function) if node.value == name)
         return any(self._file.range(node)[0] < start for node in names)
@@ -229,7 +252,8 @@ class BranchStatement:
         names = self._guarded(side, suffix)
         for item in wanted:
             text = assigned_text(self._file, item, names)
-            own = self._name(f"{item[0]}_{suffix}") if self._keeps(item[0]) else item[0]
+            plain = item[0].rpartition(".")[2]
+            own = self._name(f"{plain}_{suffix}") if self._keeps(item[0]) else item[0]
             line = f"{own} = {text}"
             if line not in self._lines:
                 self._lines.append(line)

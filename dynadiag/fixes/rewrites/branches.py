@@ -1,6 +1,7 @@
 """A branch on the value of a tensor: both sides are computed, and `torch.where` selects one by the condition; or both
 are in the graph, and `torch.cond` runs one of them (it draws random numbers, or computes much). This is right if both
-sides only compute tensors and assign local names. The side that is not taken must not disturb the other: a root, a
+sides only compute tensors and assign local names, or attributes of the object: where a side does not set one, it keeps
+its value, and one that is a number becomes a buffer. The side that is not taken must not disturb the other: a root, a
 logarithm or a division of values that its condition excludes gives infinity, and its gradient times zero is NaN. So
 operands of such functions are replaced by 1 where the side is not taken. The proof has to see both sides taken.
 """
@@ -16,6 +17,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, if_around, position_of
 from dynadiag.fixes.rewrites.nested_branch import branch_of, wholes
+from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_expressions import check_expression, cond_call, new_tensor, renamed, risky_names
 from dynadiag.recording.records import Span
 
@@ -43,15 +45,17 @@ def _choices(
     for whole in wholes(file, found) if isinstance(found, cst.If) else [found]:
         try:
             if isinstance(whole, cst.IfExp):
-                edit, tests = (_cond_expression if cond else _conditional)(file, whole), [whole.test]
+                edit, tests, state = (_cond_expression if cond else _conditional)(file, whole), [whole.test], []
             else:
                 statement = branch_of(file, whole, position_of(file, span))
                 edit, tests = statement.cond() if cond else statement.edit(), statement.tests
+                state = statement.state
             conditions = tuple(Condition(file.name, *file.range(test)) for test in tests)
         except Unsuitable as unsuitable:
             reason = str(unsuitable)
         else:
-            yield Candidate(title, "source", (edit,), why, conditions)
+            kept, numbers = counters(file, whole, state) if isinstance(whole, cst.If) else ((), ())
+            yield Candidate(title, "source", (edit, *kept), why, conditions, numbers)
             reason = ""
     if reason and not cond:
         yield Refusal(title, reason)

@@ -8,8 +8,9 @@ from libcst import matchers as m
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.recording.records import Span
 
-__all__ = ["Unsuitable", "condition_text", "if_around", "position_of"]
+__all__ = ["UNIFORM", "Unsuitable", "condition_text", "if_around", "position_of"]
 
+UNIFORM = "random.uniform(0, 1)"  # it is 0 + (1 - 0) * random.random()
 _TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
 
 
@@ -47,8 +48,30 @@ def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
         return condition_text(file, test.args[0].value)
     if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and callee_name(test) == "item":
         return condition_text(file, test.func.value)
+    if isinstance(test, cst.Call) and (made := _of_elements(file, test) or _of_pair(file, test)) is not None:
+        return made
     text = _without_item(file, test)
+    if "random.random()" in text:  # torch takes the other function into the graph, and a number of it is no tensor
+        return f"torch.as_tensor({text.replace('random.random()', UNIFORM)})"
     return text if _is_truth(test) else f"{text} != 0"
+
+
+def _of_elements(file: ParsedSource, test: cst.Call) -> str | None:
+    """`any` or `all` of a condition for each of several tensors, as one tensor: these are elements of a stack."""
+    loop = test.args[0].value if m.matches(test.func, m.Name("any") | m.Name("all")) and len(test.args) == 1 else None
+    if not isinstance(loop, (cst.GeneratorExp, cst.ListComp)):
+        return None
+    start, inner, end = file.range(test.args[0])[0], file.range(loop.elt), file.range(test.args[0])[1]
+    behind = file.text[inner[1] : end].rstrip()
+    behind = behind[:-1] if isinstance(loop, cst.ListComp) or file.text[start] == "(" else behind
+    return f"torch.stack([{condition_text(file, loop.elt)}{behind}]).{callee_name(test)}()"
+
+
+def _of_pair(file: ParsedSource, test: cst.Call) -> str | None:
+    """`torch.allclose` as a tensor."""
+    if file.code(test.func) != "torch.allclose":
+        return None
+    return f"torch.isclose{file.text[file.range(test.func)[1] : file.range(test)[1]]}.all()"
 
 
 def _is_truth(test: cst.BaseExpression) -> bool:

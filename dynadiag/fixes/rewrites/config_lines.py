@@ -1,13 +1,17 @@
-"""A line that sets torch's configuration, where torch's own hint for the break names it.
+"""A line that sets torch's configuration, where torch's own hint for the break names it. For a break in a library it
+goes into the program.
 
 Right because the setting says what goes into the graph (a value as a symbol): nothing of what the function computes
-changes. If the value decides a branch the break only moves, and the proof sees that.
+changes. If the value decides a branch the break only moves, and the proof sees that. What a library logs may be left
+out where it is not shown: a message that is shown is missing then.
 """
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import libcst as cst
 
@@ -18,17 +22,35 @@ from dynadiag.fixes.problems import FixProblem
 __all__ = ["candidates", "config_line", "logging_line"]
 
 _WHY = "torch takes this into the graph, and what is computed stays the same"
+_IGNORED = re.compile(r"Add the logging method to `(torch\._dynamo\.config\.\w+)`")
+_METHOD = re.compile(r"\.(\w+)\(")
 _SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch leaves "config" out in one hint
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The settings that the hints of a break name."""
-    file = sources.file(problem.file)
+    file = sources.file(problem.file) if problem.file is not None else sources.program()
     if file is None or problem.kind != "break":
         return
+    if problem.file is None:
+        yield from _ignored(problem, file)
     for name in dict.fromkeys(found[1] for hint in problem.hints for found in _SETTING.finditer(hint)):
         line = f"torch._dynamo.config.{name} = True"
         yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
+
+
+def _ignored(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
+    """The line that leaves a message of a library's logger out."""
+    setting = next((found for hint in problem.hints if (found := _IGNORED.search(hint))), None)
+    line = linecache.getline(problem.span.file or "", problem.span.line or 0)
+    method = _METHOD.search(line, problem.span.column or 0)
+    if setting is None or method is None:
+        return
+    imported = "" if file.imports("logging") else f"import logging{file.newline}"
+    edit = config_line(file, f"{setting[1]}.add(logging.Logger.{method[1]})")
+    title = f"leave out what the library logs with `Logger.{method[1]}`"
+    why = "the program does not show the message"
+    yield Candidate(title, "config", (replace(edit, text=imported + edit.text),), why)
 
 
 def _setting(file: ParsedSource, name: str, line: str) -> Edit:

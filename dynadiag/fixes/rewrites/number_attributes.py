@@ -10,7 +10,7 @@ all the same, and the proof sees that.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -21,7 +21,7 @@ from dynadiag.fixes.rewrites.config_lines import config_line
 from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compile
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "counters", "kept_in_buffer"]
 
 _ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
 _ATTRIBUTE_OF_ANY = re.compile(r"^L\[.*\.[A-Za-z_]\w*$")
@@ -57,26 +57,43 @@ def _symbol(file: ParsedSource, fractions: bool) -> Iterator[Candidate]:
 
 def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
     found = _ATTRIBUTE.match(problem.source or "")
-    if found is None:
-        return
     class_ = _class(file, problem.function)
-    made = _first_assignment(file, class_, found[1]) if class_ is not None else None
-    if class_ is None or made is None:
+    if found is None or class_ is None or (made := _first_assignment(file, class_, found[1])) is None:
         return
-    dtype = ", dtype=torch.float64" if is_float(problem) else ""
-    value = f"torch.tensor({file.code(made.value)}{dtype})"
-    is_module = any("Module" in file.code(base) for base in class_.bases)
-    buffer = f'self.register_buffer("{found[1]}", {value}, persistent=False)'
-    edits = [file.replace(made, buffer if is_module else f"self.{found[1]} = {value}")]
-    edits += _later(file, made, found[1])
+    edits = [kept_in_buffer(file, class_, made, is_float(problem)), *_later(file, made, found[1])]
     yield Candidate(
-        f"keep `self.{found[1]}` in a {'buffer' if is_module else 'tensor'}",
+        f"keep `self.{found[1]}` in a {'buffer' if _is_module(file, class_) else 'tensor'}",
         "source",
         tuple(edits),
         "torch guards on the value of a number in an attribute, and not on that of a tensor",
         as_tensors=(found[1],),
         for_whole_graphs=True,
     )
+
+
+def kept_in_buffer(file: ParsedSource, class_: cst.ClassDef, made: cst.Assign, fraction: bool) -> Edit:
+    """The edit that keeps a number from its first assignment on in a buffer; in a tensor if the class is no module."""
+    target = file.code(made.targets[0].target)
+    value = f"torch.tensor({file.code(made.value)}{', dtype=torch.float64' if fraction else ''})"
+    buffer = f'self.register_buffer("{target.partition(".")[2]}", {value}, persistent=False)'
+    return file.replace(made, buffer if _is_module(file, class_) else f"{target} = {value}")
+
+
+def _is_module(file: ParsedSource, class_: cst.ClassDef) -> bool:
+    return any("Module" in file.code(base) for base in class_.bases)
+
+
+def counters(file: ParsedSource, inside: cst.If, names: Collection[str]) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
+    """The edits that keep those of the attributes that are numbers in buffers, and their names. Only the constructor
+    and this branch set them.
+    """
+    class_, edits, found = file.enclosing(inside, cst.ClassDef), [], []
+    for name in names:
+        made = _first_assignment(file, class_, name) if isinstance(class_, cst.ClassDef) else None
+        if isinstance(class_, cst.ClassDef) and made is not None and isinstance(made.value, (cst.Integer, cst.Float)):
+            edits.append(kept_in_buffer(file, class_, made, isinstance(made.value, cst.Float)))
+            found.append(name)
+    return tuple(edits), tuple(found)
 
 
 def _class(file: ParsedSource, function: str) -> cst.ClassDef | None:

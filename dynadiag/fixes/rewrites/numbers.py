@@ -1,7 +1,8 @@
 """A tensor read as Python numbers (`.item()`, `.tolist()`, `float()`, `int()`, `math` functions): kept as a tensor. It
 is right if the number only enters arithmetic: a tensor without dimensions behaves there as a number does. It is
 detached, because a number has no gradient, and cloned if the tensor may change later, because a number does not. If the
-number decides a branch, is returned or stored, the proof sees the difference.
+number decides a branch, is returned or stored, the proof sees the difference. Python computes in float64; so may the
+tensor.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = ["candidates", "kept_tensor"]
 _CONVERSIONS = ("float", "int")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
 _WHY = "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either"
+_EXACT = ", in float64 as Python has them"
 _RENAMED = {"fabs": "abs"}
 
 
@@ -32,7 +34,9 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     if (values := _unpacked(file, call)) is not None:
         title = f"keep the values of `{file.code(values)}` tensors instead of reading them as numbers"
-        yield Candidate(title, "source", (file.replace(call, f"{_kept(file, values)}.unbind()"),), _WHY)
+        for dtype in ("", ".double()"):
+            edit = file.replace(call, f"{_kept(file, values)}{dtype}.unbind()")
+            yield Candidate(f"{title}{_EXACT if dtype else ''}", "source", (edit,), _WHY)
     if (found := _read(call)) is None:
         return
     title = f"keep `{file.code(found)}` a tensor instead of reading it as a number"
@@ -46,23 +50,28 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         for later in called_after(file, printing):
             edits = (*(_edit(file, each) for each in reads if id(each) not in inner), *later.edits)
             yield Candidate(f"{title}, and {later.title}", "source", edits, f"{_WHY}; {later.why}")
+    elif not _whole(file, call):
+        yield Candidate(f"{title}{_EXACT}", "source", (_edit(file, call, ".double()"),), _WHY)
 
 
 def _unpacked(file: ParsedSource, call: cst.Call) -> cst.BaseExpression | None:
-    """The tensor whose values a call of `tolist` gives to names: `low, high = bounds.tolist()`."""
-    assignment = file.parent(call)
+    """The tensor whose values a call of `tolist` gives to names, or that are added up or gone through one by one:
+    `low, high = bounds.tolist()`.
+    """
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "tolist" or call.args:
         return None
-    if not isinstance(assignment, cst.Assign) or not isinstance(assignment.targets[0].target, (cst.Tuple, cst.List)):
-        return None
-    return call.func.value
+    holder = file.parent(call)
+    names = isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, (cst.Tuple, cst.List))
+    above = file.parent(holder) if isinstance(holder, cst.Arg) else None
+    added = isinstance(above, cst.Call) and file.code(above.func) == "sum"
+    return call.func.value if names or added or isinstance(holder, (cst.For, cst.CompFor)) else None
 
 
-def _edit(file: ParsedSource, call: cst.Call) -> Edit:
+def _edit(file: ParsedSource, call: cst.Call, dtype: str = "") -> Edit:
     """The edit that puts the tensor in the place of a call that reads it."""
     found = _read(call)
     assert found is not None
-    kept = _kept(file, found) + _whole(file, call)
+    kept = _kept(file, found) + _whole(file, call) + dtype
     outer, function = _math(file, call)
     text = f"torch.{function}({kept})" if function else kept
     quote = next((mark for mark in "\"'" if mark not in text), None)
