@@ -39,7 +39,8 @@ __all__ = [
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
-_MODULE_NAMES = "._non_persistent_buffers_set"  # a module's own list of names: a new buffer is in it
+# A module's own list of names, in which a new buffer is, and the mark of what is compiled.
+_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$")
 _RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -152,7 +153,7 @@ def scalars_of(call: ReplayableCall) -> dict[str, Any]:
     """The numbers and texts that the call can reach now."""
     found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
     kept = {name: _plain(value) for name, value in found.items()}
-    return {name: value for name, value in kept.items() if _MODULE_NAMES not in name}
+    return {name: value for name, value in kept.items() if not _MARKS_OF_TORCH.search(name)}
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -283,11 +284,15 @@ class _Candidate(_Watch):
         setattr(builtins, CALL_BUILTIN, self._whole)
 
     def _whole(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose calls are compared, with what is compiled in them."""
+        """A function whose calls are compared, with what is compiled in them. A method's are those of its object."""
+        is_method = function.__qualname__.rpartition(".")[0].rpartition(".")[2] not in ("", "<locals>")
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            return self(function, function, args, kwargs)
+            if not is_method:
+                return self(function, function, args, kwargs)
+            bound = types.MethodType(function, args[0])
+            return self(bound, bound, args[1:], kwargs)
 
         return called
 

@@ -59,6 +59,20 @@ def _attribute(body: str, found_by: str, title: str = "in a buffer") -> Adversar
     return Adversary(source, "L['self'].calls", title, found, values=("0", "1"), function="Net.forward")
 
 
+def _flag(body: str, found_by: str, check: str = "") -> Adversary:
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    source = (
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        self.twice = False\n\n    def forward(self, x):\n{lines}\n\n"
+        "target = Net()\n\n\ndef made():\n    return torch.compile(target, backend='eager')\n\n\n"
+        f"def run(call):\n    for target.twice in (False, True):\n        y = call(torch.randn(3))\n    {check}\n"
+    )
+    found = frozenset(found_by.split())
+    return Adversary(
+        source, "L['self'].twice", "compile two methods", found, values=("False", "True"), function="Net.forward"
+    )
+
+
 def _change(
     body: str,
     marked: str,
@@ -339,6 +353,16 @@ ADVERSARIES = {
     ),
     "the program does not go with symbols for integers": _attribute(
         f"assert not {_SYMBOLS}\nreturn x * self.calls", "ends", "and `torch"
+    ),
+    # two_functions
+    "the program asks what it compiled": _flag(
+        "return x * (2 if self.twice else 1)", "ends", "assert type(made()).__name__ == 'OptimizedModule'"
+    ),
+    "the method computes with its own code": _flag(
+        "return x * len(type(self).forward.__code__.co_names) * (2 if self.twice else 1)", "results gradients"
+    ),
+    "the method prints its own code": _flag(
+        "print(len(type(self).forward.__code__.co_names))\nreturn x * (2 if self.twice else 1)", "printed"
     ),
     # printing
     "what is printed changes afterwards": _print("print('x', x)\nx.add_(1)\nreturn x * 2", "print('x', x)", _AFTER),

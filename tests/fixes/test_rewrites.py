@@ -394,6 +394,20 @@ def test_what_a_library_logs_unseen_is_left_out(tmp_path: Path) -> None:
     assert made == text.replace("import nn\n", f"import nn\nimport logging\n\n{line}", 1)
 
 
+def test_a_function_of_math_is_torchs(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return x * math.log(x.sum())\n"
+    assert one(text, "math.log(x.sum())", tmp_path)[0] == "return x * torch.log(x.sum().detach())"
+    text = f"{HEAD}def f(x, y):\n    if math.isnan(x.item()):\n        y = y * 2\n    return y\n"
+    assert one(text, "math.isnan(x.item())", tmp_path)[0] == "y = torch.where(torch.isnan(x), y * 2, y)"
+
+
+def test_cond_gives_several_names_a_value(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y):\n    if x.sum() > 0:\n        x = x * 2\n        y = y + 1\n    return x + y\n"
+    cond = "x, y = torch.cond(x.sum() > 0, lambda: (x * 2, y + 1), lambda: (x.clone(), y.clone()))"
+    assert one(text, "x.sum() > 0", tmp_path)[-1] == cond
+    assert "torch.cond" not in one(text.replace("y + 1", "y + x"), "x.sum() > 0", tmp_path)[-1]
+
+
 def test_a_condition_that_is_a_number_is_compared_with_zero(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    if (x > 0).sum():\n        x = x * 2\n    return x\n"
     assert one(text, "(x > 0).sum()", tmp_path)[0] == "x = torch.where((x > 0).sum() != 0, x * 2, x)"
@@ -748,6 +762,62 @@ def test_a_value_that_breaks_is_made_in_front_of_what_is_compiled(tmp_path: Path
         "def _prepared_f(f):\n    def _call(x, k):\n        value = x.h()\n        return f(x, k, value)\n\n"
         "    return _call\n\n\ng = _prepared_f(torch.compile(f))\n"
     )
+
+
+MODEL = """class A(nn.Module):
+    def forward(self, x, k=None):
+        BODY
+        return x
+
+"""
+COMPILED = '\n\nmodel = A()\nf = torch.compile(model, backend="eager")\n'
+
+
+def test_the_first_statements_of_a_model_stay_in_forward(tmp_path: Path) -> None:
+    text = HEAD + MODEL.replace("BODY", "self.at = time.time()\n        y = x * k") + COMPILED
+    problem = problem_at(text, "time.time()", function="A.forward", nothing_before=True)
+    (made,) = changed(text, [each for each in candidates(text, problem, tmp_path) if "in front of" in each.title])
+    body = "        y = x * k\n        return x\n"
+    rest = f'    @torch.compile(backend="eager")\n    def _rest_of_forward(self, x, k):\n{body}'
+    first = "        self.at = time.time()\n        return self._rest_of_forward(x, k)\n\n"
+    head = MODEL[: MODEL.index("        BODY")]
+    assert made == f"{HEAD}{head}{first}{rest}\n{COMPILED.replace(COMPILED[COMPILED.index('torch.c') :], 'model')}\n"
+
+
+FLAGS = {
+    # source of the guard: values, condition
+    "L['self'].twice": (("False", "True"), "self.twice"),
+    "L['k']": (("None", "Tensor(3,)"), "k is None"),
+    "L['k'] ": (("'a'", "'b'"), "k == 'a'"),
+}
+
+
+@pytest.mark.parametrize("source", FLAGS)
+def test_a_flag_chooses_one_of_two_compiled_methods(source: str, tmp_path: Path) -> None:
+    values, condition = FLAGS[source]
+    text = HEAD + MODEL.replace("BODY", "x = x * 2") + f"{COMPILED}y = f(1)\n"
+    problem = recompile_of(text, "A.forward", source.strip(), 6, text.count("\n"), values, tmp_path)
+    (made,) = changed(text, candidates(text, problem, tmp_path))
+    assert f"        if {condition}:\n            return self._forward_if(x, k)\n" in made
+    assert "        return self._forward_else(x, k)\n" in made
+    assert made.count('    @torch.compile(backend="eager")\n') == 2
+    assert "    def _forward(self, x, k=None):\n        x = x * 2\n" in made
+    assert made.endswith("f = model\ny = f(1)\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"eager"', "BACKEND"),  # the class does not know it
+        ("nn.Module", "Base"),  # it may have the names already
+        ("x, k=None", "x, *k"),
+        ("f = ", "g = torch.compile(model)\nf = "),
+    ],
+)
+def test_a_model_that_is_compiled_otherwise_has_no_two_methods(old: str, new: str, tmp_path: Path) -> None:
+    text = (HEAD + MODEL.replace("BODY", "x = x * 2") + f"{COMPILED}y = f(1)\n").replace(old, new)
+    problem = recompile_of(text, "A.forward", "L['self'].on", 6, text.count("\n"), ("False", "True"), tmp_path)
+    assert candidates(text, problem, tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from dynadiag.fixes.rewrites import (
     size_checks,
     splits,
     timers,
+    two_functions,
     uniform_bounds,
 )
 
@@ -47,4 +48,5 @@ CATALOGUE = (
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),
     Rewrite("number_arguments", number_arguments.candidates),
     Rewrite("number_attributes", number_attributes.candidates),
+    Rewrite("two_functions", two_functions.candidates),
 )

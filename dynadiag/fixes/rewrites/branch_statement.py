@@ -87,24 +87,28 @@ class BranchStatement:
         return self._written([*self._head(wheres), *self._lines, *wheres])
 
     def cond(self) -> Edit:
-        """The edit of the whole statement, with `torch.cond`: each side has one value."""
+        """The edit of the whole statement, with `torch.cond`: each side has one value, or one for each name."""
         returned = self._taken.returned is not None
         names = [] if returned else self._merged()
-        if len(names) != 1 and not returned:
-            raise Unsuitable(ONE_TENSOR)
-        sides = [self._only_value(side, names[0] if names else None) for side in (self._taken, self._other)]
+        sides = [self._result(side) if returned else self._values(side, names) for side in (self._taken, self._other)]
         call = cond_call(self._condition, *sides)
-        return self._written([f"return {call}" if returned else f"{names[0]} = {call}"])
+        return self._written([f"return {call}" if returned else f"{', '.join(names)} = {call}"])
 
-    def _only_value(self, side: BranchSide, name: str | None) -> str:
-        """The one value that a side computes: its result, or that of ``name``."""
-        if name is None:
-            if side.assigned or side.returned is None or isinstance(side.returned, cst.Tuple):
-                raise Unsuitable(ONE_TENSOR)
-            return new_tensor(self._file.code(side.returned))
-        if len(side.assigned) > 1:
+    def _result(self, side: BranchSide) -> str:
+        """The one value that a side returns."""
+        if side.assigned or side.returned is None or isinstance(side.returned, cst.Tuple):
             raise Unsuitable(ONE_TENSOR)
-        return new_tensor(assigned_text(self._file, side.assigned[0], {}) if side.assigned else name)
+        return new_tensor(self._file.code(side.returned))
+
+    def _values(self, side: BranchSide, names: Sequence[str]) -> str:
+        """The values that a side gives to names. None of them is made of another."""
+        made = {name: assigned_text(self._file, (name, value, sign), {}) for name, value, sign in side.assigned}
+        used = [node.value for _, value, _ in side.assigned[1:] for node in self._file.nodes(cst.Name, value)]
+        before = [name for name, _, _ in side.assigned[:-1]]
+        if len(made) < len(side.assigned) or not made.keys() <= set(names) or set(before) & set(used):
+            raise Unsuitable(ONE_TENSOR)
+        values = [new_tensor(made.get(name, name)) for name in names]
+        return values[0] if len(values) == 1 else f"({', '.join(values)})"
 
     def _written(self, lines: Sequence[str]) -> Edit:
         indent, end = self._file.indent(self._if), self._file.newline

@@ -48,7 +48,7 @@ def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
         return condition_text(file, test.args[0].value)
     if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and callee_name(test) == "item":
         return condition_text(file, test.func.value)
-    if isinstance(test, cst.Call) and (made := _of_elements(file, test) or _of_pair(file, test)) is not None:
+    if isinstance(test, cst.Call) and (made := _of_elements(file, test) or _in_torch(file, test)) is not None:
         return made
     text = _without_item(file, test)
     if "random.random()" in text:  # torch takes the other function into the graph, and a number of it is no tensor
@@ -67,8 +67,12 @@ def _of_elements(file: ParsedSource, test: cst.Call) -> str | None:
     return f"torch.stack([{condition_text(file, loop.elt)}{behind}]).{callee_name(test)}()"
 
 
-def _of_pair(file: ParsedSource, test: cst.Call) -> str | None:
-    """`torch.allclose` as a tensor."""
+def _in_torch(file: ParsedSource, test: cst.Call) -> str | None:
+    """`torch.allclose`, and `math.isnan` and its like, as a tensor."""
+    if m.matches(test.func, m.Attribute(m.Name("math"), m.Name("isnan") | m.Name("isinf") | m.Name("isfinite"))):
+        value = test.args[0].value
+        kept = _kept(file, value) if isinstance(value, cst.Call) else None
+        return f"torch.{callee_name(test)}({kept or file.code(value)})"
     if file.code(test.func) != "torch.allclose":
         return None
     return f"torch.isclose{file.text[file.range(test.func)[1] : file.range(test)[1]]}.all()"

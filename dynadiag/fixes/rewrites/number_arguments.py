@@ -1,6 +1,6 @@
 """A number argument that changes from call to call is passed as a tensor. This is right if the function computes with
 it: torch guards on the value of a number, and not on that of a tensor. If the function needs the number (a branch, a
-range, a shape), the proof sees a graph break or another result. With ``dynamic=True`` a float is a symbol.
+range, a shape), the proof sees a graph break or another result. With ``dynamic=True`` a number is a symbol.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _VALUE = re.compile(r"^L\['(\w+)'\]$")
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """`torch.tensor` around the argument, where the function is called; a float may be a symbol."""
+    """`torch.tensor` around the argument, where the function is called; the number may be a symbol."""
     found = _VALUE.match(problem.source or "")
     if problem.kind != "recompile" or found is None or not is_number(problem):
         return
     yield from _tensors(problem, sources, found[1], "")
-    if not is_float(problem):
-        return
     file = sources.file(problem.file)
     edit = dynamic_compile(file) if file is not None else None
     if edit is not None:
-        why = "torch compiles with a symbol for the float, and no value changes"
+        why = "torch compiles with a symbol for the number, and no value changes"
         yield Candidate("compile with `dynamic=True`", "argument", (edit,), why)
+    if not is_float(problem):
+        return
     # float64 is exact, but makes two graphs: torch gives such an argument a symbol for its value, finds in the first
     # graph that nothing computes with it, and traces again without (`TensorifyScalarRestartAnalysis`).
     yield from _tensors(problem, sources, found[1], ", dtype=torch.float64")

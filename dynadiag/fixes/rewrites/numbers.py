@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 
 import libcst as cst
+from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.printing import called_after
 
@@ -101,7 +102,7 @@ def _read(call: cst.Call) -> cst.BaseExpression | None:
         return None
     name = call.func.value if isinstance(call.func, cst.Name) else None
     value = call.args[0].value
-    if name in _CONVERSIONS:
+    if name in _CONVERSIONS or _math_name(call) is not None:
         return _read(value) or value if isinstance(value, cst.Call) else value
     return None
 
@@ -124,8 +125,13 @@ def _math(file: ParsedSource, call: cst.Call) -> tuple[cst.Call, str | None]:
     """The call of a `math` function around a number, and its name in torch; the call itself where there is none."""
     argument = file.parent(call)
     outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
-    if isinstance(outer, cst.Call) and len(outer.args) == 1 and isinstance(outer.func, cst.Attribute):
-        module, name = file.code(outer.func.value), outer.func.attr.value
-        if module == "math" and _MATH.match(name):
-            return outer, _RENAMED.get(name, name)
-    return call, None
+    around = next((each for each in (call, outer) if isinstance(each, cst.Call) and _math_name(each)), None)
+    return (around, _math_name(around)) if around is not None else (call, None)
+
+
+def _math_name(call: cst.Call) -> str | None:
+    """The torch function that computes what a function of `math` does; ``None`` for any other call."""
+    if len(call.args) != 1 or not m.matches(call.func, m.Attribute(value=m.Name("math"))):
+        return None
+    name = callee_name(call) or ""
+    return _RENAMED.get(name, name) if _MATH.match(name) else None

@@ -23,7 +23,7 @@ __all__ = ["candidates"]
 _PURE = re.compile(
     r"^(?:bisect\.(?:bisect(?:_left|_right)?)|json\.(?:dumps|loads)|statistics\.\w+|heapq\.(?:nlargest|nsmallest)"
     r"|struct\.(?:pack|unpack|calcsize)|zlib\.(?:crc32|adler32)|base64\.\w+|binascii\.\w+|textwrap\.\w+|string\.capwords"
-    r"|fnmatch\.fnmatch(?:case)?|os\.path\.(?:join|basename|dirname|splitext)|math\.\w+|colorsys\.\w+|calendar\.\w+"
+    r"|fnmatch\.fnmatch(?:case)?|os\.path\.(?:join|basename|dirname|splitext)|colorsys\.\w+|calendar\.\w+"
     r"|difflib\.get_close_matches|unicodedata\.\w+|shlex\.(?:split|quote|join)|ast\.literal_eval|html\.(?:un)?escape)$"
 )
 

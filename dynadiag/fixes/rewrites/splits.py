@@ -1,4 +1,5 @@
-"""A function that breaks before it computes: split, so that the call that breaks runs in front of what is compiled.
+"""A function, or `forward` of a model, that breaks before it computes: split, so that the call that breaks runs in
+front of what is compiled.
 
 Right because the same calls are made in the same order, and nothing leaves the graph: torch compiled no operator in
 front of the break, and the call at the break runs uncompiled in any case. The proof compares calls of the whole.
@@ -14,6 +15,7 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
 from dynadiag.fixes.rewrites.outer_contexts import has_long_text
 
 __all__ = ["candidates"]
@@ -82,7 +84,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     split = _split_at(file, problem)
     made = _compiled_by_decorator(split) if split is not None else None
     if split is not None and made is None and sources.is_program(file):
-        made = _compiled_by_call(split)
+        method = split.function not in file.module.body
+        made = _compiled_by_method(split, sources) if method else _compiled_by_call(split)
     if split is not None and made is not None:
         name, edits = made
         title = f"run `{file.code(split.call)}` in front of what is compiled"
@@ -90,12 +93,14 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _split_at(file: ParsedSource, problem: FixProblem) -> _Split | None:
-    """The function of the module that breaks at a call, if it can be split there."""
-    wanted, call = problem.function.rpartition(".")[2], file.at(problem.span, cst.Call)
+    """The function or method of the module that breaks at a call, if it can be split there."""
+    wanted, call = problem.function, file.at(problem.span, cst.Call)
     function = file.enclosing(call, cst.FunctionDef) if call is not None else None
-    if call is None or not isinstance(function, cst.FunctionDef) or function.name.value != wanted:
+    if call is None or not isinstance(function, cst.FunctionDef) or not isinstance(function.body, cst.IndentedBlock):
         return None
-    if not isinstance(function.body, cst.IndentedBlock) or function not in file.module.body:
+    class_ = file.enclosing(function, cst.ClassDef, cst.FunctionDef)
+    owner = f"{class_.name.value}." if isinstance(class_, cst.ClassDef) else ""
+    if f"{owner}{function.name.value}" != wanted or (class_ or function) not in file.module.body:
         return None
     body = function.body.body[1 if function.get_docstring() is not None else 0 :]
     place = next((n for n, each in enumerate(body) if file.line(each) <= file.line(call) <= file.end_line(each)), None)
@@ -124,9 +129,8 @@ def _is_whole(statement: cst.CSTNode, call: cst.Call) -> bool:
 
 
 def _can_be_split(split: _Split) -> bool:
-    file, function, parameters, head = split.file, split.function, split.function.params, split.body[: split.first]
-    plain = not (parameters.kwonly_params or parameters.posonly_params or parameters.star_kwarg)
-    plain = plain and not isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)) and function.asynchronous is None
+    file, function, head = split.file, split.function, split.body[: split.first]
+    plain = plain_parameters(function) is not None
     simple = all(isinstance(each, cst.SimpleStatementLine) for each in head)
     stays = any(next(file.nodes(kind, each), None) is not None for each in head for kind in _STAYS)
     frames = next((n for n in file.nodes(cst.Name, function) if n.value in _LOOKS), None)
@@ -172,6 +176,20 @@ def _compiled_by_call(split: _Split) -> tuple[str, tuple[Edit, ...]] | None:
     if given != own:
         edits.append(file.replace(function.params, ", ".join(given)))
     return whole, tuple(edits)
+
+
+def _compiled_by_method(split: _Split, sources: Sources) -> tuple[str, tuple[Edit, ...]] | None:
+    """`forward` of a model makes the first calls, and a method that is compiled in its place does the rest."""
+    file, function = split.file, split.function
+    found = decorator_of_model(file, sources, function)
+    if found is None:
+        return None
+    indent, inner, end = file.indent(function), file.indent(split.body[0]), file.newline
+    rest, given = file.free_name("_rest_of_forward", of=function), [name for name in split.arguments if name != "self"]
+    whole = file.text[file.range(function)[0] : file.range(split.body[0])[0]].rstrip()
+    first = f"{indent}{whole}{end}{split.head(inner)}{inner}return self.{rest}({', '.join(given)}){end}{end}"
+    second = f"{indent}{found[0]}{end}{indent}def {rest}({', '.join(['self', *given])}):{end}{split.rest(inner)}"
+    return "forward", (file.replace_lines(function, function, first + second), found[1])
 
 
 def _targets(file: ParsedSource, statement: cst.CSTNode) -> Iterator[cst.Name]:
