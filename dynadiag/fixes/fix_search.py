@@ -225,10 +225,21 @@ class _Search:
             self._add([pick for pick in picks[half:] if pick[0].problem.identity in self._summary.causes])
             return
         cause, candidate = picks[0]
+        if proof is None and self._replaces(cause, candidate):
+            return
         cause.reject(candidate, why)
         if proof is not None and first_objection(proof, MENDABLE) == why:
             self._behind.append(picks[0])
         self._add(self._first_picks([cause]))
+
+    def _replaces(self, cause: _Cause, candidate: Candidate) -> bool:
+        """Whether a change that conflicts with proved ones is proved in their place, for their causes too: a function
+        that is split further down is split for the breaks before as well.
+        """
+        kept = [each for each in self._causes if each.proved is not None]
+        others = [each for each in kept if each.proved is not None and _overlap(each.proved, candidate)]
+        picks = [(each, candidate) for each in (cause, *others)]
+        return bool(others) and self._prove(picks)[1] is None
 
     def _add_hidden(self, picks: list[_Pick], proof: Proof, why: str) -> bool:
         """Try the changes with those for causes that stand behind them. Whether they are proved.
@@ -289,7 +300,9 @@ class _Search:
         """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
         proved, and they are kept then.
         """
-        candidate = _combined([candidate for cause in self._causes if (candidate := cause.proved)], picks)
+        picked = [id(cause) for cause, _ in picks]
+        kept = [each for cause in self._causes if (each := cause.proved) and id(cause) not in picked]
+        candidate = _combined(kept, picks)
         problems = tuple(cause.problem for cause, _ in picks)
         proof, why = self._tried_proof(problems, candidate)
         self.message(f"{candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
@@ -381,6 +394,12 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
         tuple(name for part in parts for name in part.as_tensors),
         tuple(name for part in parts for name in part.whole_calls),
     )
+
+
+def _overlap(one: Candidate, other: Candidate) -> bool:
+    """Whether two changes change the same text."""
+    pairs = ((a, b) for a in one.edits for b in other.edits)
+    return any(a != b and a.file == b.file and a.start < b.end and b.start < a.end for a, b in pairs)
 
 
 def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:

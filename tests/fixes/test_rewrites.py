@@ -713,7 +713,7 @@ def test_a_counter_becomes_a_buffer_that_is_not_written_in_place(tmp_path: Path)
     ]
 
 
-def test_an_integer_of_a_module_becomes_a_symbol_of_the_only_compile(tmp_path: Path) -> None:
+def test_an_integer_of_a_module_becomes_a_symbol_of_one_of_few_compiles(tmp_path: Path) -> None:
     text = LOOP + "\nfast = torch.compile(main)\n"
     line = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
     (found,) = recompiled(text, "L['model'].blocks[0].calls", ("0", "1"), tmp_path)
@@ -721,7 +721,9 @@ def test_an_integer_of_a_module_becomes_a_symbol_of_the_only_compile(tmp_path: P
     dynamic = "fast = torch.compile(main, dynamic=True)"
     assert recompiled(text, "L['model'].rate", ("0.5", "1.5"), tmp_path) == [dynamic]
     assert recompiled(text, "L['n']", ("0.5", "1.5"), tmp_path)[1] == dynamic  # float64 makes two graphs
-    assert recompiled(text + "torch.compile(main)\n", "L['model'].calls", ("0", "1"), tmp_path) == []
+    both = recompiled(text + "torch.compile(main)\n", "L['model'].calls", ("0", "1"), tmp_path)
+    assert [each.strip().splitlines()[-1] for each in both] == [dynamic, "torch.compile(main, dynamic=True)"]
+    assert recompiled(text + "torch.compile(main)\n" * 3, "L['model'].calls", ("0", "1"), tmp_path) == []
 
 
 REST = "    y = x + len(kept) * k\n    return y\n"

@@ -131,3 +131,24 @@ def test_a_logger_of_a_function_that_is_inlined_logs_from_within_the_graph(tmp_p
     assert result.evidence is not None
     assert result.evidence.breaks[1] == 0
     assert "leaf_function" in result.changed["program.py"]
+
+
+def test_a_split_further_down_takes_the_place_of_one_before(tmp_path: Path, runner: Runner) -> None:
+    text = (
+        "import torch\n\n\ndef f(x):\n    kept = bytearray(3)\n    return x + len(kept)\n\n\n"
+        'print(torch.compile(f, backend="eager")(torch.ones(3)))\n'
+    )
+    result = fixed(text, tmp_path, runner)
+    assert {fix.problem.gb_id for fix in result.fixes if fix.candidate} == {"GB0059", "GB6012"}
+    assert result.evidence is not None
+    assert result.evidence.breaks == (2, 0)
+
+
+def test_a_flag_of_a_model_has_two_compiled_methods(tmp_path: Path, runner: Runner) -> None:
+    text = program("h = self.a(x)\nif not self.training:\n    h = h * 2\nreturn self.b(h)")
+    text = text.replace("self.training", "self.plain").replace("self.calls = 0", "self.calls, self.plain = 0, True")
+    text = text.replace("        y = compiled", "        model.plain = step % 2 == 0\n        y = compiled")
+    result = fixed(text, tmp_path, runner)
+    assert result.evidence is not None
+    assert result.evidence.recompiles == (1, 0)
+    assert "if self.plain:" in result.changed["program.py"]

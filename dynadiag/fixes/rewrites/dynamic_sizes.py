@@ -18,7 +18,7 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
 from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
 
-__all__ = ["candidates", "dynamic_compile"]
+__all__ = ["candidates", "dynamic_compiles"]
 
 # Of an argument, or of what it holds: `L['batch']['tokens'].size()[1]`.
 _ITEM = r"\[(?:\d+|'\w+')\]"
@@ -26,6 +26,7 @@ _SIZE = re.compile(rf"^L\['(\w+)'\]({_ITEM})?((?:{_ITEM}|\.[A-Za-z]\w*(?!\w|\())
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 _MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _ARGUMENT = re.compile(r"^L\['(\w+)'\]$")
+_MAX_COMPILES = 3
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
@@ -49,9 +50,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             title = f"mark the size with `torch._dynamo.{function}`"
             yield Candidate(title, "argument", _marks(site, wanted, function), _WHY)
     file = calling_file(problem, sources)
-    edit = dynamic_compile(file) if file is not None else None
-    if edit is not None:
-        yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
+    for title, edit in dynamic_compiles(file) if file is not None else ():
+        yield Candidate(title, "argument", (edit,), _WHY)
 
 
 def _is_argument(problem: FixProblem) -> bool:
@@ -102,19 +102,20 @@ def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) ->
     return file.insert_line(file.line(statement), text), *edits
 
 
-def dynamic_compile(file: ParsedSource) -> Edit | None:
-    """The edit that gives ``dynamic=True`` to the only `torch.compile` of a file; ``None`` if there are others, or if
-    this one says already whether it is dynamic.
+def dynamic_compiles(file: ParsedSource) -> Iterator[tuple[str, Edit]]:
+    """The edit that gives ``dynamic=True`` to a `torch.compile` of a file, with its title. Of several only the trial
+    shows which one compiles the function. None if there are many, or if one says already whether it is dynamic.
     """
     found = _compile_calls(file)
-    if len(found) != 1:
-        return None
-    call = found[0]
-    if not isinstance(call, cst.Call):
-        return file.replace(call, f"{file.code(call)}(dynamic=True)")
-    if any(argument.keyword is not None and argument.keyword.value == "dynamic" for argument in call.args):
-        return None
-    return _with_argument(file, call, "dynamic=True")
+    options = [each for call in found if isinstance(call, cst.Call) for each in call.args]
+    if len(found) > _MAX_COMPILES or any(each.keyword and each.keyword.value == "dynamic" for each in options):
+        return
+    for call in found:
+        title = "compile with `dynamic=True`" + (f" in line {file.line(call)}" if len(found) > 1 else "")
+        if isinstance(call, cst.Call):
+            yield title, _with_argument(file, call, "dynamic=True")
+        else:
+            yield title, file.replace(call, f"{file.code(call)}(dynamic=True)")
 
 
 def _compile_calls(file: ParsedSource) -> list[cst.CSTNode]:

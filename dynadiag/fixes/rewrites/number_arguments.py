@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import call_sites
-from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compile
+from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 
 __all__ = ["candidates", "is_float", "is_number"]
 
@@ -25,10 +25,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     yield from _tensors(problem, sources, found[1], "")
     file = sources.file(problem.file)
-    edit = dynamic_compile(file) if file is not None else None
-    if edit is not None:
-        why = "torch compiles with a symbol for the number, and no value changes"
-        yield Candidate("compile with `dynamic=True`", "argument", (edit,), why)
+    for title, edit in dynamic_compiles(file) if file is not None else ():
+        yield Candidate(title, "argument", (edit,), "torch compiles with a symbol for the number, and no value changes")
     if not is_float(problem):
         return
     # float64 is exact, but makes two graphs: torch gives such an argument a symbol for its value, finds in the first

@@ -18,7 +18,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import config_line
-from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compile
+from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
 
 __all__ = ["candidates", "counters", "kept_in_buffer"]
@@ -41,18 +41,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 def _symbol(file: ParsedSource, fractions: bool) -> Iterator[Candidate]:
     """A symbol in place of the number, from the first call on. Integers of a module need a setting for it."""
-    edit = dynamic_compile(file)
-    if edit is None:
-        return
-    if fractions:
-        yield Candidate("compile with `dynamic=True`", "argument", (edit,), f"{_WHY} float, and no value changes")
-        return
-    yield Candidate(
-        f"compile with `dynamic=True` and `{_SETTING}`",
-        "config",
-        (config_line(file, _SETTING), edit),
-        f"{_WHY} integer, and no value changes",
-    )
+    for title, edit in dynamic_compiles(file):
+        if fractions:
+            yield Candidate(title, "argument", (edit,), f"{_WHY} float, and no value changes")
+        else:
+            edits = (config_line(file, _SETTING), edit)
+            yield Candidate(f"{title} and `{_SETTING}`", "config", edits, f"{_WHY} integer, and no value changes")
 
 
 def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
