@@ -52,6 +52,7 @@ _MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compa
 _MAX_DIFFERENCES = 20  # reported differences of one trial; the first decides
 _VARIANT_SECONDS = 2.0  # for one call of the unchanged program with other inputs; beyond it may never end
 _WARM_SECONDS = 0.3
+_MIN_WARM_CALLS = 12  # more than torch compiles a function again: each call may change what the next one guards on
 _RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none of them may run uncompiled
 
 
@@ -156,11 +157,11 @@ class _LastCall(_Watch):
             self._inside = True
             self._last()
             best, end = float("inf"), time.perf_counter() + _WARM_SECONDS
-            clock = _clock()
-            while time.perf_counter() < end:
+            clock, calls = _clock(), 0
+            while time.perf_counter() < end or calls < _MIN_WARM_CALLS:
                 began = clock()
                 self._last()
-                best = min(best, clock() - began)
+                best, calls = min(best, clock() - began), calls + 1
             TRIAL.send(WarmCallTime(best))
 
 
