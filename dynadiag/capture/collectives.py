@@ -1,12 +1,14 @@
 """The collectives that a program issues from Python, each as an event before it begins.
 
-So the journal of a rank that hangs or is killed ends with the collective that it was in.
+So the journal of a rank that hangs or is killed ends with the collective that it was in. Those that compiled code and
+C++ issue have no event of their own: what is known of them is how many there were, by the count that a group keeps.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import process_groups
 
-__all__ = ["CollectiveLimit", "describe_collective", "describe_group"]
+__all__ = ["CollectiveLimit", "UnseenCollectives", "describe_collective", "describe_group", "describe_standstill"]
 
 _MAX_EVENTS = 20_000  # collectives that are recorded one by one: 5 MB
 _INTERVAL = 1.0  # seconds between two of the later ones, so that a job of weeks still says where it is
@@ -40,6 +42,29 @@ class CollectiveLimit:
             return False
         self._last = now
         return True
+
+
+class UnseenCollectives:
+    """How many collectives each process group has begun that no event has told yet."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._untold: Counter[str] = Counter()
+
+    def step(self, group: str, numbers: tuple[int, int] | None) -> None:
+        """Take note of a call that is seen: the count of its group before and after it, None if it has none."""
+        if numbers is not None:
+            self._untold[group] += max(numbers[0] - self._known.get(group, numbers[0]), 0)
+            self._known[group] = numbers[1]
+
+    def take(self, group: str) -> int:
+        """Return how many are to be told before the call that is seen now."""
+        return self._untold.pop(group, 0)
+
+    def since(self, issued: Mapping[str, int]) -> dict[str, int]:
+        """Return how many there are by now, after the last call that was seen."""
+        late = {name: number - self._known.get(name, number) + self._untold[name] for name, number in issued.items()}
+        return {name: count for name, count in late.items() if count > 0}
 
 
 def describe_group(group: Any, frame: FrameType) -> dict[str, Any]:
@@ -80,6 +105,13 @@ def describe_collective(method: str, group: Any, frame: FrameType, number: int) 
     }
     stance = process_groups.stance()
     return data if stance is None else {**data, "stance": stance}
+
+
+def describe_standstill(since: float, frame: FrameType, number: int) -> dict[str, Any]:
+    """Return the data of a standstill after so many collectives: since when, and the user's line."""
+    stack = user_callers(frame)[-_MAX_FRAMES:]
+    place = stack[-1] if stack else {"file": None, "line": None, "function": None}
+    return {"after": number, "since": since, "at": time.time(), **place, "callers": stack[:-1]}
 
 
 def _tensors(known: dict[str, Any]) -> Iterator[Any]:

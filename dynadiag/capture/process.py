@@ -118,7 +118,7 @@ def _end_recording(recorder: Recorder, started: float) -> None:
         is_of_job = "rank" in job_place(os.environ) or exit_codes_of_ranks(error)
         if recorder.has_journal or (error is not None and is_of_job):
             recorder.record_kernels()
-            recorder.record_flight_recorder()
+            recorder.record_collectives()
             recorder.record_exception(error)
             footer = run_footer(started, error, source=recorder.keeps_source)
             recorder.note("end", footer)

@@ -29,6 +29,7 @@ from dynadiag.capture import (
     generated_code,
     graphs,
     guards,
+    standstill,
 )
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError, say
@@ -63,6 +64,8 @@ class Recorder(logging.Handler):
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
         self._started = time.time()
         self._collectives = collectives.CollectiveLimit()
+        self._unseen = collectives.UnseenCollectives()
+        self._watch: standstill.StandstillWatch | None = None
         self._reopened = 0
         self._released = False
 
@@ -154,6 +157,7 @@ class Recorder(logging.Handler):
                     self._modules.clear()
                     self._cache_lookups.clear()
                     self._collectives = collectives.CollectiveLimit()
+                    self._unseen, self._watch = collectives.UnseenCollectives(), None
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -201,6 +205,9 @@ class Recorder(logging.Handler):
 
     def _release(self) -> None:
         self._released = True
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
         with contextlib.suppress(Exception):  # as in `start`
@@ -220,19 +227,54 @@ class Recorder(logging.Handler):
         """Append a collective before it begins, or a new process group. Never raises."""
         try:
             if method == process_groups.CREATED:
-                data = collectives.describe_group(group, frame)
-                context = {} if data["ranks"] or data["rank"] is None else {"rank": data["rank"]}
-                self.append("group", data, context)
-            elif self._collectives.admit(time.time()):
+                self._begin_group(group, frame)
+            if self._watch is None:
+                self._watch = standstill.StandstillWatch(self._progress, self._on_standstill)
+                self._watch.start()
+            numbers, name = process_groups.issued_after(method, group), str(group.group_name)
+            self._unseen.step(name, numbers)
+            if method == process_groups.ENDED:
+                self._append_unseen({name: self._unseen.take(name)})
+            elif method != process_groups.CREATED and self._collectives.admit(time.time()):
+                self._append_unseen({name: self._unseen.take(name)}, self._collectives.count)
                 data = collectives.describe_collective(method, group, frame, self._collectives.count)
                 self.append("collective", data, {})
                 self.record_source(data["file"], {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
 
-    def record_flight_recorder(self) -> None:
-        """Append the collectives that torch's Flight Recorder has. Never raises."""
+    def _begin_group(self, group: Any, frame: FrameType) -> None:
+        data = collectives.describe_group(group, frame)
+        context = {} if data["ranks"] or data["rank"] is None else {"rank": data["rank"]}
+        self.append("group", data, context)
+
+    def _append_unseen(self, counts: Mapping[str, int], before: int | None = None) -> None:
+        """Append how many collectives began without an event, before the collective of a number or the next one."""
+        number = self._collectives.count + 1 if before is None else before
+        for group, count in counts.items():
+            if count:
+                self.append("unseen", {"group": group, "count": count, "before": number}, {})
+
+    def _progress(self) -> object:
+        """What changes when this rank begins a collective."""
+        return self._collectives.count, process_groups.issued()
+
+    def _on_standstill(self, since: float, frame: FrameType) -> None:
+        """Append where the main thread is that has begun no collective for some time. Never raises."""
         try:
+            if self.has_journal and not self._released:
+                self._append_unseen(self._unseen.since(process_groups.issued()))
+                data = collectives.describe_standstill(since, frame, self._collectives.count)
+                self.append("standstill", data, {})
+                self.record_source(data["file"], {})
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self.give_up(error)
+
+    def record_collectives(self) -> None:
+        """Append what groups count of the collectives, and those that torch's Flight Recorder has. Never raises."""
+        try:
+            if self.has_journal:
+                self._append_unseen(self._unseen.since(process_groups.issued()))
             if self.has_journal and (text := process_groups.flight_recorder()) is not None:
                 self.append("flight_recorder", {}, {}, text)
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own

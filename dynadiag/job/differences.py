@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, first_change
 from dynadiag.job.ranks import are_multiples, follows_rank
-from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step
+from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step, UnseenStep
 from dynadiag.recording.records import Break
 
 __all__ = ["RankDifference", "Side", "first_difference"]
@@ -109,6 +109,9 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Rank
     if isinstance(one, CompileStep) and isinstance(two, CompileStep):
         if one.key != two.key or one.details != two.details:
             yield from _compiles(one, two, position, (first, second))
+    elif isinstance(one, UnseenStep) and isinstance(two, UnseenStep):
+        if one.count != two.count and not (one if one.count < two.count else two).open:
+            yield _of_unseen((first, second), (position, other), (one, two))
     elif (
         isinstance(one, CollectiveStep)
         and isinstance(two, CollectiveStep)
@@ -211,6 +214,19 @@ def _on_earlier_line(one: CollectiveStep, two: CollectiveStep) -> int:
     return 0 if same and (one.collective.line or 0) < (two.collective.line or 0) else 1
 
 
+def _of_unseen(
+    sides: tuple[Side, Side], positions: tuple[int, int], steps: tuple[UnseenStep | None, UnseenStep | None]
+) -> RankDifference:
+    """More collectives of compiled code or C++ on one rank. If the other has fewer of them, and not none, it left the
+    loop in which they are.
+    """
+    counts = [0 if step is None else step.count for step in steps]
+    more = int(counts[1] > counts[0])
+    after = sides[1 - more].steps[positions[1 - more] + (steps[1 - more] is not None) :]
+    instead = next((step for step in after if isinstance(step, CollectiveStep)), None)
+    return RankDifference("collective", positions[0], *steps, more if min(counts) == 0 else 1 - more, instead=instead)
+
+
 def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[int, int]) -> Iterator[RankDifference]:
     """The differences in steps that only one of the ranks has."""
     sides = (first, second)
@@ -219,13 +235,20 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
     ended = [spans[side][0] == len(sides[side].steps) and not sides[side].whole for side in (0, 1)]
     for side in (0, 1):
         steps: list[Step | None] = [None, None]
+        later = sides[1 - side].steps[spans[1 - side][0] :]
         for step in own[side]:
             steps[side] = step
             if isinstance(step, CompileStep) and not ended[1 - side]:
                 if step.recompile is not None:
                     yield RankDifference("recompile", here[0], steps[0], steps[1], side)
-                elif not _compiles_it(sides[1 - side].steps, step):
+                elif _compiles_it(sides[1 - side].steps, step) or (not sides[1 - side].whole and _only_compiles(later)):
+                    yield from _other_function(side, here[0], step, later)
+                else:
                     yield RankDifference("skip", here[0], steps[0], steps[1], 1 - side)
+    for side in (0, 1):
+        for step in own[side]:
+            if isinstance(step, UnseenStep) and not ended[1 - side]:
+                yield _of_unseen(sides, (here[0], there[0]), (step, None) if side == 0 else (None, step))
     issued = [next((step for step in own[side] if isinstance(step, CollectiveStep)), None) for side in (0, 1)]
     one, two = issued
     if one is not None and two is not None:
@@ -234,6 +257,24 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
         yield RankDifference("collective", here[0], one, None, int(_line(one) in _all_issued(second.steps, _line)))
     elif two is not None and not ended[0]:
         yield RankDifference("collective", here[0], None, two, int(_line(two) not in _all_issued(first.steps, _line)))
+
+
+def _only_compiles(steps: Sequence[Step]) -> bool:
+    """Whether a rank that was ended may have been about to do more: it went past nothing that another compiles."""
+    return all(isinstance(step, CompileStep) or (isinstance(step, UnseenStep) and step.open) for step in steps)
+
+
+def _other_function(side: int, position: int, step: CompileStep, later: Sequence[Step]) -> Iterator[RankDifference]:
+    """The difference where two ranks come to functions in another order, of which each has collectives."""
+    other = next((each for each in later if isinstance(each, CompileStep) and _collectives(each)), None)
+    if _collectives(step) and other is not None and other.label != step.label:
+        pair = (step, other) if side == 0 else (other, step)
+        nodes = [_collectives(each)[0] for each in pair]
+        yield RankDifference("collective", position, *pair, 1, node=nodes[1], other_node=nodes[0])
+
+
+def _collectives(step: CompileStep) -> tuple[CanonicalNode, ...]:
+    return next((graph.collectives for graph in step.graphs if graph.collectives), ())
 
 
 def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:

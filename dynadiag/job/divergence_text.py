@@ -17,13 +17,13 @@ from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import ValueDifference, find_value_difference, values_on
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence
-from dynadiag.job.ended import describe_ends, ended_by_itself
+from dynadiag.job.ended import describe_ends, ended_by_itself, last_place
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
-from dynadiag.job.trace import CollectiveStep, CompileStep, kind_of_type
+from dynadiag.job.trace import CollectiveStep, CompileStep, UnseenStep, kind_of_type
 from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.opening import open_recording
-from dynadiag.recording.records import Compile, Frame, Recompile
+from dynadiag.recording.records import Collective, Compile, Frame, Recompile
 
 __all__ = ["describe_divergence"]
 
@@ -179,8 +179,16 @@ def _node_difference(found: RankDifference, doing: Sequence[Process], others: Se
     node, other = _as_printed(step, found, found.node), _as_printed(_other_step(found), found, found.other_node)
     location = _node_place(found, doing, others)
     where = f" (line {location[1]})" if location[1] is not None else ""
+    second = _other_step(found)
+    assert isinstance(second, CompileStep)
     symbolic = [_has_symbols(each, found.graph) for each in (step, _other_step(found))]
-    if symbolic[0] != symbolic[1]:
+    if second.label != step.label and node is not None and other is not None:
+        text = (
+            f"{_verb(doing, 'compile')} {function}, whose first collective is `{_short(node)}`{where}, where "
+            f"{_verb(others, 'compile')} {second.compile.function}, whose first is `{_short(other)}`"
+            + (f" (line {other.source_line.line})" if other.source_line is not None else "")
+        )
+    elif symbolic[0] != symbolic[1]:
         dynamic, static = (doing, others) if symbolic[0] else (others, doing)
         text = f"{_verb(dynamic, 'compile')} {function} for sizes that may change, {_ranks(static)} for fixed ones"
     elif node is None and other is None:
@@ -326,6 +334,8 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
     if isinstance(found.step, CompileStep):
         return _node_difference(found, doing, others)
     one, two = found.step, _other_step(found)
+    if isinstance(one, UnseenStep) or isinstance(two, UnseenStep):
+        return _unseen(found, doing, others)
     here = one.collective if isinstance(one, CollectiveStep) else None
     there = two.collective if isinstance(two, CollectiveStep) else None
     assert here is not None or there is not None
@@ -340,34 +350,77 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
         for each in (here, there)
     ]
     issued = [
-        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes}{group}{peer} at line {each.line}".replace("  ", " ")
-        if each
-        else None
+        f"{_operation(each)}{group}{peer} at line {each.line}" if each else None
         for each, group, peer in zip((here, there), own, peers, strict=True)
     ]
     if isinstance(one, CollectiveStep) and isinstance(two, CollectiveStep) and one.key == two.key:
         issued = [
             f"`{brief(each.statement or each.collective.op)}` at line {each.collective.line}" for each in (one, two)
         ]
-    more = ""
-    if found.instead is not None:
-        after = found.instead.collective
-        more = (
-            f" and goes on with {after.op} of {after.sizes or 'nothing'} {after.dtypes} at line {after.line}".replace(
-                "  ", " "
-            )
-        )
-    elif (here is None or there is None) and ended_by_itself((doing if here is None else others)[0]):
-        more = ": it had ended"
     if here is None:
-        text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}{more}"
+        text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}{_goes_on(found, doing)}"
     elif there is None:
-        text = f"{_verb(doing, 'issue')} {issued[0]}, {_does_not(others)}{more}"
+        text = f"{_verb(doing, 'issue')} {issued[0]}, {_does_not(others)}{_goes_on(found, others)}"
     else:
         text = f"{_verb(doing, 'issue')} {issued[0]} where {_verb(others, 'issue')} {issued[1]}"
     at = here or there
     assert at is not None
     return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, ("ranks.collectives",))
+
+
+def _operation(item: Collective) -> str:
+    """A collective with what it is about: ``all_reduce of (4,) float32``, ``barrier``."""
+    return f"{item.op} of {item.sizes} {item.dtypes}" if item.dtypes else item.op
+
+
+def _goes_on(found: RankDifference, ranks: Sequence[Process]) -> str:
+    """What these ranks do, which lack a collective that the others issue."""
+    if found.instead is not None:
+        after = found.instead.collective
+        return f" and {'goes' if len(ranks) == 1 else 'go'} on with {_operation(after)} at line {after.line}"
+    return ": it had ended" if ended_by_itself(ranks[0]) else ""
+
+
+def _unseen(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+    """More collectives of compiled code or C++ on some ranks."""
+    counts = [step.count if isinstance(step, UnseenStep) else 0 for step in (found.step, _other_step(found))]
+    more, fewer = (doing, others) if counts[0] > counts[1] else (others, doing)
+    number = abs(counts[0] - counts[1])
+    node, location = _compiled_collective(more[0], min(counts))
+    what = "a collective" if number == 1 else f"{number} collectives"
+    where = "of compiled code or C++ (such as DDP's gradients)"
+    if node is not None:
+        where = f"of the compiled {location[2]} (`{_short(node)}`, line {location[1]})"
+    elif location[0] is None and found.instead is not None:
+        after = found.instead.collective
+        location = after.file, after.line, after.function or "?"
+    text = f"{_verb(more, 'begin')} {what} {where}, {_does_not(fewer)}{_goes_on(found, fewer)}"
+    return _DivergenceText(text, location, None, ("ranks.collectives",))
+
+
+def _compiled_collective(item: Process, before: int) -> tuple[CanonicalNode | None, Location]:
+    """The collective of a graph that a rank begins after so many, if its graphs have any, and its line.
+
+    Which one is known if all are in one function, or from the function in which the rank was last.
+    """
+    place = last_place(item)
+    steps = [step for step in (item.trace.compiles if item.trace else ()) if any(g.collectives for g in step.graphs)]
+    names = {step.compile.function for step in steps}
+    steps = [step for step in steps if len(names) == 1 or _is_in(place, step.compile.function)]
+    found = [
+        (index, node) for index, graph in enumerate(steps[0].graphs if steps else ()) for node in graph.collectives
+    ]
+    if not found:
+        return None, (None, None, "?") if place is None else (place.file, place.line, place.function)
+    graph, node = found[before % len(found) if len(names) == 1 else 0]
+    compiled = steps[0].compile
+    frame = _line_of(item, compiled.compile_id, graph, node)
+    file, line, _ = _compile_location(compiled) if frame is None else (frame.file, frame.line, "")
+    return node, (file, line, compiled.function)
+
+
+def _is_in(place: Frame | None, function: str) -> bool:
+    return place is not None and place.function.rpartition(".")[2] == function.rpartition(".")[2]
 
 
 def _skip(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:

@@ -26,7 +26,8 @@ _PEER_IS_GONE = re.compile(
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 _POINT_TO_POINT = ("send", "recv")  # a rank may still be in its last one
 _MESSAGE = 140  # characters of an exception's message
-_TERMINATED = -signal.SIGTERM
+_TERMINATED = -signal.SIGTERM  # a launcher ends the other ranks by that
+_BY_LAUNCHER = (_TERMINATED, -signal.SIGKILL)  # and by that if they do not answer
 _LISTED = 8  # ranks whose end is told one by one
 
 
@@ -36,10 +37,14 @@ def ended_by_itself(item: Process) -> bool:
 
 
 def last_place(item: Process) -> Frame | None:
-    """Where a process was last: at the line of the exception that ended it, else in its last collective."""
+    """Where a process was last: at the line of the exception that ended it, where it stood still, or in its last
+    collective.
+    """
     written = [frame for frame in item.stack if not is_generated_file(frame.file)]
     if written:
         return written[-1]
+    if item.trace and item.trace.stood is not None:
+        return item.trace.stood
     last = item.trace.last if item.trace else None
     return None if last is None or last.file is None else Frame(last.file, last.line, last.function or "?")
 
@@ -80,7 +85,8 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     raised = [each for each in ranks if each.uncaught is not None and not _waited(each)]
     waited = [each for each in ranks if each.uncaught is not None and _waited(each)]
     cut = [each for each in ranks if not each.complete and each.uncaught is None and not _lived_on(each, ranks)]
-    killed = [each for each in cut if each.exit_code not in (None, 0, _TERMINATED)]  # the launcher ends others by that
+    late = _late(cut, waited)
+    killed = [each for each in cut if each.exit_code not in (None, 0, *(_BY_LAUNCHER if late else (_TERMINATED,)))]
     missing = job.missing(restart)
     if killed and len(killed) < len(ranks):
         return _dead("died", killed, ranks, restart)
@@ -92,7 +98,6 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     if raised:
         return None
     if cut and len(cut) < len(ranks):
-        late = _late(cut, waited)
         return _dead("timeout", late, ranks, restart) if late else _dead("died", cut, ranks, restart)
     if missing and waited:
         return _never_came(missing, ranks, restart)
@@ -130,7 +135,7 @@ def _lived_on(item: Process, ranks: Sequence[Process]) -> bool:
 
 
 def _collectives(item: Process) -> int:
-    return 0 if item.trace is None else len(item.trace.times)
+    return 0 if item.trace is None else item.trace.issued
 
 
 def _waited(item: Process) -> bool:
@@ -178,6 +183,8 @@ def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Proces
     own = "its" if len(numbers) == 1 else "their"
     if item.uncaught is not None:
         return f"{rank_list(numbers)} came only to {place_text(last_place(item)) or 'an unknown line'} while {they}{at}"
+    if item.trace is not None and (stood := item.trace.stood) is not None:
+        return f"{rank_list(numbers)} stood at {place_text(stood)} in {stood.function} and never came: {they}{at}"
     if last is None:
         return f"{rank_list(numbers)} never began {own} first collective: {they}{at}"
     did = "began" if last.is_async or last.op in _POINT_TO_POINT else "finished"

@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
+from dynadiag.explanation.run_end import read_frames
 from dynadiag.job.program_lines import ProgramLines
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Collective, Compile, Graph, Guard, Recompile, SkippedFrame
+from dynadiag.recording.records import Break, Collective, Compile, Frame, Graph, Guard, Recompile, SkippedFrame
 
 __all__ = [
     "CollectiveStep",
@@ -27,6 +30,7 @@ __all__ = [
     "RankTrace",
     "Step",
     "TraceReader",
+    "UnseenStep",
     "kind_of_type",
 ]
 
@@ -166,7 +170,34 @@ class CollectiveStep:
         return self.collective.file, self.collective.line
 
 
-Step = CompileStep | CollectiveStep
+@dataclass(frozen=True)
+class UnseenStep:
+    """Collectives of one group that compiled code or C++ began, such as DDP's: only their number is known.
+
+    It is ``open`` if the process may have been about to begin more: it did not end by itself, and nothing follows.
+    """
+
+    group: str
+    count: int
+    open: bool
+
+    @property
+    def label(self) -> tuple[object, ...]:
+        """What it is a number of."""
+        return "unseen", self.group
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What alike steps share."""
+        return (*self.label, None if self.open else self.count)
+
+    @property
+    def details(self) -> tuple[object, ...]:
+        """How many there were at least."""
+        return (self.count,)
+
+
+Step = CompileStep | CollectiveStep | UnseenStep
 
 
 @dataclass(frozen=True)
@@ -174,12 +205,15 @@ class RankTrace:
     """The steps of one rank, without sends and receives: ranks have different ones by design.
 
     ``times`` is when each collective among the steps began, in seconds since the epoch by the host's clock. ``last`` is
-    the last collective of all, ``seconds`` what all compiles took together.
+    the last collective of all that the program issued, ``stood`` where the program stood still after that. ``issued``
+    is the number of all collectives, ``seconds`` what all compiles took together.
     """
 
     steps: tuple[Step, ...]
     times: array[float]
     last: Collective | None
+    stood: Frame | None
+    issued: int
     stances: frozenset[str]
     skipped: tuple[SkippedFrame, ...]
     disabled: bool
@@ -212,10 +246,13 @@ class TraceReader:
         compiles = tuple(self._compile_steps(recording, groups))
         issued = recording.collectives()
         own = [each for each in issued if each.op not in _POINT_TO_POINT]
+        unseen = _unseen(recording, own, groups)
         return RankTrace(
-            steps=self._shared(tuple(_in_order(compiles, self._collective_steps(recording, own, groups)))),
+            steps=self._shared(tuple(_in_order(compiles, self._collective_steps(recording, own, groups), unseen))),
             times=array("d", [each.at or 0.0 for each in own]),
             last=issued[-1] if issued else None,
+            stood=_standstill(recording, issued[-1].number if issued else 0),
+            issued=len(own) + sum(step.count for steps in unseen.values() for step in steps),
             stances=frozenset(each.stance for each in issued if each.stance is not None),
             skipped=recording.skipped(),
             disabled=_is_disabled(recording),
@@ -285,13 +322,52 @@ def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:
 def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None, str | None]:
     """The names of the process groups in the order in which they were made, and size and backend of the first."""
     made: dict[str, dict[str, object]] = {}
-    for event in recording.events("dynadiag_group"):
-        data = recording.metadata(event.index).get("dynadiag_group")
-        if isinstance(data, dict):
-            made.setdefault(str(data.get("name")), data)
+    for data in _own_data(recording, "dynadiag_group"):
+        made.setdefault(str(data.get("name")), data)
     world = next(iter(made.values()), {})
     size, backend = world.get("size"), world.get("backend")
     return tuple(made), size if isinstance(size, int) else None, backend if isinstance(backend, str) else None
+
+
+def _own_data(recording: Recording, kind: str) -> Iterator[dict[str, Any]]:
+    """The data of each event of ours of a kind."""
+    for event in recording.events(kind):
+        data = recording.metadata(event.index).get(kind)
+        if isinstance(data, dict):
+            yield data
+
+
+def _unseen(recording: Recording, own: Sequence[Collective], groups: tuple[str, ...]) -> dict[int, list[UnseenStep]]:
+    """The numbers of collectives without an event of their own, by the position in ``own`` before which they began."""
+    told: dict[tuple[int, str], int] = {}
+    for data in _own_data(recording, "dynadiag_unseen"):
+        group, count, before = data.get("group"), data.get("count"), data.get("before")
+        if isinstance(group, str) and type(count) is int and type(before) is int:
+            told[before, group] = count  # a later event counts again what an earlier one did
+    counts: Counter[tuple[int, str]] = Counter()
+    numbers, ended = [each.number for each in own], _ended_by_itself(recording)
+    for (before, group), count in told.items():
+        counts[bisect_left(numbers, before), group] += count
+    found: dict[int, list[UnseenStep]] = {}
+    for (place, group), count in sorted(counts.items()):
+        step = UnseenStep(_number_of(group, groups), count, open=place == len(own) and not ended)
+        found.setdefault(place, []).append(step)
+    return found
+
+
+def _ended_by_itself(recording: Recording) -> bool:
+    end = next(_own_data(recording, "dynadiag_end"), None)
+    return end is not None and end.get("uncaught") is None and recording.run.exit_code in (None, 0)
+
+
+def _standstill(recording: Recording, last: int) -> Frame | None:
+    """Where the program stood still after its last collective."""
+    found = None
+    for data in _own_data(recording, "dynadiag_standstill"):
+        after, file = data.get("after"), data.get("file")
+        if isinstance(file, str) and type(after) is int and after >= last:
+            (found,) = read_frames([data])
+    return found
 
 
 def _number_of(group: str, groups: Sequence[str]) -> str:
@@ -309,14 +385,18 @@ def _with_numbered_groups(graph: CanonicalGraph, groups: Sequence[str]) -> Canon
     return CanonicalGraph(tuple(map(numbered, graph.nodes)))
 
 
-def _in_order(compiles: Sequence[CompileStep], collectives: Sequence[CollectiveStep]) -> Iterator[Step]:
-    """Compiles and collectives in the order in which they began."""
+def _in_order(
+    compiles: Sequence[CompileStep], collectives: Sequence[CollectiveStep], unseen: Mapping[int, list[UnseenStep]]
+) -> Iterator[Step]:
+    """Compiles and collectives in the order in which they began: those without an event after the compiles."""
     done = 0
-    for each in collectives:
+    for place, each in enumerate(collectives):
         yield from compiles[done : each.collective.compiles]
         done = max(done, each.collective.compiles)
+        yield from unseen.get(place, ())
         yield each
     yield from compiles[done:]
+    yield from unseen.get(len(collectives), ())
 
 
 def _is_disabled(recording: Recording) -> bool:

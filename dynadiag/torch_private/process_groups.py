@@ -14,11 +14,24 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["CREATED", "caller_locals", "flight_recorder", "observe", "stance", "stop_observing"]
+__all__ = [
+    "CREATED",
+    "ENDED",
+    "caller_locals",
+    "flight_recorder",
+    "issued",
+    "issued_after",
+    "observe",
+    "stance",
+    "stop_observing",
+]
 
 CREATED = "_set_group_desc"  # `_new_process_group_helper` calls it last, with the whole group in its locals
+ENDED = "shutdown"  # `destroy_process_group` calls it, of each group
+_POINT_TO_POINT = ("send", "recv", "recv_anysource")
 _METHODS = (
     CREATED,
+    ENDED,
     "_allgather_base",
     "_reduce_scatter_base",
     "all_gather_single",
@@ -87,6 +100,32 @@ def _process_group() -> Any:
 def caller_locals(frame: FrameType) -> dict[str, Any]:
     """Return the locals of the function of torch's that looked a method up. The user's are never read."""
     return dict(frame.f_locals) if _CALLERS in frame.f_code.co_filename else {}
+
+
+def issued() -> dict[str, int]:
+    """How many collectives each group has begun, by its name: also those of compiled code and of C++."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    groups = dict(getattr(getattr(module, "_world", None), "pg_names", ()))
+    numbers = {str(name): _sequence_number(group) for group, name in groups.items()}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def issued_after(method: str, group: Any) -> tuple[int, int] | None:
+    """How many collectives a group has begun before this one and with it. None if its backend does not count them.
+
+    gloo counts a send and a receive as one. NCCL counts them apart.
+    """
+    number = _sequence_number(group)
+    if number is None:
+        return None
+    is_counted = method not in (CREATED, ENDED) and (method not in _POINT_TO_POINT or group.name() == "gloo")
+    return number, number + is_counted
+
+
+def _sequence_number(group: Any) -> int | None:
+    with contextlib.suppress(RuntimeError, AttributeError):  # a backend without sequence numbers
+        return int(group._get_sequence_number_for_group())
+    return None
 
 
 def stance() -> str | None:

@@ -32,7 +32,7 @@ import torch
 from dynadiag import autoload, capture
 from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
-from dynadiag.capture.collectives import CollectiveLimit
+from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
@@ -53,6 +53,7 @@ OUTERMOST = {
     *vars(recorder_module._CudaGraphSkipHandler).values(),
     Redactor.__init__,
     CollectiveLimit.__init__,
+    UnseenCollectives.__init__,
 }
 LOGGERS = ("torch.__trace", "torch._dynamo.convert_frame")
 EVENTS = "torch._inductor.cudagraph_utils.__cudagraphs"

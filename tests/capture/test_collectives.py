@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import dynadiag
-from dynadiag.capture.collectives import CollectiveLimit
+from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
 from dynadiag.capture.run_metadata import job_place, recording_stems
+from dynadiag.capture.standstill import StandstillWatch
 from dynadiag.job import open_job
 from dynadiag.recording.reader import Recording
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
+
+
+def summed(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x)
+    dist.all_reduce(x)
+    return x
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +47,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recordi
             work = dist.all_reduce(x, async_op=True)
             assert work is not None
             work.wait()
+            torch.compile(summed, backend="eager")(x)
             try:
                 dist.broadcast(torch.ones(2), src=1)  # there is one rank: it fails here, not in gloo's thread
             except (RuntimeError, ValueError):
@@ -64,6 +75,57 @@ def test_each_collective_has_its_sizes_and_its_line(recorded: tuple[Recording, s
     assert all(each.file == __file__ and each.op in lines[(each.line or 0) - 1] for each in found)
     assert [each.stance for each in found] == [None] * 5 + ["force_eager"]
     assert {each.dtypes for each in found} == {"float32", ""}
+
+
+def test_collectives_of_compiled_code_are_counted(recorded: tuple[Recording, str]) -> None:
+    told = [recorded[0].metadata(event.index)["dynadiag_unseen"] for event in recorded[0].events("dynadiag_unseen")]
+    after = recorded[0].collectives()[4]
+    assert told == [{"group": after.group, "count": 2, "before": after.number}]
+
+
+def test_calls_that_are_seen_are_not_counted_again() -> None:
+    unseen = UnseenCollectives()
+    unseen.step("0", (0, 0))  # the group begins
+    unseen.step("0", (2, 3))
+    unseen.step("0", None)
+    assert unseen.since({"0": 3, "1": 4}) == {"0": 2}
+    assert unseen.take("0") == 2
+    unseen.step("0", (3, 4))
+    assert unseen.take("0") == 0
+    assert unseen.since({"0": 6}) == {"0": 2}
+
+
+def test_a_standstill_is_told_with_the_main_threads_frame() -> None:
+    told: list[tuple[str, threading.Thread]] = []
+    heard = threading.Event()
+
+    def stood(_since: float, frame: FrameType) -> None:
+        if heard.is_set():
+            return
+        told.append((frame.f_code.co_filename, threading.current_thread()))
+        heard.set()
+
+    watch = StandstillWatch(lambda: 1, stood, first=0.001)
+    watch.start()
+    assert heard.wait(60)
+    watch.stop()
+    told[0][1].join(60)
+    assert not told[0][1].is_alive()
+    assert told[0][1] is not threading.main_thread()
+
+
+def test_what_goes_on_does_not_stand_still() -> None:
+    numbers, told, looks = itertools.count(), list[float](), threading.Semaphore(0)
+
+    def progress() -> int:
+        looks.release()
+        return next(numbers)
+
+    watch = StandstillWatch(progress, lambda since, _frame: told.append(since), first=0.001)
+    watch.start()
+    assert all(looks.acquire(timeout=60) for _ in range(5))
+    watch.stop()
+    assert told == []
 
 
 def test_the_process_group_is_recorded(recorded: tuple[Recording, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tests.tui import build
 from tests.tui.build import FILE, Events
 
-__all__ = ["FILE", "Events", "collective", "compiled", "graph", "group", "guards", "rank", "stopped"]
+__all__ = ["FILE", "Events", "collective", "compiled", "graph", "group", "guards", "rank", "stood", "stopped", "unseen"]
 
 NODE = '        # File: {file}:{line} in f, code: ...\n        {name}: "{type}" = {call}\n'
 REDUCE = "torch.ops._c10d_functional.all_reduce({0}, 'sum', '{1}')"
@@ -61,6 +61,17 @@ def collective(op: str = "allreduce", line: int = 20, sizes: tuple[int, ...] = (
     """One collective of the program's own."""
     data = {"op": op, "group": "0", "sizes": [list(sizes)], "dtypes": ["float32"], "file": FILE, "line": line}
     return [({"dynadiag_collective": {**data, "function": "main", "number": 1, "async": False, **more}}, None)]
+
+
+def unseen(count: int, before: int = 9, name: str = "0") -> Events:
+    """So many collectives of compiled code or C++, before the collective of a number."""
+    return [({"dynadiag_unseen": {"group": name, "count": count, "before": before}}, None)]
+
+
+def stood(line: int, after: int = 1) -> Events:
+    """A standstill after the collective of a number."""
+    data = {"after": after, "since": BEGAN, "at": BEGAN + 4, "file": FILE, "line": line, "function": "wait_for"}
+    return [({"dynadiag_standstill": data}, None)]
 
 
 def group(number: int, world: int, name: str = "0", backend: str = "gloo") -> Events:

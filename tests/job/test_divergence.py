@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from dynadiag.job import Divergence, find_divergence, open_job
 from tests.job import build
-from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stopped
+from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stood, stopped, unseen
 from tests.tui.build import at, recording, source_events
 
 ONE = graph(("l_x_ * 2", "f32[4][1]cpu", 6))
@@ -373,7 +374,7 @@ def test_a_rank_past_the_loop_left_out_a_collective_of_it(tmp_path: Path) -> Non
     made = divergence(tmp_path)
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("collective", (1,), 20)
-    assert made.text.endswith("rank 1 does not and goes on with barrier of () at line 22")
+    assert made.text.endswith("rank 1 does not and goes on with barrier at line 22")
 
 
 def test_a_collective_more_of_the_same_size_is_told_at_its_line(tmp_path: Path) -> None:
@@ -394,6 +395,77 @@ def test_a_rank_that_leaves_early_is_the_one(tmp_path: Path) -> None:
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("collective", (1,), 20)
     assert made.text.endswith("rank 1 does not: it had ended")
+
+
+SUM = graph((REDUCE.format("l_x_", "0"), "f32[4][1]cpu", 6))
+GONE = "Connection closed by peer [127.0.0.1]:1"
+
+
+def test_a_collective_more_of_compiled_code_is_told_at_its_line(tmp_path: Path) -> None:
+    """Rank 0 has left the loop and ended. What rank 1 was about to begin is not known, so its count is the least."""
+    rank(tmp_path, 0, compiled(graph=SUM), unseen(5))
+    rank(tmp_path, 1, compiled(graph=SUM), unseen(2), unseen(6), end=stopped(GONE, line=4))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (0,), 6)
+    assert made.text == (
+        "rank 1 begins a collective of the compiled f (`all_reduce of f32[4]`, line 6), rank 0 does not: it had ended"
+    )
+
+
+def test_a_collective_more_of_cpp_is_told_where_the_rank_waits(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=16)
+    barrier = collective("barrier", line=19, sizes=(), dtypes=[], number=1)
+    rank(tmp_path, 0, compiled(), unseen(4), end=waits)
+    rank(tmp_path, 1, compiled(), unseen(3, before=1), barrier, end=waits)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (1,), 16)
+    assert made.text.endswith("rank 1 does not and goes on with barrier at line 19")
+
+
+@pytest.mark.parametrize("ends", [[], stopped(GONE)])
+def test_a_rank_that_was_ended_may_have_been_about_to_begin_more(ends: Events, tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(graph=SUM), unseen(5), end=stopped(GONE))
+    rank(tmp_path, 1, compiled(graph=SUM), unseen(3), end=ends)
+    made = divergence(tmp_path)
+    assert made is None or made.kind == "died"
+
+
+def test_unseen_collectives_between_sends_count_as_one_number(tmp_path: Path) -> None:
+    send = collective("send", line=12, number=1)
+    barrier = collective("barrier", sizes=(), number=2)
+    assert of_two(tmp_path, [unseen(2, 1), send, unseen(1, 2), barrier], [unseen(3, 2), barrier]) is None
+
+
+def test_functions_with_collectives_in_another_order(tmp_path: Path) -> None:
+    """gloo aborts one rank, for the sizes do not fit. What it had compiled next is not known."""
+    longer = SUM.replace("[4]", "[8]")
+    other = [
+        (json.loads(json.dumps(data).replace('"f"', '"g"').replace('"line": 5', '"line": 12')), text)
+        for data, text in compiled(graph=longer)
+    ]
+    rank(tmp_path, 0, other, end=[])
+    rank(tmp_path, 1, compiled(graph=SUM), unseen(1), end=stopped(GONE))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert made.kind == "collective"
+    assert "rank 1 compiles f, whose first collective is `all_reduce of f32[4]` (line 6)" in made.text
+    assert "where rank 0 compiles g, whose first is `all_reduce of f32[8]`" in made.text
+
+
+@pytest.mark.parametrize("signal", [None, -9])
+def test_a_rank_that_hangs_is_told_where_it_stood(signal: int | None, tmp_path: Path) -> None:
+    """A launcher kills a rank that does not answer, after the others have waited in vain."""
+    waits = stopped("Timed out waiting 8000ms for recv operation to complete", line=21)
+    first, second = collective(line=21, number=1), collective(line=21, number=2)
+    rank(tmp_path, 0, compiled(), first, second, end=waits)
+    end: Events = [] if signal is None else [({"dynadiag_exit": {"code": signal}}, None)]
+    rank(tmp_path, 1, compiled(), stood(3, after=0), first, stood(17), end=end)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("timeout", (1,), 17)
+    assert made.text.startswith("rank 1 stood at prog.py:17 in wait_for and never came: rank 0 waited until")
 
 
 def test_a_graph_for_any_size_is_told_with_the_option_that_differs(tmp_path: Path) -> None:
