@@ -255,6 +255,11 @@ class Recorder(logging.Handler):
             if count:
                 self.append("unseen", {"group": group, "count": count, "before": number}, {})
 
+    def issued_unseen(self) -> dict[str, int]:
+        """How many collectives began without an event since the last that has one, for an event; empty if none did."""
+        count = sum(self._unseen.since(process_groups.issued()).values())
+        return {"unseen": count} if count else {}
+
     def _progress(self) -> object:
         """What changes when this rank begins a collective."""
         return self._collectives.count, process_groups.issued()
@@ -370,7 +375,7 @@ def _read(file: str) -> str | None:
 def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        recorder.append("frame", _callable_location(code, emitter), metadata)
+        recorder.append("frame", {**_callable_location(code, emitter), **recorder.issued_unseen()}, metadata)
         recorder.record_source(code.co_filename, metadata)
         recorder.record_source(_main_file(), metadata)
 

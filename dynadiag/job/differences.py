@@ -241,10 +241,8 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
             if isinstance(step, CompileStep) and not ended[1 - side]:
                 if step.recompile is not None:
                     yield RankDifference("recompile", here[0], steps[0], steps[1], side)
-                elif _compiles_it(sides[1 - side].steps, step) or (not sides[1 - side].whole and _only_compiles(later)):
-                    yield from _other_function(side, here[0], step, later)
                 else:
-                    yield RankDifference("skip", here[0], steps[0], steps[1], 1 - side)
+                    yield from _of_one(sides[1 - side], side, here[0], step, later)
     for side in (0, 1):
         for step in own[side]:
             if isinstance(step, UnseenStep) and not ended[1 - side]:
@@ -259,27 +257,46 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
         yield RankDifference("collective", here[0], None, two, int(_line(two) not in _all_issued(first.steps, _line)))
 
 
-def _only_compiles(steps: Sequence[Step]) -> bool:
-    """Whether a rank that was ended may have been about to do more: it went past nothing that another compiles."""
-    return all(isinstance(step, CompileStep) or (isinstance(step, UnseenStep) and step.open) for step in steps)
+def _of_one(
+    lacking: Side, side: int, position: int, step: CompileStep, later: Sequence[Step]
+) -> Iterator[RankDifference]:
+    """The difference where one rank compiles a function that the other, which goes on with ``later``, does not."""
+    compiles_it = any(each.label == step.label for each in lacking.steps)  # some do so earlier than others, to warm up
+    waits = not lacking.whole and all(isinstance(each, CompileStep) or _is_open(each) for each in later)
+    if compiles_it or waits:
+        if (other := _other_function(step, later)) is not None:
+            pair = (step, other) if side == 0 else (other, step)
+            nodes = [_collectives(each)[0] for each in pair]
+            yield RankDifference("collective", position, *pair, 1, node=nodes[1], other_node=nodes[0])
+            return
+        if compiles_it or not any(isinstance(each, UnseenStep) and each.count > step.unseen for each in later):
+            return  # it may be about to compile it
+    only: tuple[Step | None, Step | None] = (step, None) if side == 0 else (None, step)
+    if _collectives(step) and any(isinstance(each, CompileStep) for each in lacking.steps) and not _runs(lacking, step):
+        yield RankDifference("collective", position, *only, side, node=_collectives(step)[0])
+    else:
+        yield RankDifference("skip", position, *only, 1 - side)
 
 
-def _other_function(side: int, position: int, step: CompileStep, later: Sequence[Step]) -> Iterator[RankDifference]:
-    """The difference where two ranks come to functions in another order, of which each has collectives."""
+def _is_open(step: Step) -> bool:
+    return isinstance(step, UnseenStep) and step.open
+
+
+def _runs(side: Side, step: CompileStep) -> bool:
+    """Whether a rank runs a function uncompiled, for it issues a collective in it."""
+    name = step.compile.function.rpartition(".")[2]
+    issued = (each.collective for each in side.steps if isinstance(each, CollectiveStep))
+    return any((each.file, each.function) == (step.compile.file, name) for each in issued)
+
+
+def _other_function(step: CompileStep, later: Sequence[Step]) -> CompileStep | None:
+    """The function that another rank comes to instead, if both have collectives."""
     other = next((each for each in later if isinstance(each, CompileStep) and _collectives(each)), None)
-    if _collectives(step) and other is not None and other.label != step.label:
-        pair = (step, other) if side == 0 else (other, step)
-        nodes = [_collectives(each)[0] for each in pair]
-        yield RankDifference("collective", position, *pair, 1, node=nodes[1], other_node=nodes[0])
+    return other if _collectives(step) and other is not None and other.label != step.label else None
 
 
 def _collectives(step: CompileStep) -> tuple[CanonicalNode, ...]:
     return next((graph.collectives for graph in step.graphs if graph.collectives), ())
-
-
-def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:
-    """Whether a rank compiles this function at all: some do so earlier than others, to warm up."""
-    return any(each.label == step.label for each in steps)
 
 
 def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[RankDifference]:

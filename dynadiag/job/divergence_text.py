@@ -183,10 +183,11 @@ def _node_difference(found: RankDifference, doing: Sequence[Process], others: Se
     assert isinstance(second, CompileStep)
     symbolic = [_has_symbols(each, found.graph) for each in (step, _other_step(found))]
     if second.label != step.label and node is not None and other is not None:
+        at = _line_of(others[0], second.compile.compile_id, found.graph, other)
         text = (
             f"{_verb(doing, 'compile')} {function}, whose first collective is `{_short(node)}`{where}, where "
             f"{_verb(others, 'compile')} {second.compile.function}, whose first is `{_short(other)}`"
-            + (f" (line {other.source_line.line})" if other.source_line is not None else "")
+            + (f" (line {at.line})" if at is not None else "")
         )
     elif symbolic[0] != symbolic[1]:
         dynamic, static = (doing, others) if symbolic[0] else (others, doing)
@@ -332,7 +333,7 @@ def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) ->
 
 def _collective(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     if isinstance(found.step, CompileStep):
-        return _node_difference(found, doing, others)
+        return (_one_function if _other_step(found) is None else _node_difference)(found, doing, others)
     one, two = found.step, _other_step(found)
     if isinstance(one, UnseenStep) or isinstance(two, UnseenStep):
         return _unseen(found, doing, others)
@@ -366,6 +367,18 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
     at = here or there
     assert at is not None
     return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, ("ranks.collectives",))
+
+
+def _one_function(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+    """A compiled function with collectives that only some ranks run."""
+    assert isinstance(found.step, CompileStep)
+    assert found.node is not None
+    location = _node_place(found, doing, others)
+    text = (
+        f"{_verb(doing, 'compile')} {location[2]}, whose first collective is `{_short(found.node)}` "
+        f"(line {location[1]}), {_does_not(others)}"
+    )
+    return _DivergenceText(text, location, None, ("ranks.collectives",))
 
 
 def _operation(item: Collective) -> str:

@@ -84,9 +84,11 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     """Return the ranks that died, never came or kept the others waiting, or None if all ended alike."""
     raised = [each for each in ranks if each.uncaught is not None and not _waited(each)]
     waited = [each for each in ranks if each.uncaught is not None and _waited(each)]
-    cut = [each for each in ranks if not each.complete and each.uncaught is None and not _lived_on(each, ranks)]
+    cut = [each for each in ranks if _is_cut(each) and not _lived_on(each, ranks)]
     late = _late(cut, waited)
-    killed = [each for each in cut if each.exit_code not in (None, 0, *(_BY_LAUNCHER if late else (_TERMINATED,)))]
+    left = [each for each in ranks if not _is_cut(each) and each.uncaught is None]
+    by_launcher = _BY_LAUNCHER if late else (_TERMINATED,)
+    killed = [each for each in (*cut, *left) if each.exit_code not in (None, 0, *by_launcher)]
     missing = job.missing(restart)
     if killed and len(killed) < len(ranks):
         return _dead("died", killed, ranks, restart)
@@ -103,6 +105,11 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
         return _never_came(missing, ranks, restart)
     behind = _behind(ranks) if waited or cut else []
     return _dead("timeout", behind, ranks, restart) if behind else None
+
+
+def _is_cut(item: Process) -> bool:
+    """Whether a rank was ended from outside, or by a crash: its recording ends before it did."""
+    return item.uncaught is None and (not item.complete or (item.exit_code or 0) < 0)
 
 
 def _late(cut: Sequence[Process], waited: Sequence[Process]) -> list[Process]:

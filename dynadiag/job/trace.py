@@ -109,13 +109,16 @@ class GuardedValue:
 
 @dataclass(frozen=True)
 class CompileStep:
-    """One compile, with what is compared of it."""
+    """One compile, with what is compared of it. ``unseen`` collectives of compiled code or C++ began before it, since
+    the last that the program issued.
+    """
 
     compile: Compile
     recompile: Recompile | None
     breaks: tuple[Break, ...]
     graphs: tuple[GraphContent, ...]
     guards: tuple[GuardedValue, ...]
+    unseen: int = 0
 
     @property
     def label(self) -> tuple[object, ...]:
@@ -285,6 +288,7 @@ class TraceReader:
         again = {each.compile_id: each for each in recording.recompiles()}
         breaks, guards = _by_compile(recording.breaks()), _by_compile(recording.guards())
         graphs = _by_compile(recording.graphs_at("dynamo"))
+        unseen = _unseen_before(recording)
         for compile_ in recording.compiles():
             id_ = compile_.compile_id
             yield CompileStep(
@@ -293,6 +297,7 @@ class TraceReader:
                 breaks=tuple(breaks.get(id_, ())),
                 graphs=tuple(self._graph(recording.payload(each.event), groups) for each in graphs.get(id_, ())),
                 guards=tuple(_guarded_value(each) for each in guards.get(id_, ())),
+                unseen=unseen.get(id_, 0),
             )
 
     def _graph(self, text: str, groups: tuple[str, ...]) -> GraphContent:
@@ -352,6 +357,16 @@ def _unseen(recording: Recording, own: Sequence[Collective], groups: tuple[str, 
     for (place, group), count in sorted(counts.items()):
         step = UnseenStep(_number_of(group, groups), count, open=place == len(own) and not ended)
         found.setdefault(place, []).append(step)
+    return found
+
+
+def _unseen_before(recording: Recording) -> dict[str, int]:
+    """The number of collectives without an event that began before each compile, by its id."""
+    found: dict[str, int] = {}
+    for event in recording.events("dynadiag_frame"):
+        data = recording.metadata(event.index).get("dynadiag_frame")
+        if isinstance(data, dict) and type(count := data.get("unseen")) is int:
+            found.setdefault(event.compile_id, count)
     return found
 
 

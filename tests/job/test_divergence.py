@@ -454,6 +454,34 @@ def test_functions_with_collectives_in_another_order(tmp_path: Path) -> None:
     assert "where rank 0 compiles g, whose first is `all_reduce of f32[8]`" in made.text
 
 
+def test_a_function_with_a_collective_that_one_rank_alone_calls(tmp_path: Path) -> None:
+    """Rank 1 goes on with what both did before: more of that began than before rank 0 compiled the other function."""
+    more = [
+        (json.loads(json.dumps(data).replace('"f"', '"g"').replace('"line": 5', '"line": 12')), text)
+        for data, text in compiled("1/0", graph=SUM)
+    ]
+    for data, _ in more:
+        data.get("dynadiag_frame", {})["unseen"] = 3
+    rank(tmp_path, 0, compiled(graph=SUM), more, unseen(5), end=stopped(GONE))
+    rank(tmp_path, 1, compiled(graph=SUM), unseen(4), end=stopped(GONE))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (0,), 6)
+    assert made.text == (
+        "rank 0 compiles g, whose first collective is `all_reduce of f32[4]` (line 6), rank 1 does not"
+    )
+
+
+def test_a_rank_that_left_with_a_code_died(tmp_path: Path) -> None:
+    left = [*stopped(), ({"dynadiag_exit": {"code": 3}}, None)]
+    barrier = collective("barrier", sizes=(), dtypes=[], line=24)
+    rank(tmp_path, 0, compiled(), collective(), end=left)
+    rank(tmp_path, 1, compiled(), collective(), barrier, end=stopped(GONE, line=24))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.text) == ("died", (0,), "rank 0 ended with 3, last seen at prog.py:20")
+
+
 @pytest.mark.parametrize("signal", [None, -9])
 def test_a_rank_that_hangs_is_told_where_it_stood(signal: int | None, tmp_path: Path) -> None:
     """A launcher kills a rank that does not answer, after the others have waited in vain."""
