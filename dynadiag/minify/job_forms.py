@@ -60,13 +60,15 @@ class JobForm:
         call = f'("fake", rank={self.fake_rank}, world_size={self.ranks}, store={_FAKE_STORE}.FakeStore())'
         arguments = ast.parse(f"f{call}", mode="eval").body
         assert isinstance(arguments, ast.Call)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("init_process_group"):
-                node.args, node.keywords = arguments.args, arguments.keywords
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+        starts = [node for node in nodes if ast.unparse(node.func).endswith("init_process_group")]
+        for node in starts:
+            node.args, node.keywords = arguments.args, arguments.keywords
         place = f'RANK="{self.fake_rank}", LOCAL_RANK="{self.fake_rank}", WORLD_SIZE="{self.ranks}"'
         environment = f"os.environ.update({place})\n" if "environ" in ast.unparse(tree) else ""
         future, rest = _split_future(tree.body)
-        return f"{_text(future)}{'import os' * bool(environment)}\nimport {_FAKE_STORE}\n{environment}{_text(rest)}"
+        imports = "import os\n" * bool(environment) + f"import {_FAKE_STORE}\n" * bool(starts)
+        return f"{_text(future)}{imports}{environment}{_text(rest)}"
 
     def _spawning(self, tree: ast.Module, start: str) -> str:
         before, inside = _split(tree.body)

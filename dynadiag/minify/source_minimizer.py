@@ -77,6 +77,8 @@ def _reduce(
         elif own and not trials.stopped:
             trials.own_words = False  # the other comparisons of the program are gone by now
             reduced = _reduced(trials, reduced.text)
+    if _takes_simpler_form(trials, reduced.text, forms):
+        reduced = _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped and alone:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
     trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
@@ -111,6 +113,18 @@ def _failing_text(trials: SourceTrials, text: str, forms: Sequence[JobForm | Non
         return None
     printing = printing_program(ast.parse(text))
     return printing if trials.first_failure(printing) is not None else None
+
+
+def _takes_simpler_form(trials: SourceTrials, text: str, forms: Sequence[JobForm | None]) -> bool:
+    """Try the simpler forms again, in which the whole program did not fail: what is left may need no other rank."""
+    taken = trials.form
+    for form in forms[: forms.index(taken)]:
+        trials.form = form
+        if form is not None and trials.fails(text):
+            trials.notes = [note for note in trials.notes if form.description not in note]
+            return True
+    trials.form = taken
+    return False
 
 
 def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> SourceReduction:

@@ -106,3 +106,68 @@ def test_a_graph_with_a_collective_fails_in_one_process(tmp_path: Path) -> None:
     assert 'init_process_group("fake"' in repro
     assert "all_reduce" in repro
     assert "multiprocessing" not in repro
+
+
+# Each rank votes, so only with two ranks there is more than one vote. What fails then needs no rank at all.
+VOTES = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+votes = torch.ones(1)
+dist.all_reduce(votes)
+
+@torch.compile(backend="eager", fullgraph=True)
+def step(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos()
+
+if votes.item() > 1:
+    step(torch.ones(4))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_needs_no_other_rank_once_it_is_reduced_is_one_process(tmp_path: Path) -> None:
+    found, repro = minified(VOTES, tmp_path)
+    assert (found["level"], found["rung"], found["proved"]) == ("source", "eager", True)
+    assert "multiprocessing" not in repro
+    assert "graph_break" in repro
+    assert "votes" not in repro
+
+
+# Inductor joins the two collectives of rank 1 in one, and of rank 0 it cannot: the sizes do not fit. With a fake
+# process group nothing fails.
+DIVERGES = """
+import os
+import torch
+import torch.distributed as dist
+import torch._inductor.config
+
+torch._inductor.config.bucket_all_reduces_fx = "all"
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+
+@torch.compile
+def means(x):
+    first = x.sin().mean(0)
+    dist.all_reduce(first)
+    if rank == 0:
+        torch._dynamo.graph_break()
+    second = x.cos().mean(0)
+    dist.all_reduce(second)
+    return first, second
+
+means(torch.randn(32, 16))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_ranks_that_differ_fail_as_two_processes(tmp_path: Path) -> None:
+    found, repro = minified(DIVERGES, tmp_path, "--source", "--rungs", "uncompiled,inductor")
+    assert (found["level"], found["rung"], found["proved"]) == ("source", "inductor", True)
+    assert "torch.multiprocessing.spawn(run_rank, (port,), nprocs=2)" in repro
+    assert found["tokens_after"] < found["tokens_before"]
