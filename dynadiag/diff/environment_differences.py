@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -18,7 +19,7 @@ from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Guard
+from dynadiag.recording.records import Event, Graph, Guard
 
 __all__ = [
     "OptionChange",
@@ -159,16 +160,17 @@ class _Settings:
         self._logged: dict[str, _Options] = {}
         self._changed: dict[str, _Options] = {}
         parsed: dict[str, _Options] = {}
+        ids = _CompileIds(recording.graphs_at("dynamo"))
         for event in recording.events("compilation_metrics"):
             metrics = recording.metadata(event.index).get("compilation_metrics")
             texts = {key: metrics.get(key) for key in _METRICS} if isinstance(metrics, dict) else {}
             key = repr(texts)
             if key not in parsed:
                 parsed[key] = _logged_options(texts)
-            self._logged[event.compile_id] = parsed[key]
+            self._logged[ids.before(event)] = parsed[key]
         for event in recording.events("dynadiag_options"):
             modules = recording.metadata(event.index).get("dynadiag_options")
-            found = self._changed.setdefault(event.compile_id, {})
+            found = self._changed.setdefault(ids.after(event), {})
             for module, values in modules.items() if isinstance(modules, dict) else ():
                 found.update({(module, name): value for name, value in values.items() if isinstance(values, dict)})
 
@@ -179,6 +181,26 @@ class _Settings:
     def options(self, compile_id: str) -> _Options:
         """Return all options that are known."""
         return {**self._logged.get(compile_id, {}), **self.changed(compile_id)}
+
+
+class _CompileIds:
+    """The compiles that events belong to, by Dynamo's graphs: after a reset torch uses its ids again."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._graphs = graphs
+        self._events = [graph.event for graph in graphs]
+
+    def before(self, event: Event) -> str:
+        """Return the id of the compile whose graph came before an event."""
+        return self._first(event, range(bisect_left(self._events, event.index) - 1, -1, -1))
+
+    def after(self, event: Event) -> str:
+        """Return the id of the compile whose graph comes after an event."""
+        return self._first(event, range(bisect_left(self._events, event.index), len(self._graphs)))
+
+    def _first(self, event: Event, places: Iterable[int]) -> str:
+        ids = (self._graphs[place].compile_id for place in places)
+        return next((id_ for id_ in ids if id_.partition("#")[0] == event.compile_id), event.compile_id)
 
 
 def _logged_options(texts: Mapping[str, Any]) -> _Options:

@@ -236,6 +236,22 @@ def test_a_miss_here_and_a_hit_there_after_a_warm_up(tmp_path: Path) -> None:
     assert (made.kind, made.ranks) == ("cache", (1,))
 
 
+def test_an_option_is_the_cause_of_a_miss_after_a_reset(tmp_path: Path) -> None:
+    """torch uses the id of the first compile again."""
+    options: list[Events] = [
+        [({"dynadiag_options": {"torch._inductor.config": {"max_fusion_size": value}}, **at("0/0")}, None)]
+        for value in (64, 8)
+    ]
+    before = [options[0], compiled(cache="miss"), collective()]
+    made = found(
+        tmp_path,
+        [*before, options[0], compiled(cache="hit")],
+        [*before, options[1], compiled(cache="miss")],
+    )
+    assert (made.kind, made.ranks, made.compile_id) == ("cache", (1,), "0/0#2")
+    assert made.cause == "`torch._inductor.config.max_fusion_size` is 8 on rank 1, 64 on rank 0"
+
+
 def test_a_hit_here_and_no_cache_there(tmp_path: Path) -> None:
     made = found(tmp_path, [compiled(cache="hit"), collective()], [compiled(), collective()])
     assert (made.kind, made.ranks) == ("cache", (1,))
