@@ -400,7 +400,7 @@ def _unseen(found: RankDifference, doing: Sequence[Process], others: Sequence[Pr
     more, fewer = (doing, others) if counts[0] > counts[1] else (others, doing)
     number = abs(counts[0] - counts[1])
     node, location = _compiled_collective(more[0], min(counts))
-    what = "a collective" if number == 1 else f"{number} collectives"
+    what = "one more collective" if number == 1 else f"{number} more collectives"
     where = "of compiled code or C++ (such as DDP's gradients)"
     if node is not None:
         where = f"of the compiled {location[2]} (`{_short(node)}`, line {location[1]})"

@@ -425,7 +425,8 @@ def test_a_collective_more_of_compiled_code_is_told_at_its_line(tmp_path: Path) 
     assert made is not None
     assert (made.kind, made.ranks, made.line) == ("collective", (0,), 6)
     assert made.text == (
-        "rank 1 begins a collective of the compiled f (`all_reduce of f32[4]`, line 6), rank 0 does not: it had ended"
+        "rank 1 begins one more collective of the compiled f (`all_reduce of f32[4]`, line 6), "
+        "rank 0 does not: it had ended"
     )
 
 
