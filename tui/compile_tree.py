@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Recompile, Span
 from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import source_location
 from tui.compiler_output import parse_compiler_output
 from tui.location import Location
+from tui.overview import guard_change_fragments
 from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.tree import Branch
 
@@ -41,6 +42,7 @@ class CompileTree:
     kernels: Callable[[str], Sequence[Kernel]]  # of a compile id; called when a branch opens
     payload: Callable[[int], str]  # of an event
     breaks: dict[str, list[Break]] = field(default_factory=dict)
+    recompiles: dict[str, Recompile] = field(default_factory=dict)
     calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by branch key
 
     @classmethod
@@ -51,10 +53,11 @@ class CompileTree:
         kernels: Callable[[str], Sequence[Kernel]],
         payload: Callable[[int], str],
     ) -> CompileTree:
-        """Index the breaks of an explanation by compile id."""
+        """Index the breaks and recompiles of an explanation by compile id."""
         made = cls(explanation, graphs, kernels, payload)
         for item in explanation.breaks:
             made.breaks.setdefault(item.compile_id, []).append(item)
+        made.recompiles.update((one.compile_id, one) for one in explanation.recompiles)
         return made
 
     @property
@@ -141,9 +144,15 @@ def _compile_branch(item: Compile, made: CompileTree) -> Branch:
         (one_line(item.function), "strong"),
         (f":{item.line}" if item.line else "", "dim"),
         (f"  {item.attempts} attempts" if item.attempts > 1 else "", "break"),
+        *_change_fragments(made.recompiles.get(item.compile_id)),
     ]
     target = Location("code", compile_id=item.compile_id)
     return Branch(f"compile/{item.index}", _non_empty(parts), target, lambda: _compile_children(item, made))
+
+
+def _change_fragments(item: Recompile | None) -> Sequence[Fragment]:
+    """Why a function was compiled again."""
+    return [("  ↻ ", "recompile"), *guard_change_fragments(item)] if item else []
 
 
 def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:

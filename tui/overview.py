@@ -25,7 +25,7 @@ from tui.styled_text import Fragment, Line, fit_end, line, one_line
 __all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
 
 _MAX_LISTED = 8  # findings, and compiles, that the overview lists
-_MAX_VALUES = 3  # earlier values of a recompile
+_MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one
 _MAX_LINES = 6  # line numbers of findings that say the same
 _LONGEST = 200  # characters of a cause
 _GAVE_UP = "torch gave up on it  "

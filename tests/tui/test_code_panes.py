@@ -13,7 +13,7 @@ from dynadiag.kernels.module_parser import ParsedModule
 from dynadiag.kernels.recorded_links import RecordedLinks
 from dynadiag.recording.records import Compile, Graph, Node, Seconds
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.code_panes import CodePaneModel
 from tui.documents import DocumentRef, compile_documents, stage_before, stage_changes
 from tui.views.code import CodeView
@@ -83,7 +83,9 @@ async def test_a_pane_with_nothing_in_it_takes_little_room(tmp_path: Path) -> No
     async with browsing(path, (200, 40)) as pilot:
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
-        assert view.pane("kernel").size.width < 25 < 40 < view.pane("dynamo").size.width
+        assert "no code was" not in screen(pilot)  # what can be read has the room
+        await press(pilot, "tab", "tab", "tab")
+        assert view.pane("kernel").size.width < 25 < 40 < view.pane("source").size.width
         text = screen(pilot)
         assert "no code was" in text
         assert "generated in this" in text
@@ -192,3 +194,53 @@ async def test_the_cursor_starts_on_a_line_that_an_operator_was_made_of(tmp_path
         pane = pilot.app.query_one(CodeView).pane("source")
         assert min(pane.links.keys) == 4
         assert pane.cursor == 5
+
+
+def _shown(view: CodeView) -> list[str]:
+    return [name for name, pane in view.panes().items() if pane.display]
+
+
+async def test_the_source_stays_beside_the_pane_that_is_read(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        assert _shown(view) == ["source", "dynamo"]
+        await press(pilot, "tab", "tab")
+        assert _shown(view) == ["source", "later"]
+        await press(pilot, "tab")
+        assert _shown(view) == ["source", "kernel"]
+        assert min(view.pane(name).size.width for name in _shown(view)) > 50
+        await press(pilot, "tab", "tab")  # over the node's details
+        assert view.pane("source").has_focus
+        assert _shown(view) == ["source", "kernel"]
+
+
+async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3", "o")
+        view = pilot.app.query_one(CodeView)
+        assert _shown(view) == (["dynamo", "later"] if view.pane("later").has_focus else ["source", "dynamo"])
+
+
+async def test_a_narrow_screen_has_two_panes_of_its_whole_width(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        upper, lower = (view.pane(name).region for name in _shown(view))
+        assert upper.width == lower.width == 80
+        assert upper.bottom == lower.y
+
+
+async def test_a_pane_of_another_size_still_shows_what_is_linked_to_the_cursor(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        dynamo = view.pane("dynamo")
+        await pilot.resize_terminal(120, 15)
+        await settle(pilot)
+        last = dynamo.count - 1
+        dynamo.highlight(dynamo.links.keys_of(max(dynamo.links.keys)), reveal=True)
+        await pilot.resize_terminal(120, 14)
+        await settle(pilot)
+        assert dynamo.first_highlighted <= last
+        assert dynamo.is_line_visible(dynamo.first_highlighted)

@@ -33,3 +33,9 @@ async def test_graphs_have_the_names_that_the_code_screen_has(program: Path) -> 
         text = screen(pilot)
         assert "graph, after passes" in text
         assert "post_grad" not in text
+
+
+async def test_a_function_that_was_compiled_again_says_why(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "2")
+        assert "↻ x.size()[0]: 4 → 5" in screen(pilot)

@@ -113,7 +113,7 @@ async def test_a_recompile_tells_what_to_do_before_what_changed(program: Path) -
 async def test_an_empty_pane_counts_no_lines(tmp_path: Path) -> None:
     path = build.recording(tmp_path, [*build.run_events(), *build.end_events()])
     async with browsing(path, (200, 40)) as pilot:
-        await press(pilot, "3")
+        await press(pilot, "3", "tab", "tab")
         text = screen(pilot)
         assert "later graphs" in text
         assert "1/0" not in text

@@ -176,3 +176,11 @@ async def test_trials_of_a_command_without_a_result_are_no_search_that_was_stopp
 def test_a_program_that_was_recorded_is_no_search(program: Path) -> None:
     with Session.open(program) as session:
         assert read_search_result(session) is None
+
+
+@pytest.mark.parametrize("key", "234567")
+async def test_an_empty_screen_of_a_search_says_where_its_trials_are(key: str, tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.search_events(0, FOUND))
+    async with browsing(path) as pilot:
+        await press(pilot, key)
+        assert "this is the recording of a search: 8 shows its trials" in " ".join(screen(pilot).split())

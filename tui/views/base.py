@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["View"]
 
+_SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
@@ -150,6 +151,12 @@ class View(Container):
         else:
             self.browser.report_problem(message.problem)
             self.show_problem(message.problem)
+
+    def nothing(self, words: str) -> str:
+        """What to say of an empty screen. A search records its trials; what they compiled, it does not."""
+        explanation = self.session.known_explanation
+        compiled = self.NAME == "trials" or (explanation is not None and explanation.compiles)
+        return words if compiled or not self.session.trials() else _SEARCH_ONLY
 
     def show_problem(self, reason: str) -> None:
         """Show an error in the place of the content."""

@@ -32,6 +32,8 @@ from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["CodeView"]
 
+_OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
+
 
 class CodeView(GraphActions, StageActions):
     """Up to five panes, as many as fit side by side."""
@@ -124,6 +126,8 @@ class CodeView(GraphActions, StageActions):
         if board is not None:
             self._go_to_line(board, place)
             self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
+        else:
+            self.lay_out()
 
     def show_pane(self, name: str) -> None:
         board, pane = self._model, self.pane(name)
@@ -131,7 +135,7 @@ class CodeView(GraphActions, StageActions):
         if board is None or ref is None:
             words = EMPTY_PANE[name] if board and board.in_recording else UNKNOWN_COMPILE
             said = self._stage_message if name == "stage" else ""
-            pane.show_note(said or words if board else "nothing was compiled")
+            pane.show_note(said or words if board else self.nothing("nothing was compiled"))
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, LineLinks())
         if document.note:
@@ -206,6 +210,13 @@ class CodeView(GraphActions, StageActions):
         """The panes from left to right. The stage pane is added once a kernel is compiled."""
         return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
 
+    @property
+    def partner(self) -> str | None:
+        """What a kernel was compiled to; of a backward graph the forward graph, and the other way round."""
+        if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
+            return _OPPOSITE[self._current_pane]
+        return "stage" if self._current_pane == "kernel" else None
+
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""
         for each in dict.fromkeys((name, "later", "kernel", "source")):
@@ -237,13 +248,8 @@ class CodeView(GraphActions, StageActions):
     def _show_stage_message(self, words: str) -> None:
         self._stage_message = words
         self.pane("stage").show_note(words)
-        self._lay_out_with_stage()
-
-    def _lay_out_with_stage(self) -> None:
-        """Show the stage pane beside the current pane."""
-        at, self._current_pane = self._current_pane, "stage"
+        self.beside = "stage"
         self.lay_out()
-        self._current_pane = at
 
     def show_stages(self, made: CompiledKernel) -> None:
         board = self._model
@@ -253,7 +259,8 @@ class CodeView(GraphActions, StageActions):
         self._stage_message = ""
         self.show_pane("stage")
         self.show_pane("kernel")
-        self._lay_out_with_stage()
+        self.beside = "stage"
+        self.lay_out()
         self.highlight()
         for note in made.stages.notes:
             self.notify(one_line(note), markup=False)

@@ -79,7 +79,7 @@ class CompilesView(View):
         number = len(self._tree_data.explanation.compiles)
         self.tree_.border_subtitle = f"{number:,}"
         if not number:
-            self.details.show([line(("nothing was compiled", "dim"))])
+            self.details.show([line((self.nothing("nothing was compiled"), "dim"))])
         elif self._pending_compile is not None:
             self._go_to(self._pending_compile)
         else:

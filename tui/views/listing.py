@@ -84,7 +84,7 @@ class ListingView(View):
         self.table.show(rows, self.columns())
         self.table.show_count()
         if not rows:
-            self.details.show([line((self.NOTHING, "dim"))])
+            self.details.show([line((self.nothing(self.NOTHING), "dim"))])
         if self._pending_key is not None:
             self.table.go_to_key(self.key_of(self._pending_key))
             self._pending_key = None

@@ -86,6 +86,7 @@ class OverviewView(View):
         head = run_lines(self.session.run, live=self.session.live)
         left = line("What can still be read of it is on the other screens, the log itself on ", ("9", "key"), ".")
         self.lines.show([*head, Line(), line((one_line(reason), "error")), left])
+        self.details.add_class("hidden")
 
     def _show(self, lines: list[Line]) -> None:
         explanation = self.session.known_explanation

@@ -31,6 +31,7 @@ class PanedView(View):
         super().__init__()
         self._zoomed = False
         self._current_pane = "source"  # the pane that last had the focus
+        self.beside = ""  # the pane that is shown beside the source
 
     def pane(self, name: str) -> CodePane:
         """Return a pane by its name."""
@@ -44,6 +45,11 @@ class PanedView(View):
     def node_details(self) -> StyledLines:
         """The lines below the panes."""
         return self.query_one("#code-node", StyledLines)
+
+    @property
+    def partner(self) -> str | None:
+        """The pane that has to be read beside the current one, before the source."""
+        return None
 
     @property
     def pane_order(self) -> tuple[str, ...]:
@@ -69,20 +75,42 @@ class PanedView(View):
             self.highlight()
 
     def lay_out(self) -> None:
-        """Show as many panes as fit, including the current one."""
-        order = self.pane_order
-        room = 1 if self._zoomed else max(1, min(len(order), self.app.size.width // _MIN_PANE_WIDTH))
-        here = order.index(self._current_pane) if self._current_pane in order else 0
-        first = max(0, here - room + 1)
+        """Show the current pane, and as many others as are wide enough to be read."""
+        order, shown = self.pane_order, self._shown_panes()
+        written = {name for name in shown if self.pane(name).document is not None}
+        last = max(shown, key=order.index)
+        after = self._next_pane()
         for name in PANES:
             pane = self.pane(name)
-            pane.display = name in order[first : first + room]  # at once: a class could come after the focus
-            pane.set_class(pane.document is None and room > 1, "empty")
+            pane.display = name in shown  # at once: a class could come after the focus
+            pane.set_class(name not in written and bool(written), "empty")
             pane.set_class(name == self._current_pane, "current")
-            after = order[first + room : first + room + 1] if name in order[first + room - 1 : first + room] else ()
-            subtitle = f"tab: {PANE_TITLES.get(after[0], after[0])} ▸" if after else ""
+            subtitle = (
+                f"tab: {PANE_TITLES.get(after, after)} ▸" if name == last and after and after not in shown else ""
+            )
             if subtitle != (pane.border_subtitle or ""):  # a new one draws every line again
                 pane.border_subtitle = subtitle
+
+    def _shown_panes(self) -> frozenset[str]:
+        """The current pane, its partner, the source, the pane that was last beside it, and that one's neighbors."""
+        order = self.pane_order
+        current = self._current_pane if self._current_pane in order else order[0]
+        if current != order[0]:
+            self.beside = current
+        here = order.index(self.beside) if self.beside in order else 1
+        ranked = (current, self.partner, order[0], *order[here:], *reversed(order[:here]))
+        return frozenset(list(dict.fromkeys(name for name in ranked if name in order))[: self._room()])
+
+    def _room(self) -> int:
+        """How many panes are shown. The current one takes half of the width; the others have to be readable, too."""
+        if self._zoomed or not any(self.pane(name).document is not None for name in self.pane_order):
+            return 1
+        return 1 + max(1, self.app.size.width // 2 // _MIN_PANE_WIDTH)
+
+    def _next_pane(self) -> str | None:
+        order = self.pane_order
+        here = order.index(self._current_pane) + 1 if self._current_pane in order else 1
+        return order[here] if here < len(order) else None
 
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""

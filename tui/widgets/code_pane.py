@@ -112,6 +112,11 @@ class CodePane(Lines):
         """The highlighted lines, sorted."""
         return sorted(self._highlighted)
 
+    @property
+    def kept_line(self) -> int:
+        """In a pane beside the one with the cursor, a line that is linked to the cursor's line."""
+        return self.first_highlighted if self._highlighted and not self.has_focus else self.cursor
+
     def is_line_visible(self, line: int) -> bool:
         """Whether a line is on the screen."""
         return int(self.scroll_y) <= line < int(self.scroll_y) + self.page_height

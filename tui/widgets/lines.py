@@ -181,7 +181,12 @@ class Lines(ScrollView, can_focus=True):
             last_top = max(0, self.count - self.page_height)
             if self.scroll_y > last_top:  # a larger pane has room for what a smaller one had scrolled away
                 self.scroll_to(y=last_top, animate=False, immediate=True, force=True)
-            self.reveal(self.cursor)
+            self.reveal(self.kept_line)
+
+    @property
+    def kept_line(self) -> int:
+        """The line that stays on the screen when the size changes."""
+        return self.cursor
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw the lines of an area. Their styles are looked up once: that takes as long as to draw a line."""
