@@ -106,7 +106,7 @@ class Palette(CommandPalette):
     """
 
     def _refresh_command_list(self, command_list: CommandList, commands: list[Command], clear_current: bool) -> None:
-        if self.is_attached and self.children:
+        if self.query(CommandList):  # it goes before the dialog does
             super()._refresh_command_list(command_list, commands, clear_current)
 
     def _action_command_list(self, action: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from textual.command import CommandList
 
 from tests.tui.conftest import browsing, press, screen, settle
@@ -79,14 +78,12 @@ async def test_escape_goes_back_where_there_is_nothing_to_clear(program: Path) -
         assert pilot.app.location.view == "overview"
 
 
-async def test_what_the_palette_finds_while_it_is_closed_is_no_error(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_palette_finds_while_it_is_closed_is_no_error(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "colon")
         found = pilot.app.screen
         assert isinstance(found, Palette)
-        with monkeypatch.context() as closing:
-            closing.setattr(Palette, "children", ())
-            closing.setattr(Palette, "query_one", lambda *_: pytest.fail("they are gone"))
-            found._refresh_command_list(CommandList(), [], clear_current=True)
+        gone = found.query_one(CommandList)
+        await gone.remove()  # the list goes first, the dialog around it later
+        assert found.is_attached
+        found._refresh_command_list(gone, [], clear_current=True)
