@@ -276,7 +276,7 @@ class Recorder(logging.Handler):
             self.give_up(error)
 
     def record_collectives(self) -> None:
-        """Append what groups count of the collectives, and those that torch's Flight Recorder has. Never raises."""
+        """Append how many collectives have no event, and the dump of torch's Flight Recorder. Never raises."""
         try:
             if self.has_journal:
                 self._append_unseen(self._unseen.since(process_groups.issued()))

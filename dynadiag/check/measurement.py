@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.source import event_data
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
 
@@ -110,9 +111,8 @@ def measure(
 def peak_memory(recording: Recording) -> int | None:
     """The peak of memory that a recording tells, in bytes."""
     found: int | None = None
-    for event in recording.events("dynadiag_end"):
-        end = recording.metadata(event.index).get("dynadiag_end")
-        peak = end.get("peak_memory") if isinstance(end, dict) else None
+    for _, end in event_data(recording, "dynadiag_end"):
+        peak = end.get("peak_memory")
         if isinstance(peak, int):
             found = max(found or 0, peak)
     return found

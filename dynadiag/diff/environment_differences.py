@@ -17,6 +17,7 @@ from dynadiag.diff.compile_matching import CompilePair
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.source import event_data
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
@@ -168,10 +169,9 @@ class _Settings:
             if key not in parsed:
                 parsed[key] = _logged_options(texts)
             self._logged[ids.before(event)] = parsed[key]
-        for event in recording.events("dynadiag_options"):
-            modules = recording.metadata(event.index).get("dynadiag_options")
+        for event, modules in event_data(recording, "dynadiag_options"):
             found = self._changed.setdefault(ids.after(event), {})
-            for module, values in modules.items() if isinstance(modules, dict) else ():
+            for module, values in modules.items():
                 found.update({(module, name): value for name, value in values.items() if isinstance(values, dict)})
 
     def changed(self, compile_id: str) -> _Options:

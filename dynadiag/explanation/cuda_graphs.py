@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Event
 
@@ -52,23 +52,15 @@ class CudaGraph:
 
 def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
     """What a recording has on CUDA graphs: the skipped ones, then the recorded ones in their order."""
-    told = [_skipped(event, data) for event, data in _events(recording, SKIP)]
+    told = [_skipped(event, data) for event, data in event_data(recording, SKIP)]
     known = {(item.compile_id, item.reason) for item in told}
     measured = [item for kind in _METRICS for item in _measured(recording, kind)]
     skipped = [*told, *(item for item in measured if (item.compile_id, item.reason) not in known)]
     return (*dict.fromkeys(skipped), *_recordings(recording))
 
 
-def _events(recording: ExplainedRecording, kind: str) -> Iterator[tuple[Event, Mapping[str, Any]]]:
-    """The events of a kind with what their headers say under its name."""
-    for event in recording.events(kind):
-        data = recording.metadata(event.index).get(kind)
-        if isinstance(data, dict):
-            yield event, data
-
-
 def _measured(recording: ExplainedRecording, kind: str) -> Iterator[CudaGraph]:
-    for event, data in _events(recording, kind):
+    for event, data in event_data(recording, kind):
         if data.get("cudagraph_skip_reason"):
             yield _with_reason(event.compile_id, str(data["cudagraph_skip_reason"]), backward=_METRICS[kind])
 

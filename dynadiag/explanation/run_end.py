@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.explanation.formatting import first_line
-from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.records import Frame
 
 __all__ = ["RunEnd", "read_end", "read_frames"]
@@ -48,15 +48,13 @@ def _cut(text: str) -> str:
 
 def read_end(recording: ExplainedRecording) -> RunEnd | None:
     """The end that a recording has. None where nobody saw it (`os._exit`, a signal, a foreign log)."""
-    for event in recording.events("dynadiag_end"):
-        end = recording.metadata(event.index).get("dynadiag_end")
-        if isinstance(end, dict):
-            error, message = end.get("uncaught"), end.get("message")
-            return RunEnd(
-                error if isinstance(error, str) else None,
-                message if isinstance(message, str) else "",
-                tuple(read_frames(end.get("stack"))),
-            )
+    for _, end in event_data(recording, "dynadiag_end"):
+        error, message = end.get("uncaught"), end.get("message")
+        return RunEnd(
+            error if isinstance(error, str) else None,
+            message if isinstance(message, str) else "",
+            tuple(read_frames(end.get("stack"))),
+        )
     return None
 
 

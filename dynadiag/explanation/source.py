@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from dynadiag.recording.records import (
@@ -20,7 +20,7 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["ExplainedRecording"]
+__all__ = ["ExplainedRecording", "event_data"]
 
 
 class ExplainedRecording(Protocol):
@@ -44,3 +44,14 @@ class ExplainedRecording(Protocol):
     def events(self, kind: str | None = None, *, compile_id: str | None = None) -> Iterable[Event]: ...
     def metadata(self, event: int) -> dict[str, Any]: ...
     def payload(self, event: int) -> str: ...
+
+
+def event_data(recording: ExplainedRecording, kind: str) -> Iterator[tuple[Event, dict[str, Any]]]:
+    """Yield the events of a kind in log order, each with the object that its header has under the kind's name.
+
+    Events without such an object are left out: a recording may be damaged, or a stranger's.
+    """
+    for event in recording.events(kind):
+        data = recording.metadata(event.index).get(kind)
+        if isinstance(data, dict):
+            yield event, data

@@ -75,13 +75,16 @@ class Sources:
         return self._files[name]
 
     def program(self) -> ParsedSource | None:
-        """The program that is run; ``None`` if it is no file of the project."""
-        name = Path(self._project.program.target).name
-        return self.file(name) if self._project.relative(str(self._project.root / name)) else None
+        """Return the source of the program. Return ``None`` if it lies outside of the project."""
+        return self.file(self._program) if self._project.relative(str(self._project.root / self._program)) else None
 
     def is_program(self, file: ParsedSource) -> bool:
         """Whether a file is the program that is run, which no other file imports from."""
-        return Path(self._project.program.target).name == file.name
+        return self._program == file.name
+
+    @property
+    def _program(self) -> str:
+        return Path(self._project.program.target).name
 
 
 @dataclass(frozen=True, slots=True)

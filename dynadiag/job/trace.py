@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
-from dynadiag.explanation.run_end import read_frames
+from dynadiag.explanation.run_end import read_end, read_frames
+from dynadiag.explanation.source import event_data
 from dynadiag.job.program_lines import ProgramLines
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
@@ -327,25 +328,17 @@ def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:
 def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None, str | None]:
     """The names of the process groups in the order in which they were made, and size and backend of the first."""
     made: dict[str, dict[str, object]] = {}
-    for data in _own_data(recording, "dynadiag_group"):
+    for _, data in event_data(recording, "dynadiag_group"):
         made.setdefault(str(data.get("name")), data)
     world = next(iter(made.values()), {})
     size, backend = world.get("size"), world.get("backend")
     return tuple(made), size if isinstance(size, int) else None, backend if isinstance(backend, str) else None
 
 
-def _own_data(recording: Recording, kind: str) -> Iterator[dict[str, Any]]:
-    """The data of each event of ours of a kind."""
-    for event in recording.events(kind):
-        data = recording.metadata(event.index).get(kind)
-        if isinstance(data, dict):
-            yield data
-
-
 def _unseen(recording: Recording, own: Sequence[Collective], groups: tuple[str, ...]) -> dict[int, list[UnseenStep]]:
-    """The numbers of collectives without an event of their own, by the position in ``own`` before which they began."""
+    """How many collectives began without an event, by the position in ``own`` of the collective that came next."""
     told: dict[tuple[int, str], int] = {}
-    for data in _own_data(recording, "dynadiag_unseen"):
+    for _, data in event_data(recording, "dynadiag_unseen"):
         group, count, before = data.get("group"), data.get("count"), data.get("before")
         if isinstance(group, str) and type(count) is int and type(before) is int:
             told[before, group] = count  # a later event counts again what an earlier one did
@@ -363,22 +356,21 @@ def _unseen(recording: Recording, own: Sequence[Collective], groups: tuple[str, 
 def _unseen_before(recording: Recording) -> dict[str, int]:
     """The number of collectives without an event that began before each compile, by its id."""
     found: dict[str, int] = {}
-    for event in recording.events("dynadiag_frame"):
-        data = recording.metadata(event.index).get("dynadiag_frame")
-        if isinstance(data, dict) and type(count := data.get("unseen")) is int:
+    for event, data in event_data(recording, "dynadiag_frame"):
+        if type(count := data.get("unseen")) is int:
             found.setdefault(event.compile_id, count)
     return found
 
 
 def _ended_by_itself(recording: Recording) -> bool:
-    end = next(_own_data(recording, "dynadiag_end"), None)
-    return end is not None and end.get("uncaught") is None and recording.run.exit_code in (None, 0)
+    end = read_end(recording)
+    return end is not None and end.error is None and recording.run.exit_code in (None, 0)
 
 
 def _standstill(recording: Recording, last: int) -> Frame | None:
     """Where the program stood still after its last collective."""
     found = None
-    for data in _own_data(recording, "dynadiag_standstill"):
+    for _, data in event_data(recording, "dynadiag_standstill"):
         after, file = data.get("after"), data.get("file")
         if isinstance(file, str) and type(after) is int and after >= last:
             (found,) = read_frames([data])

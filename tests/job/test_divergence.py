@@ -418,7 +418,7 @@ GONE = "Connection closed by peer [127.0.0.1]:1"
 
 
 def test_a_collective_more_of_compiled_code_is_told_at_its_line(tmp_path: Path) -> None:
-    """Rank 0 has left the loop and ended. What rank 1 was about to begin is not known, so its count is the least."""
+    """Rank 0 leaves the loop and ends. Rank 1 then fails: its peer is gone, in a collective that has no event."""
     rank(tmp_path, 0, compiled(graph=SUM), unseen(5))
     rank(tmp_path, 1, compiled(graph=SUM), unseen(2), unseen(6), end=stopped(GONE, line=4))
     made = divergence(tmp_path)

@@ -67,7 +67,7 @@ class View(Container):
         return self.is_attached and bool(self.children)
 
     def _load_first(self) -> None:
-        """Read the content, unless a jump to the screen does: once more would move the cursor that it has placed."""
+        """Read the content, unless a jump has read it. To read it again would move the cursor off the jump's line."""
         if not self._serial:
             self.load_if_open()
 

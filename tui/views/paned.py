@@ -92,7 +92,7 @@ class PanedView(View):
                 pane.border_subtitle = subtitle
 
     def _shown_panes(self) -> frozenset[str]:
-        """The current pane, its partner, the source, the pane that was last beside it, and that one's neighbors."""
+        """Return the panes that fit: the current one, its partner, the source, then those nearest to `beside`."""
         order = self.pane_order
         current = self._current_pane if self._current_pane in order else order[0]
         if current != order[0]:
@@ -102,7 +102,7 @@ class PanedView(View):
         return frozenset(list(dict.fromkeys(name for name in ranked if name in order))[: self._room()])
 
     def _room(self) -> int:
-        """How many panes are shown. The current one takes half of the width; the others have to be readable, too."""
+        """Return how many panes fit. The current one takes half of the width, each other one at least the minimum."""
         if self._zoomed or not any(self.pane(name).document is not None for name in self.pane_order):
             return 1
         return 1 + max(1, self.app.size.width // 2 // _MIN_PANE_WIDTH)

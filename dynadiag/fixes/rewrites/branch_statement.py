@@ -101,7 +101,7 @@ class BranchStatement:
         return new_tensor(self._file.code(side.returned))
 
     def _values(self, side: BranchSide, names: Sequence[str]) -> str:
-        """The values that a side gives to names. None of them is made of another."""
+        """Return the values that a side gives to names. Raises where a value is computed from another of them."""
         made = {name: assigned_text(self._file, (name, value, sign), {}) for name, value, sign in side.assigned}
         used = [node.value for _, value, _ in side.assigned[1:] for node in self._file.nodes(cst.Name, value)]
         before = [name for name, _, _ in side.assigned[:-1]]

@@ -33,13 +33,13 @@ def decorator_of_model(file: ParsedSource, sources: Sources, method: cst.Functio
 
 
 def _is_constant(option: cst.Arg) -> bool:
-    """Whether an option of `torch.compile` is the same where the class is defined."""
+    """Return whether an option of `torch.compile` is a literal, which means the same in front of the class."""
     literal = m.SimpleString() | m.Integer() | m.Name("True") | m.Name("False") | m.Name("None")
     return option.keyword is not None and m.matches(option.value, literal)
 
 
 def plain_parameters(function: cst.FunctionDef) -> list[str] | None:
-    """The names of the parameters, if all of them can be given by position; else ``None``."""
+    """Return the names of the parameters, ``None`` if one of them cannot be given by position."""
     parameters = function.params
     other = parameters.kwonly_params or parameters.posonly_params or parameters.star_kwarg
     if other or isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)) or function.asynchronous is not None:

@@ -21,7 +21,7 @@ from dynadiag.fixes.rewrites.config_lines import config_line
 from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
 
-__all__ = ["candidates", "counters", "kept_in_buffer"]
+__all__ = ["candidates", "counters"]
 
 _ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
 _ATTRIBUTE_OF_ANY = re.compile(r"^L\[.*\.[A-Za-z_]\w*$")
@@ -54,7 +54,7 @@ def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
     class_ = _class(file, problem.function)
     if found is None or class_ is None or (made := _first_assignment(file, class_, found[1])) is None:
         return
-    edits = [kept_in_buffer(file, class_, made, is_float(problem)), *_later(file, made, found[1])]
+    edits = [_kept_in_buffer(file, class_, made, is_float(problem)), *_later(file, made, found[1])]
     yield Candidate(
         f"keep `self.{found[1]}` in a {'buffer' if _is_module(file, class_) else 'tensor'}",
         "source",
@@ -65,7 +65,7 @@ def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
     )
 
 
-def kept_in_buffer(file: ParsedSource, class_: cst.ClassDef, made: cst.Assign, fraction: bool) -> Edit:
+def _kept_in_buffer(file: ParsedSource, class_: cst.ClassDef, made: cst.Assign, fraction: bool) -> Edit:
     """The edit that keeps a number from its first assignment on in a buffer; in a tensor if the class is no module."""
     target = file.code(made.targets[0].target)
     value = f"torch.tensor({file.code(made.value)}{', dtype=torch.float64' if fraction else ''})"
@@ -82,10 +82,12 @@ def counters(file: ParsedSource, inside: cst.If, names: Collection[str]) -> tupl
     and this branch set them.
     """
     class_, edits, found = file.enclosing(inside, cst.ClassDef), [], []
+    if not isinstance(class_, cst.ClassDef):
+        return (), ()
     for name in names:
-        made = _first_assignment(file, class_, name) if isinstance(class_, cst.ClassDef) else None
-        if isinstance(class_, cst.ClassDef) and made is not None and isinstance(made.value, (cst.Integer, cst.Float)):
-            edits.append(kept_in_buffer(file, class_, made, isinstance(made.value, cst.Float)))
+        made = _first_assignment(file, class_, name)
+        if made is not None and isinstance(made.value, (cst.Integer, cst.Float)):
+            edits.append(_kept_in_buffer(file, class_, made, isinstance(made.value, cst.Float)))
             found.append(name)
     return tuple(edits), tuple(found)
 

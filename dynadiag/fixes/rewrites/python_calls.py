@@ -19,7 +19,7 @@ from dynadiag.fixes.rewrites.conditions import UNIFORM
 
 __all__ = ["candidates"]
 
-# No clock, no file, no generator, no environment.
+# Their results depend on the arguments alone. No function here reads a clock, a file, the environment or a generator.
 _PURE = re.compile(
     r"^(?:bisect\.(?:bisect(?:_left|_right)?)|json\.(?:dumps|loads)|statistics\.\w+|heapq\.(?:nlargest|nsmallest)"
     r"|struct\.(?:pack|unpack|calcsize)|zlib\.(?:crc32|adler32)|base64\.\w+|binascii\.\w+|textwrap\.\w+|string\.capwords"

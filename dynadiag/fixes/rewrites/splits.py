@@ -1,5 +1,5 @@
-"""A function, or `forward` of a model, that breaks before it computes: split, so that the call that breaks runs in
-front of what is compiled.
+"""Splits a function, or `forward` of a model, that breaks before its first operator. The call that breaks then runs
+before what is compiled.
 
 Right because the same calls are made in the same order, and nothing leaves the graph: torch compiled no operator in
 front of the break, and the call at the break runs uncompiled in any case. The proof compares calls of the whole.

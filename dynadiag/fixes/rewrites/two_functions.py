@@ -1,4 +1,4 @@
-"""A flag that a model compiles again for: one compiled method for each of its values, and `forward` calls one of them.
+"""A flag on which a model recompiles: each value gets a compiled method, and `forward` calls the right one.
 
 This is right because both methods make the same call, with the same arguments. Each is compiled once, where one
 function is compiled again at the first call with the other value. The flag is an attribute of the model, or an argument
@@ -72,7 +72,7 @@ def _method(file: ParsedSource, function: str) -> cst.FunctionDef | None:
 
 
 def _methods(file: ParsedSource, method: cst.FunctionDef, names: list[str], condition: str, decorator: str) -> str:
-    """`forward` and the two methods, as text."""
+    """Return the text of `forward` and of the two compiled methods that it calls."""
     indent, unit, end = file.indent(method), file.indent_unit, file.newline
     given, body = ", ".join(names), file.free_name("_forward", of=method)
     own = [file.free_name(f"_forward_{side}", of=method) for side in ("if", "else")]
