@@ -1,12 +1,13 @@
 """Do the tests notice a fault? Small faults in product code, each tried with the tests of its own package.
 
-    python benchmarks/mutants.py [--count N] [--seed S] [--tree FOLDER] [--log FILE] [--list]
+    python benchmarks/mutants.py [--count N] [--seed S] [--tree FOLDER] [--log FILE] [--jobs N] [--list]
 
 A mutant is one change of one expression or branch in a function: a comparison flipped, `and` and `or` swapped, a number
 off by one, a condition negated, a return value replaced by None, a string emptied, a branch removed. Mutants are spread
 evenly over the packages; the same seed and the same tree give the same mutants. Each is tried in a copy of the tree,
-with the environment FOLDER/.venv, in one pytest at a time that stops at the first failure. A test that fails without
-the change too is left out, and the others are tried again. One line for each mutant, and the total at the end.
+with the environment FOLDER/.venv, in a pytest that stops at the first failure. A test that fails without the change too
+is left out, and the others are tried again. With --jobs several mutants are tried at once, each in a copy of its own.
+One line for each mutant, and the total at the end.
 
 mutmut and cosmic-ray have one test command for all mutants; here each package has tests of its own, and the mutants are
 a sample.
@@ -23,6 +24,7 @@ import ast
 import contextlib
 import json
 import os
+import queue
 import random
 import shutil
 import signal
@@ -31,8 +33,9 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -187,6 +190,7 @@ class Copy:
 
     def __init__(self, tree: Path, scratch: Path, limit: float) -> None:
         self.tree, self.root, self.scratch, self.limit = tree, scratch / "tree", scratch, limit
+        self.running: subprocess.Popen[bytes] | None = None
         shutil.copytree(tree, self.root, symlinks=True, ignore=NOT_COPIED)
         shutil.copytree(tree / ".venv", self.root / ".venv", symlinks=True, copy_function=link)
         inside = self.root / ".venv"
@@ -225,13 +229,18 @@ class Copy:
             f"cache_dir={cache}",
         ]
         with (self.scratch / "output.txt").open("wb") as output:
-            process = subprocess.Popen(
+            self.running = process = subprocess.Popen(
                 [*command, *words], cwd=self.root, env=os.environ | {"TMPDIR": str(temporary)}, stdout=output,
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             code = ended(process, max(1, deadline - time.monotonic()))
         failed = cache / "v/cache/lastfailed"
         return code, list(json.loads(failed.read_bytes())) if failed.exists() else []
+
+    def stop(self) -> None:
+        """End what runs in it now."""
+        if self.running is not None and self.running.poll() is None:
+            os.killpg(self.running.pid, signal.SIGKILL)
 
     def outcome(self, mutant: Mutant, number: int) -> str:
         """Killed by which test, survived, or timed out."""
@@ -283,6 +292,7 @@ def main() -> None:
         "--tree", type=Path, default=Path(__file__).parent.parent, help="another checkout, with its .venv"
     )
     parser.add_argument("--limit", type=float, default=1800, help="seconds for each mutant (default 1800)")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants tried at once (default 1)")
     parser.add_argument("--log", type=Path, help="also write to this file; what it has already is not tried again")
     parser.add_argument("--list", action="store_true", help="name the mutants and try none")
     options = parser.parse_args()
@@ -294,16 +304,31 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # the copy goes, and its tests end
     known = options.log.read_text().splitlines() if options.log and options.log.exists() else []
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
-        copy = Copy(tree, Path(scratch), options.limit)
-        if copy.pytest("--collect-only", "tests", deadline=time.monotonic() + options.limit)[0] != 0:
-            sys.exit(f"the tests of {tree} cannot be collected:\n{(copy.scratch / 'output.txt').read_text()[-2000:]}")
-        counts: dict[str, int] = defaultdict(int)
-        for number, mutant in enumerate(picked, 1):
+        copies = [Copy(tree, Path(scratch) / str(job), options.limit) for job in range(options.jobs)]
+        first = copies[0]
+        if first.pytest("--collect-only", "tests", deadline=time.monotonic() + options.limit)[0] != 0:
+            sys.exit(f"the tests of {tree} cannot be collected:\n{(first.scratch / 'output.txt').read_text()[-2000:]}")
+        free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+        for copy in copies:
+            free.put(copy)
+
+        def outcome(number: int, mutant: Mutant) -> str:
             line = next((line for line in known if line.startswith(f"{mutant}: ")), None)
             if line is None:
+                copy = free.get()
                 line = f"{mutant}: {copy.outcome(mutant, number)}"
+                free.put(copy)
                 tell(line, options.log)
-            counts[line.removeprefix(f"{mutant}: ").split()[0]] += 1
+            return line.removeprefix(f"{mutant}: ").split()[0]
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            try:
+                counts = Counter(pool.map(outcome, range(1, len(picked) + 1), picked))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for copy in copies:
+                    copy.stop()
+                raise
     told = ", ".join(f"{counts[word]} {text}" for word, text in WORDS.items())
     tell(f"{len(picked)} mutants, seed {options.seed}: {told}", options.log)
 
