@@ -30,7 +30,7 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _WRONG = ("wrong_result", "nan")
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
-_WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise", "not_run": "not run"}
+_WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
 _SENTENCES = {
     "found": "The program passes uncompiled and fails compiled.",
     "passes": "The program does not fail.",
@@ -165,12 +165,12 @@ def _sizes(made: MinifyDocument) -> str:
 
 def _bisection(case: TriagedCase) -> Iterator[str]:
     found = case.bisect
-    if found is None or not any(status != "not_run" for status in found.rungs.values()):
+    tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"} if found else {}
+    if found is None or not tried:
         return
     yield "#### Bisection"
     yield "Each backend runs more of the compiler than the one above it."
     rows = ["| backend | result |", "| --- | --- |"]
-    tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"}
     rows += [f"| {cell(rung)} | {_WORDS.get(status, status)} |" for rung, status in tried.items()]
     yield "\n".join(rows)
     if found.culprits:

@@ -166,6 +166,12 @@ def test_it_says_what_there_is_of_any_verdict(verdict: str) -> None:
     assert "### Versions" in text
 
 
+def test_backends_that_were_not_run_are_no_bisection() -> None:
+    bisect = replace(a_case().bisect, rungs={"eager": "not_run", "triton": "not_run"})  # type: ignore[type-var]
+    assert "#### Bisection" not in issue_text(a_case(bisect=bisect))
+    assert "not_run" not in issue_text(a_case())
+
+
 def test_with_nothing_at_all_it_says_why() -> None:
     parts = (PartDocument("bisect", "interrupted", "Ctrl-C", 1.0, ()),)
     text = issue_text(TriagedCase(None, None, None, parts, "PyTorch version: 2.13.0"))
