@@ -45,26 +45,31 @@ class Empty(App):
         yield Static("ready for use")
 Empty().run()
 """
-# Presses keys with the pilot, and counts the rows that each read and the time that the thread of the screen computed.
-# That time does not grow with what else the machine does, as seconds do.
+# Sends keys, and counts the rows that each read and the time that the thread of the screen computed. That time does not
+# grow with what else the machine does, as seconds do. (Textual's pilot would send each widget a message with each key.)
+# The first key is pressed once the browser has filled its other screens: that takes seconds, and nobody waits for it.
 HARNESS = """
 import asyncio, resource, sys, time
 from pathlib import Path
 
-async def settle(pilot):
+async def settle(app):
     quiet = 0
     while quiet < 5:
-        await pilot.pause(0.005)
-        quiet = 0 if getattr(pilot.app, "busy", False) else quiet + 1
+        await asyncio.sleep(0.01)
+        quiet = 0 if getattr(app, "busy", False) else quiet + 1
 
 async def drive(app, rows):
-    async with app.run_test(size=(160, 48)) as pilot:
-        await settle(pilot)
+    async with app.run_test(size=(160, 48)):
+        await settle(app)
         print("open", rows())
+        start = time.perf_counter()
+        while not getattr(app, "filled", True):
+            await asyncio.sleep(0.01)
+        print("filled", time.perf_counter() - start)
         for key in sys.argv[2].split():
             before, start = rows(), time.thread_time()
-            await pilot.press(key)
-            await settle(pilot)
+            app.simulate_key(key)
+            await settle(app)
             print(key, rows() - before, round(1000 * (time.thread_time() - start)))
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
@@ -73,7 +78,7 @@ from tui.app import Browser
 from tui.session import Session
 
 with Session.open(Path(sys.argv[1])) as session:
-    asyncio.run(drive(Browser(session), lambda: session.rows_read))
+    asyncio.run(drive(Browser(session, ahead=True), lambda: session.rows_read))
 """
 BARE = f"""{HARNESS}
 from textual.app import App
@@ -195,14 +200,15 @@ def measure(path: Path, repeat: int) -> Start:
     return Start(*(statistics.median(values) for values in zip(*rounds[1:], strict=True)))
 
 
-def drive(program: str, path: Path, keys: str) -> tuple[int, list[tuple[str, int, float]]]:
-    """Peak memory in MB, and for each key the rows that it read and the milliseconds that it computed."""
+def drive(program: str, path: Path, keys: str) -> tuple[int, float, list[tuple[str, int, float]]]:
+    """Peak memory in MB, seconds until all screens were filled, and what each key cost: rows read, ms computed."""
     ran = subprocess.run([sys.executable, "-c", program, str(path), keys], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(ran.stderr)
     words = [line.split() for line in ran.stdout.splitlines()]
     presses = [(name, int(rows), float(seconds)) for name, rows, seconds in (w for w in words if len(w) == 3)]
-    return int(words[-1][1]), presses
+    filled = next(float(word[1]) for word in words if word[0] == "filled")
+    return int(words[-1][1]), filled, presses
 
 
 @dataclass
@@ -210,6 +216,7 @@ class Presses:
     """What keys cost: the milliseconds of each in every round, of the browser and of the bare app."""
 
     peak: int
+    filled: float  # seconds from the complete first screen until the other screens were filled
     rows: int
     browser: list[list[tuple[str, float]]]
     bare: list[list[tuple[str, float]]]
@@ -217,18 +224,19 @@ class Presses:
 
 def press(path: Path, repeat: int) -> Presses:
     """Drive the browser and the bare app in turn."""
-    browser, bare, peak, rows = [], [], 0, 0
+    browser, bare, peak, filled, rows = [], [], 0, 0.0, 0
     for _ in range(repeat):
-        peak, presses = drive(DRIVE, path, KEYS)
+        peak, filled, presses = drive(DRIVE, path, KEYS)
         rows = max(read for _, read, _ in presses)
         browser.append([(key, spent) for key, _, spent in presses])
-        bare.append([(key, spent) for key, _, spent in drive(BARE, path, BARE_KEYS)[1]])
-    return Presses(peak, rows, browser, bare)
+        bare.append([(key, spent) for key, _, spent in drive(BARE, path, BARE_KEYS)[2]])
+    return Presses(peak, filled, rows, browser, bare)
 
 
 def told(presses: Presses) -> Iterator[str]:
     """Lines on the keys: the median of each, and those that open a screen and the others beside the bare app's."""
     medians = [(one[0][0], statistics.median(spent for _, spent in one)) for one in zip(*presses.browser, strict=True)]
+    yield f"    all screens filled {presses.filled:.1f} s after the first one was complete"
     yield "    ms a key: " + " ".join(f"{key}:{spent:.0f}" for key, spent in medians)
     for what, opens in (("opens a screen", True), ("on a screen", False)):
         ours = [spent for one in presses.browser for key, spent in one if (key in OPENING) == opens]

@@ -31,5 +31,5 @@ def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, p
     end_with_terminal()
     opened = open_recordings(paths)
     with opened.session as session:
-        browser = Browser(session, opened.paths, opened.rank, place=place, folder=folder, pick=pick)
+        browser = Browser(session, opened.paths, opened.rank, place=place, folder=folder, pick=pick, ahead=True)
         return browser.run() or browser.return_code or 0  # its own code, or Textual's if it ended with an exception

@@ -41,6 +41,7 @@ MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
 _ONLY_ONE = "only one recording is open: O opens another one, `dynadiag browse A B` or `browse FOLDER` several"
+_SECONDS_BETWEEN_SCREENS = 0.1  # between two that are created while nothing happens
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
@@ -103,10 +104,12 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         place: str = "",
         folder: Path | None = None,
         pick: bool = False,
+        ahead: bool = False,
     ) -> None:
         """``place`` is the source line to open at, as ``FILE:LINE``.
 
-        ``folder`` is the state folder: it has the bookmarks, and its recordings are listed, if ``pick`` at once.
+        ``folder`` is the state folder: it has the bookmarks, and its recordings are listed, if ``pick`` at once. With
+        ``ahead`` the other screens are filled while no key is pressed, so that a key only has to show them.
         """
         super().__init__(session, paths, rank, folder)
         self._place, self._pick = place, pick
@@ -114,6 +117,9 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.history = History()
         self._current_name = self._screens[0].name
         self._views: dict[str, View] = {}
+        self._opening = asyncio.Lock()  # held while a screen is created
+        self._ahead = ahead
+        self.filled = False  # whether the other screens are there
         self._pending_jumps = 0  # jumps that were requested and have not finished
 
     def compose(self) -> ComposeResult:
@@ -181,7 +187,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
     def update_counts(self) -> None:
         """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
         self._update_tabs()
-        self.run_worker(import_screens, thread=True, group="imports", exclusive=True)
+        self.run_worker(self._fill_screens(), group="screens")
         if self._place and (explanation := self.session.known_explanation) is not None:
             place, self._place = self._place, ""
             if (target := source_location_in(explanation, place)) is not None:
@@ -197,19 +203,42 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             self.history.push(self.location)
             await self._switch(name)
 
-    async def _switch(self, name: str) -> View:
-        self.current.display = False
+    async def _fill_screens(self) -> None:
+        """Import the other screens, and create them while nothing happens.
+
+        Not those of a running program, which are read again whenever it grows, and not those of a folder.
+        """
+        await asyncio.to_thread(import_screens)
+        for screen in SCREENS:
+            while self.busy or self.is_in_use:
+                await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
+            async with self._opening:
+                if not self._ahead or self.paths or self.session.live or self.leaving:
+                    return
+                (await self._view_of(screen.name)).load_first()
+        self.filled = True
+
+    async def _view_of(self, name: str) -> View:
+        """The screen of this name. It is hidden where it is new."""
         view = self._views.get(name)
         if view is None:
             view = self._views[name] = screen_named(name).create()
+            view.display = False
             await self.query_one("#views").mount(view)
-        self._current_name = name
-        view.display = True
-        self.query_one(Tabs).current = name
-        self.set_status("", "")
-        if (focus := view.first_focus()) is not None:
-            focus.focus()
-        await view.screen_shown()
+        return view
+
+    async def _switch(self, name: str) -> View:
+        async with self._opening:
+            view = await self._view_of(name)
+        with self.batch_update():  # the screen is laid out and drawn once
+            self.current.display = False
+            self._current_name = name
+            view.display = True
+            self.query_one(Tabs).current = name
+            self.set_status("", "")
+            if (focus := view.first_focus()) is not None:
+                focus.focus()
+            await view.screen_shown()
         return view
 
     @on(Tabs.Clicked)
@@ -378,9 +407,10 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         if prompt.has_class("open"):  # its answer is for a screen that is closed
             prompt.action_leave()
         view = SCREENS[0].create()
-        self._views, self._current_name = {SCREENS[0].name: view}, SCREENS[0].name
-        await self.query_one("#views").remove_children()
-        await self.query_one("#views").mount(view)
+        async with self._opening:
+            self._views, self._current_name = {SCREENS[0].name: view}, SCREENS[0].name
+            await self.query_one("#views").remove_children()
+            await self.query_one("#views").mount(view)
         self._update_tabs()
         self.set_status("", "")
         if (focus := view.first_focus()) is not None:

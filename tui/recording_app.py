@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 from rich.console import RenderableType
 from textual.actions import ActionParseResult
@@ -20,6 +21,7 @@ from tui.styled_text import one_line
 
 __all__ = ["RecordingApp"]
 
+_SECONDS_IN_USE = 0.3  # after a key
 _CLOSE_DELAY = 5.0  # seconds before the old recording is closed, as workers may still read it
 
 
@@ -36,7 +38,8 @@ class RecordingApp(LineActionsApp):
         self.session = session
         self.paths, self.rank = paths, rank
         self.chosen_keys: Mapping[str, str] = {}  # the user's own keys by the id of their action
-        self._leaving = False  # whether the browser is about to end
+        self.leaving = False  # whether the browser is about to end
+        self._last_action = 0.0  # when an action was run
         self.reading = 0  # recordings being read
         self._last_request = 0  # the number of the last request
         self._file_watch = FileWatch(session.path, live=session.live)
@@ -44,9 +47,14 @@ class RecordingApp(LineActionsApp):
     def on_mount(self) -> None:
         self.set_interval(self._file_watch.interval, self.check_recording)
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a key was pressed a moment ago."""
+        return monotonic() - self._last_action < _SECONDS_IN_USE
+
     def exit(self, result: int | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
         """End the browser. Keys that were pressed after the last one do nothing: the screens are being closed."""
-        self._leaving = True
+        self.leaving = True
         super().exit(result, return_code, message)
 
     # What screens and the command palette use. `tui.app.Browser` implements it.
@@ -147,8 +155,9 @@ class RecordingApp(LineActionsApp):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run an action, and show the error if it finds a damaged recording. Once the browser ends, none is run."""
-        if self._leaving:
+        if self.leaving:
             return False
+        self._last_action = monotonic()
         with self.reporting_problems():
             return await super().run_action(action, default_namespace, namespaces)
         return True

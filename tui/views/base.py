@@ -59,14 +59,24 @@ class View(Container):
         return self.browser.session
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._load_first)  # draw the empty screen first
+        self.call_after_refresh(self.load_first)  # draw the empty screen first
 
     @property
     def is_open(self) -> bool:
         """Whether the widgets of the screen are there. While it is mounted or removed, they may not be."""
         return self.is_attached and bool(self.children)
 
-    def _load_first(self) -> None:
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the screen that is shown. Others may be filled while they are hidden."""
+        return self.browser.current is self
+
+    def show_status(self, what: str, where: str) -> None:
+        """Write the status line, if this is the screen that is shown."""
+        if self.is_current:
+            self.browser.set_status(what, where)
+
+    def load_first(self) -> None:
         """Read the content, unless a jump has read it. To read it again would move the cursor off the jump's line."""
         if not self._serial:
             self.load_if_open()
@@ -149,7 +159,8 @@ class View(Container):
             with self.browser.reporting_problems():
                 then(message.result)
         else:
-            self.browser.report_problem(message.problem)
+            if self.is_current:
+                self.browser.report_problem(message.problem)
             self.show_problem(message.problem)
 
     def nothing(self, words: str) -> str:

@@ -173,7 +173,7 @@ class CodeView(GraphActions, StageActions):
             pane.move_to(first) if first is not None else None
         self._current_pane = name
         self.lay_out()
-        if self.browser.current is self:
+        if self.is_current:
             pane.focus()
         self.highlight()
 
@@ -307,7 +307,7 @@ class CodeView(GraphActions, StageActions):
         text = note.text if note is not None else user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
         shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
-        self.browser.set_status(" · ".join(part for part in shown if part), text)
+        self.show_status(" · ".join(part for part in shown if part), text)
 
     def _describe(self) -> None:
         """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""

@@ -170,8 +170,7 @@ class GuardsView(ListingView):
 
     def _show_title(self) -> None:
         """Show the title in the status line, because a small screen has no frames."""
-        if self.browser.current is self:
-            self.browser.set_status(self._title, "")
+        self.show_status(self._title, "")
 
     def _key(self) -> int | str | None:
         if not self.tree_.display:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.widget import Widget
 
@@ -105,9 +106,17 @@ class ListingView(View):
         if lines is self.table:
             self.debounce(self._read_detail)
 
+    def on_resize(self, _: events.Resize) -> None:
+        self.call_after_refresh(self._fit_detail)
+
+    def _fit_detail(self) -> None:
+        """Read the detail again if it was read for another width, or not yet, as the screen was hidden."""
+        if self.is_open and self.details.columns != self.detail_columns:
+            self.cursor_moved(self.table)
+
     def _read_detail(self) -> None:
         key = self.table.key
-        if key is not None and not self.is_reading:
+        if key is not None and not self.is_reading and self.details.size.width:
             self.fetch_detail(key)
 
     def fetch_detail(self, key: int | str) -> None:

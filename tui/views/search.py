@@ -140,8 +140,7 @@ class SearchView(ListingView):
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
         self.table.border_subtitle = f"{len(self._listed_hits):,}"
-        if self.browser.current is self:
-            self.browser.set_status(title, "")
+        self.show_status(title, "")
         if hunt.finished and not hunt.hits:
             self.details.show([line((hunt.error or f"not found: {hunt.pattern}", "dim"))])
 

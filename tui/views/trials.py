@@ -218,7 +218,7 @@ class TrialsView(ListingView):
         lines = self._head(len(search.trials))
         self.head.show(lines)
         found = any(item.target for item in lines)
-        if self.browser.current is not self:
+        if not self.is_current:
             self.notify(f"the search has ended: {lines[0].text.strip()}", markup=False)
         elif found:
             self.head.focus()

@@ -1,0 +1,93 @@
+"""The other screens are filled while no key is pressed, and nobody sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.conftest import screen, settle
+from tui.app import Browser
+from tui.session import Session
+from tui.views import SCREENS
+
+
+@asynccontextmanager
+async def filling(path: Path) -> AsyncIterator[tuple[Browser, Pilot[int]]]:
+    with Session.open(path) as session:
+        app = Browser(session, ahead=True)
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            yield app, pilot
+
+
+async def filled(app: Browser, pilot: Pilot[int]) -> None:
+    while not app.filled:
+        await asyncio.sleep(0.01)
+    await settle(pilot)
+
+
+async def test_every_screen_is_there_before_its_key_is_pressed(program: Path) -> None:
+    async with filling(program) as (app, pilot):
+        await settle(pilot)
+        before = screen(pilot)
+        await filled(app, pilot)
+        assert screen(pilot) == before
+        assert set(app._views) == {one.name for one in SCREENS}
+        assert [view for view in app._views.values() if view.display] == [app.current]
+        focused = app.focused
+        assert focused is not None
+        assert focused in app.current.walk_children()
+
+
+async def test_a_filled_screen_is_the_same_as_one_that_is_read_when_it_is_opened(program: Path) -> None:
+    for key in "23456789":
+        shown = []
+        for ahead in (False, True):
+            with Session.open(program) as session:
+                app = Browser(session, ahead=ahead)
+                async with app.run_test(size=(120, 40)) as pilot:
+                    await settle(pilot)
+                    if ahead:
+                        await filled(app, pilot)
+                    await pilot.press(key)
+                    await settle(pilot)
+                    shown.append(screen(pilot))
+        assert shown[0] == shown[1], key
+
+
+async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path) -> None:
+    async with filling(program) as (app, pilot):
+        for key, name in zip("2734", ("compiles", "kernels", "code", "breaks"), strict=True):
+            await pilot.press(key)
+            assert name == app.current.NAME
+            await pilot.pause(0.05)
+        await settle(pilot)
+        assert app.current.NAME == "breaks"
+        assert [view for view in app._views.values() if view.display] == [app.current]
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.5, 0.8])
+async def test_the_browser_can_be_ended_meanwhile(program: Path, delay: float) -> None:
+    async with filling(program) as (app, pilot):
+        await pilot.pause(delay)
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+async def test_what_is_damaged_is_told_as_often(program: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.dynadiag"
+    damaged.write_bytes(program.read_bytes().replace(b"relu", b"\xff\xfe\xfd\xfc"))
+    told = []
+    for ahead in (False, True):
+        with Session.open(damaged) as session:
+            app = Browser(session, ahead=ahead)
+            async with app.run_test(size=(120, 40), notifications=True) as pilot:
+                await settle(pilot)
+                if ahead:
+                    await filled(app, pilot)
+                told.append([message.message for message in app._notifications])
+    assert told[0] == told[1]
