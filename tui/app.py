@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult, SystemCommand
-from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
@@ -340,10 +339,6 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             except DynadiagError as error:  # torch's registry is damaged
                 self.report_problem(str(error))
         self.push_screen(HelpScreen(sections, self.chosen_keys, words))
-
-    def pop_screen(self) -> AwaitComplete:
-        """Close the dialog on top. The palette is Textual's and may ask twice: the screen below it stays."""
-        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete.nothing()
 
     def action_command_palette(self) -> None:
         """Show the palette of all actions."""

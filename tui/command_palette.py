@@ -14,6 +14,7 @@ from textual.dom import DOMNode
 from tui.bookmark_list import BookmarkList
 from tui.command_screen import CommandScreen
 from tui.confirm import Confirm
+from tui.dialog import ClosesOnce
 from tui.diff_screen import DiffScreen
 from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label
@@ -98,8 +99,8 @@ class ActionProvider(Provider):
         await browser.run_action(action, browser.current)
 
 
-class Palette(CommandPalette):
-    """Textual's palette.
+class Palette(CommandPalette, ClosesOnce[None]):
+    """Textual's palette, which closes once.
 
     Its page keys raise `KeyError` where the terminal is too small for its list, and what it finds while it is closed
     raises `NoMatches`.

@@ -7,19 +7,26 @@ from typing import TypeVar
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
-__all__ = ["Dialog"]
+__all__ = ["ClosesOnce", "Dialog"]
 
 T = TypeVar("T")
 
 
-class Dialog(ModalScreen[T]):
-    """The base of our dialogs. A key that was pressed before the dialog was gone does not close the screen below."""
+class ClosesOnce(ModalScreen[T]):
+    """A screen that a key closes only where it is on top.
+
+    The key may have been pressed before this screen was gone, or before another one came over it.
+    """
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close the screen with a result; nothing happens where it is closed or lies under another one."""
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
+
+
+class Dialog(ClosesOnce[T]):
+    """The base of our dialogs."""
 
     @property
     def is_open(self) -> bool:
         """Whether the widgets of the dialog are there. While it is mounted or removed, they may not be."""
         return self.is_attached and bool(self.children)
-
-    def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """Close the dialog with a result; nothing happens where it is closed."""
-        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()

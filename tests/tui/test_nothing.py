@@ -9,8 +9,10 @@ import pytest
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
+from tui.confirm import Choice, Confirm
 from tui.help import HelpScreen
 from tui.session import Session
+from tui.styled_text import line
 from tui.views import SCREENS
 from tui.widgets.lines import FilterableLines, Lines
 
@@ -82,6 +84,24 @@ async def test_a_dialog_that_is_closed_twice_is_closed_once(program: Path) -> No
             shown.dismiss()
             await settle(pilot)
             assert len(pilot.app.screen_stack) == 1
+
+
+@pytest.mark.parametrize("key", ["question_mark", "colon"])
+async def test_a_dialog_under_another_one_is_not_closed(key: str, program: Path) -> None:
+    """Its own key may have waited while the other dialog came, as a question does that follows a reading."""
+    async with browsing(program) as pilot:
+        await press(pilot, key)
+        below = pilot.app.screen
+        over = Confirm(Choice(True, [line(("really?", ""))]))
+        await pilot.app.push_screen(over)
+        below.dismiss()
+        below.dismiss()
+        await settle(pilot)
+        assert pilot.app.screen is over
+        await press(pilot, "escape")
+        assert pilot.app.screen is below
+        await press(pilot, "escape")
+        assert len(pilot.app.screen_stack) == 1
 
 
 @pytest.mark.parametrize("key", ["1", "4", "9"])
