@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textual.app import App
-
+from tui.notifications import NotifyingApp
 from tui.styled_text import clipboard_text
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.prompt import Prompt
@@ -13,7 +12,7 @@ from tui.widgets.prompt import Prompt
 __all__ = ["LineActionsApp"]
 
 
-class LineActionsApp(App[int]):
+class LineActionsApp(NotifyingApp):
     """The actions that every list and text understands."""
 
     @property
