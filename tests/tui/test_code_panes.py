@@ -215,11 +215,22 @@ async def test_the_source_stays_beside_the_pane_that_is_read(program: Path) -> N
         assert _shown(view) == ["source", "kernel"]
 
 
-async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(program: Path) -> None:
-    async with browsing(program, (120, 40)) as pilot:
-        await press(pilot, "3", "o")
+async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(tmp_path: Path) -> None:
+    both = [
+        ({"artifact": {"name": f"aot_{direction}_graph", "encoding": "string"}, **build.at("0/0")}, build.POST_GRAD)
+        for direction in ("forward", "backward")
+    ]
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *both, *build.end_events()]
+    async with browsing(build.recording(tmp_path, events), (120, 40)) as pilot:
+        await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
-        assert _shown(view) == (["dynamo", "later"] if view.pane("later").has_focus else ["source", "dynamo"])
+        assert _shown(view) == ["source", "dynamo"]
+        await press(pilot, "o")
+        assert _shown(view) == ["dynamo", "later"]
+        assert view.pane("later").has_focus
+        assert {"forward", "backward"} <= set(screen(pilot).split())
+        await press(pilot, "o")
+        assert _shown(view) == ["source", "later"]
 
 
 async def test_a_narrow_screen_has_two_panes_of_its_whole_width(program: Path) -> None:
@@ -231,16 +242,22 @@ async def test_a_narrow_screen_has_two_panes_of_its_whole_width(program: Path) -
         assert upper.bottom == lower.y
 
 
-async def test_a_pane_of_another_size_still_shows_what_is_linked_to_the_cursor(program: Path) -> None:
-    async with browsing(program, (120, 40)) as pilot:
-        await press(pilot, "3")
-        view = pilot.app.query_one(CodeView)
-        dynamo = view.pane("dynamo")
-        await pilot.resize_terminal(120, 15)
-        await settle(pilot)
-        last = dynamo.count - 1
-        dynamo.highlight(dynamo.links.keys_of(max(dynamo.links.keys)), reveal=True)
-        await pilot.resize_terminal(120, 14)
-        await settle(pilot)
-        assert dynamo.first_highlighted <= last
+async def test_a_pane_of_another_size_still_shows_what_is_linked_to_the_cursor(tmp_path: Path) -> None:
+    """Its own cursor is on the first line of a graph that is longer than the pane."""
+    node = '        y: "f32[4][1]cpu" = l_x_.sin();  l_x_ = None\n'
+    graph = build.DYNAMO.replace(node, "".join(node.replace("y:", f"y{number}:") for number in range(40)) + node)
+    events = [
+        *build.run_events(),
+        *build.source_events(),
+        *build.compile_events("0/0", graph=graph),
+        *build.end_events(),
+    ]
+    async with browsing(build.recording(tmp_path, events), (120, 40)) as pilot:
+        await press(pilot, "3", "j")
+        dynamo = pilot.app.query_one(CodeView).pane("dynamo")
+        for height in (14, 12):
+            assert dynamo.cursor == 0
+            assert dynamo.is_line_visible(dynamo.first_highlighted)
+            await pilot.resize_terminal(120, height)
+            await settle(pilot)
         assert dynamo.is_line_visible(dynamo.first_highlighted)
