@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import subprocess
 import termios
 import time
@@ -24,6 +25,8 @@ KEYS = [
 ]
 SIZES = [(24, 80), (40, 120), (60, 200), (10, 40), (6, 20)]
 RESIZE = 0.01  # of the keys
+PAUSE = 0.04  # of the keys: those between come at once, as pasted ones do
+QUIET = 0.1  # seconds without output after which the browser has handled what came
 KEPT = 100_000  # bytes of output that are kept for a report
 PATIENCE = 300.0  # seconds that the browser may take to handle the keys that wait, and to end
 LEAVE = ["\x1b"] * 6 + ["q"]
@@ -65,6 +68,8 @@ def _one(path: Path, chosen: random.Random, count: int) -> int:
         while len(history) < count and process.poll() is None:
             if chosen.random() < RESIZE:
                 termios.tcsetwinsize(slave, chosen.choice(SIZES))
+            if chosen.random() < PAUSE:
+                _settle(shown)
             key = chosen.choice(KEYS)
             history.append(key)
             _send(shown, key)
@@ -89,13 +94,24 @@ def _own_terminal() -> None:
 def _send(shown: Terminal, key: str) -> None:
     """Send a key as soon as the terminal takes it, and read meanwhile."""
     while shown.process.poll() is None:
+        _resume(shown)
         readable, writable, _ = select.select([shown.master], [shown.master], [], 1.0)
         if readable:
-            shown.seen = (shown.seen + os.read(shown.master, 65536))[-KEPT:]
+            _take(shown)
         elif writable:
             os.write(shown.master, key.encode())
             time.sleep(0.002)
             return
+
+
+def _resume(shown: Terminal) -> None:
+    """Let a browser go on that was suspended by the palette's action, as `fg` does in a shell."""
+    if os.waitid(os.P_PID, shown.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
+        shown.process.send_signal(signal.SIGCONT)
+
+
+def _take(shown: Terminal) -> None:
+    shown.seen = (shown.seen + os.read(shown.master, 65536))[-KEPT:]
 
 
 def _read(shown: Terminal, seconds: float) -> None:
@@ -105,7 +121,15 @@ def _read(shown: Terminal, seconds: float) -> None:
         if shown.process.poll() is not None:
             return
         if select.select([shown.master], [], [], left)[0]:
-            shown.seen = (shown.seen + os.read(shown.master, 65536))[-KEPT:]
+            _take(shown)
+
+
+def _settle(shown: Terminal) -> None:
+    """Read until nothing more is drawn. A browser that is left forgets the keys that wait, so there must be few."""
+    limit = time.monotonic() + PATIENCE
+    while shown.process.poll() is None and select.select([shown.master], [], [], QUIET)[0]:
+        _take(shown)
+        assert time.monotonic() < limit, f"it draws without end: {shown.seen[-3000:]!r}"
 
 
 def _leave(shown: Terminal) -> None:
