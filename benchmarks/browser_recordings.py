@@ -309,9 +309,9 @@ def _program(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def _explained(text: str) -> Callable[[Path, str], None]:
+def _explained(text: str, *options: str) -> Callable[[Path, str], None]:
     def make(folder: Path, name: str) -> None:
-        _run("record", "-o", folder / f"{name}.dynadiag", _program(folder, name, text), folder=folder)
+        _run("record", *options, "-o", folder / f"{name}.dynadiag", _program(folder, name, text), folder=folder)
 
     return make
 
@@ -378,6 +378,7 @@ def _breaks(count: int) -> str:
 
 RECORDINGS: dict[str, Callable[[Path, str], None]] = {
     "transformer": _explained(TRANSFORMER),
+    "gpu": _explained(TRANSFORMER, "--target", "h100"),
     "thirty_breaks": _explained(THIRTY_BREAKS.format(body=_breaks(30))),
     "twelve_recompiles": _explained(TWELVE_RECOMPILES),
     "fails_in_dynamo": _explained(FAILS_IN_DYNAMO),
