@@ -78,7 +78,7 @@ class DiffScreen(CommandScreen):
         if self._found is None or not message.lines.count:
             return
         if message.lines is self.lines:
-            target = self.lines.lines[message.index].target
+            target = self.lines.target
             if target is not None and target.item not in (None, self._number):
                 self._number = target.item
                 item = self._found.differences[target.item or 0]
@@ -131,9 +131,11 @@ class DiffScreen(CommandScreen):
         before, after = self.sides
         if message.lines is self.lines:
             after.focus()
-        elif (target := message.lines.lines[message.index].target) is not None:  # type: ignore[attr-defined]
+            return
+        side = before if message.lines is before else after
+        if (target := side.target) is not None:
             self.process.stop()
-            self.dismiss((self._before_path if message.lines is before else self._after.path, target))
+            self.dismiss((self._before_path if side is before else self._after.path, target))
 
 
 def _difference_lines(found: Comparison, cwd: str | None) -> Iterator[Line]:

@@ -23,9 +23,11 @@ class LineActionsApp(NotifyingApp):
     async def prompt(self) -> Prompt:
         """Return the prompt of the screen on top. A dialog gets one when it is needed first."""
         screen = self.screen
-        if not screen.query(Prompt):
-            await screen.mount(Prompt(id="prompt"))
-        return screen.query_one(Prompt)
+        if known := screen.query(Prompt):
+            return known.first()
+        made = Prompt(id="prompt")
+        await screen.mount(made)
+        return made
 
     async def action_search(self) -> None:
         """Ask for a text and search the focused lines for it."""

@@ -50,7 +50,7 @@ class Session:
         self.recording = recording
         self.rows_read = 0  # rows fetched so far, for the benchmark
         self._lock = threading.Lock()
-        self.kernel_count = 0  # known once the explanation is read
+        self.kernel_count = self.trial_count = 0  # known once the explanation is read
         self._explanation: Explanation | None = None
         self._kernels: tuple[Kernel, ...] | None = None
         self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
@@ -87,7 +87,8 @@ class Session:
                 from dynadiag.explanation.explanation import explain
 
                 made = explain(_SummaryRecording(self))
-                self.kernel_count = self.recording.totals().get("kernel", 0)
+                totals = self.recording.totals()
+                self.kernel_count, self.trial_count = totals.get("kernel", 0), totals.get("trial", 0)
                 self._explanation = _mark_running(made) if self.live else made
             return self._explanation
 

@@ -16,6 +16,7 @@ from tui.diff_screen import DiffScreen
 from tui.diff_sides import aligned_rows, read_sides
 from tui.session import Session
 from tui.views.code import CodeView
+from tui.widgets.lines import Lines
 
 ENDED = build.DYNAMO.replace("return (z,)", 'w: "f32[4][1]cpu" = z.neg();  z = None\n        return (w,)')
 
@@ -95,6 +96,19 @@ async def test_the_next_change_is_one_key_away_and_both_sides_follow(after: Path
         assert [pane.cursor for pane in found.sides] == [2, 2]
         await press(pilot, "comma")
         assert [pane.cursor for pane in found.sides] == [1, 1]
+
+
+async def test_a_message_about_a_line_that_is_gone_is_about_the_cursors(after: Path, tmp_path: Path) -> None:
+    """A terminal that becomes wider wraps into fewer lines, before the message about a former one is handled."""
+    async with browsing(after, folder=tmp_path) as pilot:
+        await compare(pilot, "before", "before.dynadiag · Dynamo's graph")
+        found = pilot.app.screen
+        assert isinstance(found, DiffScreen)
+        found.lines.post_message(Lines.Moved(found.lines, 1000))
+        await settle(pilot)
+        assert pilot.app.is_running
+        found.sides[0].post_message(Lines.Chosen(found.sides[0], 1000))
+        await until(pilot, "before.dynadiag · 2 of 2")
 
 
 async def test_enter_on_a_side_goes_to_its_line_in_its_recording(after: Path, tmp_path: Path) -> None:

@@ -104,6 +104,18 @@ async def test_a_dialog_under_another_one_is_not_closed(key: str, program: Path)
         assert len(pilot.app.screen_stack) == 1
 
 
+async def test_a_prompt_whose_dialog_was_closed_asks_nothing(program: Path) -> None:
+    async with browsing(program) as pilot:
+        assert isinstance(pilot.app, Browser)
+        await press(pilot, "question_mark")
+        prompt = await pilot.app.prompt()
+        shown = pilot.app.screen
+        assert isinstance(shown, HelpScreen)
+        await shown.dismiss()
+        await prompt.ask("filter: ", "", lambda _: pytest.fail("nobody answered"))
+        assert not prompt.has_class("open")
+
+
 @pytest.mark.parametrize("key", ["1", "4", "9"])
 async def test_the_cursor_is_on_the_screen_after_a_resize(key: str, program: Path) -> None:
     async with browsing(program, (200, 60)) as pilot:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from dynadiag.errors import UnreadableInput
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
@@ -184,3 +186,17 @@ async def test_an_empty_screen_of_a_search_says_where_its_trials_are(key: str, t
     async with browsing(path) as pilot:
         await press(pilot, key)
         assert "this is the recording of a search: 8 shows its trials" in " ".join(screen(pilot).split())
+
+
+async def test_of_damaged_trials_an_empty_list_of_hits_reads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What answers a prompt runs outside of the workers, which report what they cannot read."""
+
+    def damaged(_session: Session) -> NoReturn:
+        raise UnreadableInput("damaged")
+
+    async with browsing(build.recording(tmp_path, build.search_events(0, FOUND))) as pilot:
+        monkeypatch.setattr(Session, "trials", damaged)
+        await press(pilot, "0", *"xyz", "enter")
+        assert pilot.app.is_running

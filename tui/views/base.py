@@ -167,7 +167,7 @@ class View(Container):
         """What to say of an empty screen. A search records its trials; what they compiled, it does not."""
         explanation = self.session.known_explanation
         compiled = self.NAME == "trials" or (explanation is not None and explanation.compiles)
-        return words if compiled or not self.session.trials() else _SEARCH_ONLY
+        return words if compiled or not self.session.trial_count else _SEARCH_ONLY
 
     def show_problem(self, reason: str) -> None:
         """Show an error in the place of the content."""

@@ -324,7 +324,7 @@ class CodeView(GraphActions, StageActions):
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""
         if lines is self.node_details:
-            target = self.node_details.lines[lines.cursor].target
+            target = self.node_details.target
             if target is not None:
                 self.browser.go_to(target)
             return

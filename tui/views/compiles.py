@@ -139,6 +139,6 @@ class CompilesView(View):
             branch = self.tree_.branch
             target = branch.target if branch else None
         else:
-            target = self.details.lines[lines.cursor].target
+            target = self.details.target
         if target is not None:
             self.browser.go_to(target)

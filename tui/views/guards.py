@@ -190,7 +190,7 @@ class GuardsView(ListingView):
 
     def line_chosen(self, lines: Lines) -> None:
         key = self._key()
-        target = self.details.lines[lines.cursor].target if lines is self.details else None
+        target = self.details.target if lines is self.details else None
         target = target or (self.target_of(key) if isinstance(key, int) else None)
         if target is not None:
             self.browser.go_to(target)

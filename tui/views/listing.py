@@ -129,6 +129,6 @@ class ListingView(View):
             key = self.table.key
             target = self.target_of(key) if key is not None and not self.is_reading else None
         else:
-            target = self.details.lines[lines.cursor].target
+            target = self.details.target
         if target is not None:
             self.browser.go_to(target)

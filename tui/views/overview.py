@@ -118,12 +118,11 @@ class OverviewView(View):
 
     def _describe(self) -> None:
         """Show the finding under the cursor."""
-        target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
         explanation = self.session.known_explanation
         if explanation is not None and self.details.display:
             from tui.overview import finding_detail
 
-            self.details.show(finding_detail(explanation, target, self.details.columns))
+            self.details.show(finding_detail(explanation, self.lines.target, self.details.columns))
 
     def location(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)
@@ -133,7 +132,7 @@ class OverviewView(View):
             self.lines.move_to(place.line - 1)
 
     def line_chosen(self, lines: Lines) -> None:  # noqa: ARG002 - the detail pane leads where its finding does
-        target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
+        target = self.lines.target
         if target is not None:
             self.browser.go_to(target)
 

@@ -291,14 +291,14 @@ class TrialsView(ListingView):
 
     def _repro(self) -> str | None:
         """Return the repro under the cursor of the head."""
-        target = self.head.lines[self.head.cursor].target if self.head.count else None
+        target = self.head.target
         return target.document if target is not None and target.view == FILE_VIEW else None
 
     def line_chosen(self, lines: Lines) -> None:
         if lines is not self.head:
             super().line_chosen(lines)
             return
-        target = self.head.lines[lines.cursor].target
+        target = self.head.target
         if target is not None:
             self.browser.go_to(target)
 

@@ -50,7 +50,7 @@ class Prompt(Horizontal):
         """Ask for a text, and call `answer` with it.
 
         ``preview`` is called with the text after each key and returns what stands beside it; ``cancel`` is called if
-        the user leaves without an answer.
+        the user leaves without an answer. Where the prompt's dialog is closed, nothing is asked.
         """
         self._answer, self._previous_focus = answer, self.app.focused
         self._preview, self._cancel = preview, cancel
@@ -60,6 +60,8 @@ class Prompt(Horizontal):
             if not self.children:
                 before, after = (Static(markup=False, id=f"prompt-{name}") for name in ("label", "note"))
                 await self.mount(before, Input(compact=True), after)
+        if not self.children:  # its dialog was closed meanwhile
+            return
         self.query_one("#prompt-label", Static).update(label)
         self.query_one("#prompt-note", Static).update("")
         field = self.query_one(Input)

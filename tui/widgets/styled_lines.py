@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.line_wrapping import wrap_lines
+from tui.location import Location
 from tui.styled_text import Line
 from tui.widgets.lines import Lines
 
@@ -93,6 +94,11 @@ class StyledLines(Lines):
     def lines(self) -> Sequence[Line]:
         """The lines as they are wrapped."""
         return self._lines
+
+    @property
+    def target(self) -> Location | None:
+        """Where the cursor's line leads. Ask this and not for a line of a message: other lines may be shown by now."""
+        return self._lines[self.cursor].target if self.cursor < self.count else None
 
     @property
     def count(self) -> int:
