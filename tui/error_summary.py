@@ -9,16 +9,27 @@ from tui.styled_text import one_line
 __all__ = ["brief_error", "first_sentence"]
 
 _MAX_CHARS = 200  # characters
+_MIN_PART_CHARS = 60  # with less room for a line it is left out: "difference:" alone says nothing
 _ERROR_MARK = "error: "  # how compilers mark an error
 _END = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")
 _MIN_SENTENCE_CHARS = 40  # a full stop before this many characters belongs to a name
 
 
 def brief_error(reason: str) -> str:
-    """Return the first line of an error. If a compiler wrote it, add the first line that it marks as an error."""
-    first, *rest = [text for text in reason.split("\n") if text.strip()] or [""]
+    """Return the first lines of an error, as many as fit. If a compiler wrote it, the first one and what it marks."""
+    first, *rest = [one_line(text) for text in reason.split("\n") if text.strip()] or [""]
     said = next((text[text.find(_ERROR_MARK) :] for text in rest if _ERROR_MARK in text), "")
-    return one_line(f"{first} … {said}" if said else f"{first} {' '.join(rest)}")[:_MAX_CHARS]
+    shown = _cut(first, _MAX_CHARS)
+    for text in ["…", said] if said else rest:
+        room = _MAX_CHARS - len(shown) - 1
+        if len(text) > room:
+            return f"{shown} {_cut(text, room)}" if room >= _MIN_PART_CHARS else f"{shown.rstrip('… ')} …"
+        shown = f"{shown} {text}"
+    return shown
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def first_sentence(text: str) -> str:

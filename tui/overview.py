@@ -188,12 +188,14 @@ def _target(item: Finding) -> Location:
 
 
 def _amount(group: Sequence[Finding]) -> str:
-    """How often it happened."""
+    """How many graphs ended there, if any did, and how often it happened."""
     met = sum(len(item.records) for item in group)
-    if group[0].rule == "break":
-        ended = f"  {count(sum(item.cost.graphs or 0 for item in group), 'graph')} ended"
-        return ended if met == 1 else f"{ended}, met {count(met, 'time')}"
-    return f"  {count(met, 'time')}" if met > 1 else ""
+    ended = sum(item.cost.graphs or 0 for item in group)
+    if group[0].rule != "break":
+        return f"  {count(met, 'time')}" if met > 1 else ""
+    said = [f"{count(ended, 'graph')} ended here"] if ended else []
+    said += [f"met {count(met, 'time')}"] if met > 1 else []
+    return "  " + ", ".join(said) if said else ""
 
 
 def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:

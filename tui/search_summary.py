@@ -141,9 +141,9 @@ def _report_lines(search: SearchProcess) -> Iterator[Line]:
 
 
 def _repro_lines(document: Mapping[str, Any]) -> Iterator[Line]:
-    repro, sizes = document.get("repro"), [document.get(f"nodes_{when}") for when in ("before", "after")]
+    repro, before, after = (document.get(name) for name in ("repro", "nodes_before", "nodes_after"))
     if isinstance(repro, str):
-        left = f"{sizes[0]} → {sizes[1]} operations, " if all(isinstance(size, int) for size in sizes) else ""
+        left = f"{before} → {count(after, 'operation')}, " if isinstance(before, int) and isinstance(after, int) else ""
         words = (f"{left}enter opens it in $EDITOR  ", (one_line(repro), "dim"))
         yield line(("repro    ", "key"), *words, to=Location(FILE_VIEW, document=repro))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dynadiag.recording.records import Trial
@@ -17,6 +17,10 @@ __all__ = ["deciding_trials", "running_row", "trial_lines", "trial_row"]
 _FRESH = "fresh "  # precedes a candidate that ran in a fresh interpreter
 _PROOF = "the repro: "  # precedes what the trials of a repro try
 _DECIDES = "◆"
+_SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of an outcome
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_MAX_INDENT = 12  # columns; a recording may come from a stranger
+_MAX_DEPTH = 6
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 
@@ -51,7 +55,7 @@ def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
 
 
 def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
-    """Return the details of a trial: failure, output, then candidate and outcome as JSON."""
+    """Return the details of a trial: failure, output, then all else that is known of candidate and outcome."""
     outcome = _json(item.outcome)
     made = [line((f"trial {item.index + 1}", "title"), f"  {_status(outcome)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
@@ -59,15 +63,52 @@ def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
         made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))
     if isinstance(outcome, dict):
         made += [*_failure_lines(outcome.get("signature")), *_output_lines(outcome.get("tail"))]
-    return [
-        *made,
-        Line(),
-        line(("candidate", "strong")),
-        *_json_lines(item.candidate),
-        Line(),
-        line(("outcome", "strong")),
-        *_json_lines(item.outcome),
-    ]
+    return [*made, *_section("candidate", _candidate_lines(item.candidate)), *_section("outcome", _outline(outcome))]
+
+
+def _section(title: str, texts: Iterable[str]) -> list[Line]:
+    made = [line(text) for text in texts]
+    return [Line(), line((title, "strong")), *made] if made else []
+
+
+def _candidate_lines(candidate: str) -> Iterator[str]:
+    """Yield a candidate: what kind it is or how it was started, then its settings."""
+    head, settings = _candidate(candidate)
+    if head:
+        yield "  in a fresh interpreter" if head == _FRESH.strip() else f"  {head}"
+    yield from _outline(settings)
+
+
+def _outline(found: Any, pad: str = "  ") -> Iterator[str]:
+    """Yield nested values as indented lines. What is empty, and what has been told above, is left out."""
+    if not isinstance(found, dict):
+        yield from (f"{pad}{_words(one)}" for one in (found if isinstance(found, list) else [found]))
+        return
+    for name, item in found.items():
+        if item in _EMPTY or (name in _SHOWN_ABOVE and len(pad) == len("  ")):
+            continue
+        title = f"{pad}{name.replace('_', ' ')}"
+        if isinstance(item, (dict, list)) and not _is_flat(item) and len(pad) < _MAX_INDENT:
+            yield title
+            yield from _outline(item, f"{pad}  ")
+        else:
+            yield f"{title}  {_words(item)}"
+
+
+def _is_flat(found: Any) -> bool:
+    return isinstance(found, list) and not any(isinstance(one, (dict, list)) for one in found)
+
+
+def _words(found: Any, depth: int = 0) -> str:
+    """A value in one line, without quotes and braces."""
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if depth > _MAX_DEPTH:
+        return "…"
+    if isinstance(found, dict):
+        known = ((name, item) for name, item in found.items() if item not in _EMPTY)
+        return ", ".join(f"{name.replace('_', ' ')} {_words(item, depth + 1)}" for name, item in known)
+    return ", ".join(_words(one, depth + 1) for one in found) if isinstance(found, list) else str(found)
 
 
 def _failure_lines(signature: Any) -> list[Line]:
@@ -98,13 +139,19 @@ def _label(item: Trial, outcome: Any) -> str:
     return one_line(told) if isinstance(told, str) else _candidate_summary(item.candidate)
 
 
+def _candidate(text: str) -> tuple[str, Any]:
+    """Split a candidate into the words in front and its settings, ``{}`` where there are none."""
+    head, brace, rest = text.partition("{")
+    found = _json(brace + rest) if brace else {}
+    return (head.strip(), found) if isinstance(found, dict) else (text, {})
+
+
 def _candidate_summary(candidate: str) -> str:
     """Summarize a candidate: the rung, and the decisions that it switches off."""
-    head, brace, rest = candidate.partition("{")
-    found = _json(brace + rest) if brace else candidate
+    head, found = _candidate(candidate)
     if not isinstance(found, dict):
         return one_line(candidate)
-    words = [head.strip(), str(found.get("rung") or "as written")]
+    words = [head, str(found.get("rung") or "as written")]
     words += [_switch_summary(item) for item in found.get("switches") or () if isinstance(item, dict)]
     words += [
         "with accuracy" if found.get("accuracy") else "",
@@ -120,12 +167,6 @@ def _switch_summary(item: dict[str, Any]) -> str:
     suffixes = item.get("suffixes")
     ends = "/".join(str(one) for one in suffixes[:6]) if isinstance(suffixes, list) else ""
     return f"{item.get('group')} {'only' if item.get('keep') else 'without'} {ends or 'all'}"
-
-
-def _json_lines(text: str) -> list[Line]:
-    found = _json(text)
-    made = found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
-    return [line(f"  {part}") for part in made.replace("\\n", "\n    ").split("\n")]
 
 
 def _json(text: str) -> Any:

@@ -9,7 +9,7 @@ from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.render import summary
-from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
@@ -54,6 +54,15 @@ def test_findings_stand_in_the_order_of_the_explanation_and_have_their_help_once
     assert heads == ["0/3", "GB0170"], "what used up the limit stands where torch gave up"
     assert "torch gave up on it  f: n changed" in texts[title + 1]
     assert texts[title + 2].lstrip().startswith("help: ")
+
+
+def test_a_break_says_how_many_graphs_ended_there_and_not_that_none_did() -> None:
+    breaks = (a_break(0), a_break(1, cause=0, compile_id="0/1"))
+    (bare,) = (text for text in shown(FakeRecording(break_records=breaks[:1])) if "GB0170" in text)
+    assert "ended" not in bare
+    graphs = (a_graph(0), a_graph(1, "0/1"))
+    (whole,) = (text for text in shown(FakeRecording(break_records=breaks, graph_records=graphs)) if "GB0170" in text)
+    assert whole.endswith("  2 graphs ended here, met 2 times")
 
 
 def test_a_failed_compile_leads_and_says_why() -> None:
