@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tui.confirm import Choice, Confirm
 from tui.help import HelpScreen
 from tui.session import Session
 from tui.styled_text import line
-from tui.views import SCREENS
+from tui.views import SCREENS, screen_named
 from tui.widgets.lines import FilterableLines, Lines
 
 KEYS = ("j", "G", "ctrl+d", "h", "n", "s", "v", "enter")
@@ -130,3 +131,21 @@ async def test_the_cursor_is_on_the_screen_after_a_resize(key: str, program: Pat
             assert top <= lines.cursor < top + lines.page_height, size
         if key == "1":
             assert lines.text_of(lines.cursor).split()[:2] == before
+
+
+async def test_a_recording_that_grows_while_a_screen_comes_or_goes_is_no_error(program: Path) -> None:
+    """Widgets in a row of widgets come after it, and go before it."""
+    async with browsing(program) as pilot:
+        view = screen_named("code").create()
+        waiting = pilot.app.query_one("#views").mount(view)
+        while not view.is_mounted:
+            view.load_if_open()
+            await asyncio.sleep(0)
+        await waiting
+        assert view.is_open
+        gone = asyncio.ensure_future(view.remove())
+        while not gone.done():
+            view.load_if_open()
+            await asyncio.sleep(0)
+        assert not view.is_open
+        assert pilot.app.is_running
