@@ -91,3 +91,21 @@ async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program:
         assert set(shown[len(calls) :]) <= {"-"}
         assert "µs▼" in screen(pilot)
         assert f"{len(calls) + 1:.1f} µs in 1 call" in screen(pilot)
+
+
+async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Path) -> None:
+    async with browsing(program, (66, 24)) as pilot:
+        await press(pilot, "7")
+        head, rows = screen(pilot).split("\n")[1], screen(pilot).split("\n")[2:8]
+        assert "compile" not in head
+        assert "pass" in head
+        assert any("triton_poi_fused_sin_0" in row for row in rows)
+        table = _view(pilot.app).table
+        table.move_to(next(place for place, row in enumerate(table.rows) if row.cells[-1] == "triton_poi_fused_sin_0"))
+        await press(pilot)
+        assert "triton_poi_fused_sin_0  triton, compile 0/" in screen(pilot)
+        await pilot.click(table, offset=(head.index("calls"), 0))
+        assert "calls▼" in screen(pilot).split("\n")[1]
+        await pilot.resize_terminal(120, 40)
+        await press(pilot)
+        assert "language" in screen(pilot)

@@ -41,10 +41,10 @@ class KernelsView(ListingView):
     NOTHING: ClassVar[str] = "no kernel was generated"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", numeric=True),
-        Column("compile"),
+        Column("#", numeric=True, spare=True),
+        Column("compile", spare=True),
         Column("pass"),
-        Column("language"),
+        Column("language", spare=True),  # most names begin with it
         Column("calls", numeric=True),
         Column("bytes", numeric=True),
         Column("where", max_width=28, is_path=True),
@@ -142,7 +142,10 @@ class KernelsView(ListingView):
             else []
         )
         cost = self._costs.get((kernel.event, kernel.name))
-        return [*(_cost_lines(cost) if cost is not None else ()), *made, *cut]
+        head = line(
+            (one_line(kernel.name), "strong"), (f"  {kernel.language}, compile {one_line(kernel.compile_id)}", "dim")
+        )
+        return [head, *(_cost_lines(cost) if cost is not None else ()), *made, *cut]
 
     def target_of(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)

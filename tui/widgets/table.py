@@ -24,6 +24,7 @@ _MEASURED_ROWS = 200  # rows that column widths are computed from
 _DEFAULT_MAX_WIDTH = 60
 _MIN_WIDTH = 14  # minimum width of a column when not all fit
 _MIN_LAST_WIDTH = 24  # minimum width of the last column, which is not shortened
+_LEFT_OUT = -_GAP  # width of a column that is left out, so that its gap is none either
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Column:
     numeric: bool = False
     max_width: int = _DEFAULT_MAX_WIDTH
     is_path: bool = False  # a long path keeps its end
+    spare: bool = False  # left out where the last column would have too little room
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +189,15 @@ class Table(FilterableLines):
         self._fit()
 
     def _fit(self) -> None:
-        """Shorten the widest columns until the last one is visible."""
-        widths = list(self._natural)
+        """Shorten the widest columns until the last one is visible. Where that is not enough, leave out spare ones."""
+        spare = [place for place, column in enumerate(self._columns) if column.spare]
+        for first in reversed(range(len(spare) + 1)):
+            if self._fit_without(spare[first:]):
+                return
+
+    def _fit_without(self, spare: Sequence[int]) -> bool:
+        """Set the widths of the other columns, and return whether the last one has enough room."""
+        widths = [_LEFT_OUT if place in spare else width for place, width in enumerate(self._natural)]
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
         over = sum(widths[:-1]) + min(widths[-1], _MIN_LAST_WIDTH) - room
@@ -196,6 +205,7 @@ class Table(FilterableLines):
             widths[place] -= 1
             over -= 1
         self._widths = widths
+        return over <= 0
 
     def _widest(self, widths: Sequence[int]) -> int | None:
         """Return the widest column that can be shortened, or ``None``."""
@@ -236,6 +246,8 @@ class Table(FilterableLines):
         parts = []
         last = len(self._widths) - 1
         for place, (cell, width, column) in enumerate(zip(cells, self._widths, self._columns, strict=True)):
+            if width == _LEFT_OUT:
+                continue
             if column.numeric:
                 parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
             elif place == last:
