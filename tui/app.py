@@ -136,6 +136,8 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.exit, _SIGNAL_EXIT_BASE + number)
+        # Textual draws again after `fg` only where the size has changed; the terminal's screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.use_settings()
         self._update_tabs()
         if (focus := self.current.first_focus()) is not None:

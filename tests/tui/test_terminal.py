@@ -101,6 +101,22 @@ def test_a_signal_leaves_the_terminal_as_it_was_found_too(number: signal.Signals
         assert termios.tcgetattr(shown.slave) == before
 
 
+def test_a_browser_that_was_suspended_goes_on(program: Path) -> None:
+    with terminal(str(program)) as shown:
+        before = termios.tcgetattr(shown.slave)
+        shown.read_until("Not one graph")
+        shown.type("\x1a")
+        os.waitid(os.P_PID, shown.process.pid, os.WSTOPPED)
+        assert termios.tcgetattr(shown.slave) == before  # the shell's, while it is suspended
+        shown.process.send_signal(signal.SIGCONT)
+        shown.read_until("Not one graph")
+        shown.type("4")
+        shown.read_until("builtin operator `print`")
+        shown.type("q")
+        assert shown.ended() == 0
+        assert termios.tcgetattr(shown.slave) == before
+
+
 def test_the_browser_ends_with_its_terminal(program: Path) -> None:
     with terminal(str(program)) as shown:
         shown.read_until("Not one graph")
