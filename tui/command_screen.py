@@ -59,7 +59,7 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
         self.lines.border_title = one_line(self.process.command.brief)
         self.set_interval(_TICK_SECONDS, self._tick)
         self.run_worker(self.process.run(), exit_on_error=False)
-        self._refresh()
+        self.call_after_refresh(self._refresh)
 
     async def on_unmount(self) -> None:
         await self.process.shut_down()

@@ -29,4 +29,4 @@ class Dialog(ClosesOnce[T]):
     @property
     def is_open(self) -> bool:
         """Whether the widgets of the dialog are there. While it is mounted or removed, some may not be."""
-        return self.is_mounted and self.is_attached and not self._pruning
+        return self.is_mounted and self.is_attached and bool(self.children) and not self._pruning

@@ -90,3 +90,13 @@ async def test_what_a_command_says_while_its_screen_is_closed_is_not_shown(
             found._refresh()
         await press(pilot, "escape")
         assert not isinstance(pilot.app.screen, CommandScreen)
+
+
+async def test_a_command_is_said_to_run_at_once(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when the command says something first, or a second has passed."""
+    for later in ("_refresh_soon", "_tick"):
+        monkeypatch.setattr(CommandScreen, later, lambda _: None)
+    async with browsing(program) as pilot:
+        await pilot.app.push_screen(CommandScreen(_command(tmp_path, "hang")))
+        await settle(pilot)
+        assert "● running" in screen(pilot)

@@ -64,7 +64,7 @@ class View(Container):
     @property
     def is_open(self) -> bool:
         """Whether the widgets of the screen are there. While it is mounted or removed, some may not be."""
-        return self.is_mounted and self.is_attached and not self._pruning
+        return self.is_mounted and self.is_attached and bool(self.children) and not self._pruning
 
     @property
     def is_current(self) -> bool:
