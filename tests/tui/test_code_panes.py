@@ -261,3 +261,20 @@ async def test_a_pane_of_another_size_still_shows_what_is_linked_to_the_cursor(t
             await pilot.resize_terminal(120, height)
             await settle(pilot)
         assert dynamo.is_line_visible(dynamo.first_highlighted)
+
+
+async def test_a_node_is_described_by_the_graph_that_is_shown(tmp_path: Path) -> None:
+    """Another stage may be selected already, and be read."""
+    node = '        relu: "f32[4][1]cpu" = torch.ops.aten.relu.default(sin);  sin = None\n'
+    graph = build.POST_GRAD.replace(node, "".join(node.replace("relu:", f"r{number}:") for number in range(9)) + node)
+    forward = ({"artifact": {"name": "aot_forward_graph", "encoding": "string"}, **build.at("0/0")}, graph)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), forward, *build.end_events()]
+    async with browsing(build.recording(tmp_path, events), (200, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab", "right_square_bracket", "G", "k")
+        view = pilot.app.query_one(CodeView)
+        assert "relu(" in view.pane("later").text_of(view.pane("later").cursor)
+        assert view._model is not None
+        before = view.node_details.full_text()
+        view._model.select("later", view._model.selected["later"] + 1)
+        view.highlight()
+        assert view.node_details.full_text() == before

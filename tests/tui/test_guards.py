@@ -7,7 +7,7 @@ from pathlib import Path
 from dynadiag.recording.records import Guard
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
-from tui.views.guards import _rank, _row
+from tui.views.guards import GuardsView, _rank, _row
 
 
 def _guard(kind: str, source: str) -> Guard:
@@ -32,3 +32,13 @@ async def test_the_screen_opens_with_a_compile_that_has_guards(tmp_path: Path) -
     async with browsing(build.recording(tmp_path, events)) as pilot:
         await press(pilot, "6")
         assert "Guards of 1/0 f · 1" in screen(pilot)
+
+
+async def test_a_guard_that_is_not_there_any_more_has_no_detail(program: Path) -> None:
+    """The guards of the next compile may come while the detail of one is read."""
+    async with browsing(program) as pilot:
+        await press(pilot, "6")
+        view = pilot.app.query_one(GuardsView)
+        (known,) = view._guards
+        assert view.detail(known)
+        assert view.detail(known + 1000) == []

@@ -314,9 +314,9 @@ class CodeView(GraphActions, StageActions):
         board, name = self._model, self.graph_pane()
         lines = node_lines(None, None, None)
         if board is not None and name is not None and (line := self.graph_line(name)) is not None:
-            document = self.pane(name).document
-            printed, links = board.text(name) or (document, self.pane(name).links)
-            if document is not None and printed is not None:
+            document = self.pane(name).document  # the board may have another one selected that is being read
+            if document is not None:
+                printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
                 lines = node_lines(found, document, board.compile_id)
         self.node_details.show(lines)

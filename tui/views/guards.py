@@ -198,7 +198,9 @@ class GuardsView(ListingView):
             self.tree_.action_toggle_branch()
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        guard = self._guards[int(key)]
+        guard = self._guards.get(int(key))
+        if guard is None:  # those of another compile have been read meanwhile
+            return []
         style = RoleStyle(self.detail_columns)
         cwd = self.session.run.cwd
         at = (
@@ -208,7 +210,7 @@ class GuardsView(ListingView):
         )
         text = self.session.source(guard.file) if guard.file else None
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
-        again = next((item for item in recompiles if item.index == self._failed[guard.source]), None)
+        again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None
         words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again)] if again else []
         return [
