@@ -189,10 +189,10 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
 
 
 def lex_ahead(board: CodePaneModel, count: int = 2000) -> None:
-    """Lex the first lines of each selected document, so that the screen does not wait for it."""
+    """Lex the first lines of each selected document that has been read, so that the screen does not wait for it."""
     for pane in board.documents_of:
-        if (ref := board.ref(pane)) is not None:
-            board.documents[ref.key].highlighter.lex_ahead(count)
+        if (ref := board.ref(pane)) is not None and (document := board.documents.get(ref.key)) is not None:
+            document.highlighter.lex_ahead(count)
 
 
 def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:

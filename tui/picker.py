@@ -64,6 +64,8 @@ class Picker(Dialog[Path]):
         self.app.call_from_thread(self._show, found)
 
     def _show(self, found: list[ListedRecording]) -> None:
+        if not self.is_open:
+            return
         self._found = found
         self.table.show([_row(number, item) for number, item in enumerate(found)])
         self.table.border_title = f"recordings, the newest first: {len(found):,}"

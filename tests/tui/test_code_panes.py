@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from dynadiag.kernels.recorded_links import RecordedLinks
 from dynadiag.recording.records import Compile, Graph, Node, Seconds
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
-from tui.code_panes import CodePaneModel
+from tui.code_panes import CodePaneModel, lex_ahead
 from tui.documents import DocumentRef, compile_documents, stage_before, stage_changes
 from tui.views.code import CodeView
 
@@ -278,3 +279,17 @@ async def test_a_node_is_described_by_the_graph_that_is_shown(tmp_path: Path) ->
         view._model.select("later", view._model.selected["later"] + 1)
         view.highlight()
         assert view.node_details.full_text() == before
+
+
+async def test_a_stage_that_is_selected_and_not_read_yet_is_waited_for(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "tab")
+        view = pilot.app.query_one(CodeView)
+        model, shown = view._model, view.pane("later").document
+        assert model is not None
+        assert shown is not None
+        model.documents_of["later"].append(replace(shown.ref, key="event:1000"))
+        model.select("later", len(model.documents_of["later"]) - 1)
+        lex_ahead(model)
+        view.show_pane("later")
+        assert view.pane("later").document is shown

@@ -9,6 +9,7 @@ from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.location import Location
+from tui.picker import Picker
 from tui.recording_list import age_text, list_recordings
 from tui.widgets.prompt import Prompt
 
@@ -108,3 +109,14 @@ async def test_a_browser_that_starts_with_the_list_ends_with_q_and_shows_the_new
     async with browsing(whole, folder=whole.parent, pick=True) as pilot:
         await pilot.press("q")
         assert pilot.app.return_code == 0
+
+
+async def test_a_list_that_is_closed_before_it_is_read_is_no_error(tmp_path: Path) -> None:
+    whole, *_ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=tmp_path / "state") as pilot:
+        await press(pilot, "O")
+        shown = pilot.app.screen
+        assert isinstance(shown, Picker)
+        await shown.dismiss()
+        shown._show([])
+        assert pilot.app.is_running

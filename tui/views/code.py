@@ -137,7 +137,9 @@ class CodeView(GraphActions, StageActions):
             said = self._stage_message if name == "stage" else ""
             pane.show_note(said or words if board else self.nothing("nothing was compiled"))
             return
-        document, links = board.documents[ref.key], board.links.get(ref.key, LineLinks())
+        document, links = board.documents.get(ref.key), board.links.get(ref.key, LineLinks())
+        if document is None:  # it is being read
+            return
         if document.note:
             pane.show_note(document.note)
             return
