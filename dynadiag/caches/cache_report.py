@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from dynadiag.caches.cause import Cause, RunSide
+from dynadiag.caches.cause import JOB_VARIABLES, Cause, RunSide
 from dynadiag.caches.causes import find_causes
 from dynadiag.caches.key_changes import ChangedComponent, changed_components
 from dynadiag.caches.start_phases import StartPhases, start_phases
@@ -18,6 +18,7 @@ from dynadiag.explanation.cache_bypass import explain_bypass
 from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete
+from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
@@ -25,7 +26,6 @@ from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
 
 __all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "TriedCure", "cost_of", "read_caches"]
 
-_METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _CONFIGS = ("inductor_config", "functorch_config", "compiler_config")
 # Options that switch caches of graphs off, and their environment variables.
 _SWITCHES = {
@@ -34,7 +34,7 @@ _SWITCHES = {
     "enable_autograd_cache": "TORCHINDUCTOR_AUTOGRAD_CACHE",
 }
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
-_PLACE = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}  # of the process in its job
+
 GRAPH_CACHES = ("aot_autograd", "fx_graph")
 _CPP = "cpp"
 _BACKWARD = "backward"
@@ -204,8 +204,8 @@ class _Side:
     def options(self, compile_id: str) -> Mapping[str, Mapping[str, object]]:
         """torch's configuration of a compile, from its metrics."""
         if self._options is None:
-            events = (event for kind in _METRICS[:1] for event in self.recording.events(kind))
-            self._options = {event.compile_id: _configs(self.recording.metadata(event.index)) for event in events}
+            compiled = event_data(self.recording, "compilation_metrics")
+            self._options = {event.compile_id: _configs(metrics) for event, metrics in compiled}
         return self._options.get(compile_id, {})
 
 
@@ -343,11 +343,8 @@ def _lacks_backward(lookup: CacheLookup, side: _Side) -> bool:
     return _BACKWARD not in compiled
 
 
-def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:
-    metrics = metadata.get(_METRICS[0])
+def _configs(metrics: dict[str, Any]) -> dict[str, Mapping[str, object]]:
     found: dict[str, Mapping[str, object]] = {}
-    if not isinstance(metrics, dict):
-        return found
     for name in _CONFIGS:
         try:
             read = orjson.loads(str(metrics.get(name)))
@@ -360,13 +357,12 @@ def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:
 
 def _environment(recording: Recording) -> dict[str, str]:
     """The variables that change what torch compiles, and the process's place in its job."""
-    for event in recording.events("dynadiag_run"):
-        data = recording.metadata(event.index).get("dynadiag_run")
-        found, job = (data.get(name) if isinstance(data, dict) else None for name in ("environment", "job"))
-        if isinstance(found, dict):
-            place = {_PLACE[name]: job[name] for name in _PLACE if isinstance(job, dict) and name in job}
-            return {str(name): str(value) for name, value in {**found, **place}.items()}
-    return {}
+    found, job = recorded_variables(recording), first_event_data(recording, "dynadiag_run").get("job")
+    known = job if found is not None and isinstance(job, dict) else {}
+    return {
+        **(found or {}),
+        **{variable: str(known[name]) for name, variable in JOB_VARIABLES.items() if name in known},
+    }
 
 
 def _notes(sides: Sequence[_Side]) -> Iterator[str]:

@@ -10,7 +10,10 @@ from dynadiag.caches.key_changes import ChangedComponent
 from dynadiag.caches.source_changes import ProgramFiles
 from dynadiag.recording.records import Compile, Guard, Node, Run, Span
 
-__all__ = ["Cause", "KeyComparison", "RunSide"]
+__all__ = ["JOB_VARIABLES", "Cause", "KeyComparison", "RunSide"]
+
+# A process's place in its job, as the recorder names it, and the variable that tells it.
+JOB_VARIABLES = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}
 
 
 @dataclass(frozen=True, slots=True)

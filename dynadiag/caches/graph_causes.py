@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dynadiag.caches.cause import Cause, KeyComparison
+from dynadiag.caches.cause import JOB_VARIABLES, Cause, KeyComparison
 from dynadiag.caches.key_changes import ChangedComponent
 from dynadiag.explanation.formatting import brief, count
 from dynadiag.explanation.guard_text import is_global, source_text
@@ -23,7 +23,6 @@ _VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?:True|False|None)\b|[-+]?\d[\d.e+-]
 _SET = "a set of strings has another order in each process, unless PYTHONHASHSEED is set."
 _WORD, _NUMBER = re.compile(r"[\w./:-]+"), re.compile(r"(?<=[A-Za-z_])\d+")  # a number that ends or parts a name
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-_PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def graph_values(compared: KeyComparison) -> Iterator[Cause]:
@@ -89,7 +88,7 @@ def own_of_process(change: ChangedComponent, compared: KeyComparison) -> str | N
     if cwd and cwd != compared.before.run.cwd and any(word.startswith(cwd) for word in fresh):
         return "the folder that the program runs in is in it"
     old, new = compared.before.environment, compared.after.environment
-    for name in (*_PLACE_IN_JOB, *sorted(new)):
+    for name in (*JOB_VARIABLES.values(), *sorted(new)):
         now = new.get(name, "")
         if now in fresh and old.get(name) != now and (name not in old or old[name] in stale):
             return f"{name} of this process ({now}) is in it"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynadiag.explanation.source import event_data
 from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
@@ -150,10 +151,8 @@ def _phase_of(name: str) -> str:
 
 def _process_seconds(recording: Recording) -> tuple[float | None, float]:
     """Seconds of the whole process, and of them those before the recorder began: mostly ``import torch``."""
-    whole = [recording.metadata(event.index).get("dynadiag_exit") for event in recording.events("dynadiag_exit")]
-    known = [
-        each["seconds"] for each in whole if isinstance(each, dict) and isinstance(each.get("seconds"), (int, float))
-    ]
+    whole = [end.get("seconds") for _, end in event_data(recording, "dynadiag_exit")]
+    known = [seconds for seconds in whole if isinstance(seconds, (int, float))]
     recorded = recording.run.seconds
     if not known or recorded is None:
         return recorded, 0.0

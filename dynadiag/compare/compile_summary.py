@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
+from dynadiag.explanation.source import event_data
 from dynadiag.explanation.timing import shares
 from dynadiag.kernels.module_parser import parse_module
 from dynadiag.recording.opening import open_recording
@@ -98,8 +99,7 @@ def _no_cudagraphs(recording: Recording) -> tuple[str, ...]:
     """The reasons why Inductor skipped CUDA graphs although they were requested, each once."""
     found: dict[str, None] = {}
     for kind in ("compilation_metrics", "bwd_compilation_metrics"):
-        for event in recording.events(kind):
-            reason = recording.metadata(event.index).get(kind, {}).get("cudagraph_skip_reason")
-            if reason:
+        for _, metrics in event_data(recording, kind):
+            if reason := metrics.get("cudagraph_skip_reason"):
                 found[str(reason)] = None
     return tuple(found)

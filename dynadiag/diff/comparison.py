@@ -25,6 +25,7 @@ from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.guard_text import with_program_names
+from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.source_search import return_line
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
@@ -100,14 +101,13 @@ def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) ->
 
 def _exception(recording: Recording) -> str:
     """The exception that ended a run, where it was recorded."""
-    for event in recording.events("dynadiag_end", limit=1):
-        end = recording.metadata(event.index).get("dynadiag_end")
-        if isinstance(end, dict) and end.get("uncaught"):
-            first, _, rest = str(end.get("message") or "").partition("\n")
-            message = f"{first} {rest.lstrip().splitlines()[0]}" if first.endswith(":") and rest.strip() else first
-            said = f": {brief(message, _MAX_GUARD)}" if message else ""
-            return f", with {str(end['uncaught']).removeprefix('builtins.')}{said}"
-    return ""
+    end = read_end(recording)
+    if end is None or not end.error:
+        return ""
+    first, _, rest = end.message.partition("\n")
+    message = f"{first} {rest.lstrip().splitlines()[0]}" if first.endswith(":") and rest.strip() else first
+    said = f": {brief(message, _MAX_GUARD)}" if message else ""
+    return f", with {end.error.removeprefix('builtins.')}{said}"
 
 
 # Graphs

@@ -17,7 +17,7 @@ from dynadiag.diff.compile_matching import CompilePair
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.source import event_data
+from dynadiag.explanation.source import event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
@@ -95,12 +95,9 @@ def _short(value: object) -> str:
 
 
 def _variables(recording: Recording) -> Mapping[str, str] | None:
-    """The environment variables that were recorded, or None for a log made without our recorder."""
-    for event in recording.events("dynadiag_run"):
-        values = recording.metadata(event.index).get("dynadiag_run", {}).get("environment")
-        if isinstance(values, dict):
-            return {str(name): str(value) for name, value in values.items() if not _IDLE_VARIABLE.match(str(name))}
-    return None
+    """The recorded environment variables that may change what is compiled."""
+    values = recorded_variables(recording)
+    return values and {name: value for name, value in values.items() if not _IDLE_VARIABLE.match(name)}
 
 
 def _variable_differences(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> Iterator[Difference]:
@@ -162,9 +159,8 @@ class _Settings:
         self._changed: dict[str, _Options] = {}
         parsed: dict[str, _Options] = {}
         ids = _CompileIds(recording.graphs_at("dynamo"))
-        for event in recording.events("compilation_metrics"):
-            metrics = recording.metadata(event.index).get("compilation_metrics")
-            texts = {key: metrics.get(key) for key in _METRICS} if isinstance(metrics, dict) else {}
+        for event, metrics in event_data(recording, "compilation_metrics"):
+            texts = {key: metrics.get(key) for key in _METRICS}
             key = repr(texts)
             if key not in parsed:
                 parsed[key] = _logged_options(texts)

@@ -20,7 +20,7 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["ExplainedRecording", "event_data"]
+__all__ = ["ExplainedRecording", "event_data", "first_event_data", "recorded_variables"]
 
 
 class ExplainedRecording(Protocol):
@@ -55,3 +55,14 @@ def event_data(recording: ExplainedRecording, kind: str) -> Iterator[tuple[Event
         data = recording.metadata(event.index).get(kind)
         if isinstance(data, dict):
             yield event, data
+
+
+def first_event_data(recording: ExplainedRecording, kind: str) -> dict[str, Any]:
+    """Return what the first of the events of a kind says. Empty if there is none."""
+    return next((data for _, data in event_data(recording, kind)), {})
+
+
+def recorded_variables(recording: ExplainedRecording) -> dict[str, str] | None:
+    """Return the environment variables that were recorded, or None for a log made without our recorder."""
+    values = first_event_data(recording, "dynadiag_run").get("environment")
+    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else None
