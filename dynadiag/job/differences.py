@@ -6,22 +6,19 @@ rank does not make all later ones differ. Steps that correspond are then compare
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dynadiag.diff import CanonicalGraph, CanonicalNode, first_change
-from dynadiag.job.ranks import are_multiples, follows_rank
-from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step, UnseenStep
+from dynadiag.diff import CanonicalNode
+from dynadiag.job.graph_differences import graph_difference
+from dynadiag.job.trace import CollectiveStep, CompileStep, Step, UnseenStep
 from dynadiag.recording.records import Break
 
 __all__ = ["RankDifference", "Side", "first_difference"]
 
 _MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only the common beginning
 _MAX_HISTORY = 500  # steps in which an earlier run like the last one is looked for
-_TRAINS = re.compile(r"\b(?:\w*dropout\w*|\w*batch_norm)\(")
-_USUAL_TYPE = "f32"  # torch's default dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,11 @@ class RankDifference:
     def step(self) -> Step | None:
         """The step of the unusual side."""
         return (self.first, self.second)[self.unusual]
+
+    @property
+    def other_step(self) -> Step | None:
+        """The step of the other side."""
+        return (self.first, self.second)[1 - self.unusual]
 
     @property
     def site(self) -> tuple[object, ...]:
@@ -306,8 +308,7 @@ def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Si
     yield from _breaks(one, two, position)
     if (one.compile.outcome == "skipped") != (two.compile.outcome == "skipped"):
         yield RankDifference("skip", position, one, two, int(two.compile.outcome == "skipped"))
-    for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
-        yield from _graphs(one, two, position, index, (here, there), sides)
+    yield from _graphs(one, two, position, sides)
     if len(one.graphs) != len(two.graphs):
         yield RankDifference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
     if _caches_differ(one, two):
@@ -336,90 +337,10 @@ def _break_site(item: Break) -> tuple[object, ...]:
     return item.gb_type, item.span.file, item.span.line
 
 
-def _graphs(
-    one: CompileStep,
-    two: CompileStep,
-    position: int,
-    index: int,
-    pair: tuple[GraphContent, GraphContent],
-    sides: tuple[Side, Side],
-) -> Iterator[RankDifference]:
-    here, there = pair
-    if here.shape == there.shape:
-        if here.types == there.types and (nodes := _number_nodes(here, there, sides)) is not None:
-            yield RankDifference("graph", position, one, two, 1, None, index, nodes[1], nodes[0])
-        return
-    if (collectives := _collective_nodes(here, there)) is not None:
-        yield _of_nodes("collective", position, (one, two), index, collectives)
-    elif (change := first_change(here.masked, there.masked)) is not None:
-        yield _of_nodes("graph", position, (one, two), index, (change.before, change.after))
-
-
-def _of_nodes(
-    kind: str,
-    position: int,
-    steps: tuple[CompileStep, CompileStep],
-    index: int,
-    nodes: tuple[CanonicalNode | None, CanonicalNode | None],
-) -> RankDifference:
-    side = _unusual(*nodes)
-    return RankDifference(kind, position, *steps, side, None, index, nodes[side], nodes[1 - side])
-
-
-def _number_nodes(
-    here: GraphContent, there: GraphContent, sides: tuple[Side, Side]
-) -> tuple[CanonicalNode, CanonicalNode] | None:
-    """The first two nodes with a whole number that differs and is no shard's own."""
-    for one, two in zip(here.graph.nodes, there.graph.nodes, strict=True):
-        if one.call != two.call:
-            numbers = zip(*(GraphContent(_one(node)).numbers for node in (one, two)), strict=True)
-            if any(left != right and not _of_shards(left, right, sides) for left, right in numbers):
-                return one, two
-    return None
-
-
-def _of_shards(left: int, right: int, sides: tuple[Side, Side]) -> bool:
-    """Whether two numbers are those of two shards: where ranks form several groups, of any two."""
+def _graphs(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[RankDifference]:
     first, second = sides
-    of_groups = max(first.world, second.world) > 2 and are_multiples(left, right, max(first.world, second.world))
-    return of_groups or follows_rank({first.rank: left, second.rank: right})
-
-
-def _one(node: CanonicalNode) -> CanonicalGraph:
-    return CanonicalGraph((node,))
-
-
-def _collective_nodes(
-    here: GraphContent, there: GraphContent
-) -> tuple[CanonicalNode | None, CanonicalNode | None] | None:
-    """The first collectives of two graphs that differ in operation, arguments or type; or the one that is more."""
-    first, second = here.collectives, there.collectives
-    labels = [(node.call, node.type) for node in first], [(node.call, node.type) for node in second]
-    if len(first) == len(second):
-        differing = (place for place, label in enumerate(labels[0]) if label != labels[1][place])
-        return next(((first[place], second[place]) for place in differing), None)
-    for kind, start, end, other, last in SequenceMatcher(None, labels[0], labels[1], autojunk=False).get_opcodes():
-        if kind != "equal":
-            return first[start] if start < end else None, second[other] if other < last else None
-    return None
-
-
-def _unusual(one: CanonicalNode | None, two: CanonicalNode | None) -> int:
-    """Which of two nodes is the unusual one: that which the other graph lacks, that which switches something on, that
-    of another dtype than torch's own; else the second."""
-    if one is None or two is None:
-        return int(one is None)
-    for unusual in (_switched_on, _other_dtype):
-        counts = unusual(one), unusual(two)
-        if counts[0] != counts[1]:
-            return int(counts[1] > counts[0])
-    return 1
-
-
-def _switched_on(node: CanonicalNode) -> int:
-    """How many arguments are on. Of these functions it is unusual if they are not: a module trains until told."""
-    return node.call.count("True") * (-1 if _TRAINS.search(node.call) else 1)
-
-
-def _other_dtype(node: CanonicalNode) -> int:
-    return int(bool(node.type) and not node.type.startswith(_USUAL_TYPE))
+    for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
+        found = graph_difference(here, there, (first.rank, second.rank), max(first.world, second.world))
+        if found is not None:
+            kind, side, nodes = found
+            yield RankDifference(kind, position, one, two, side, None, index, nodes[side], nodes[1 - side])

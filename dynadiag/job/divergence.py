@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.identity import identity
-from dynadiag.recording.records import Span
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.records import Compile, Span
 
-__all__ = ["Divergence", "divergence_finding"]
+__all__ = ["Divergence", "DivergenceText", "Location", "compile_location", "divergence_finding"]
+
+Location = tuple[str | None, int | None, str]  # file, line, function
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,21 @@ def divergence_finding(found: Divergence, sources: dict[str, str]) -> Finding:
         advice=found.advice,
         evidence=tuple(facts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceText:
+    """What is specific to a kind: text, location, cause, keys of advice, and sentences on what follows."""
+
+    text: str
+    location: Location
+    cause: str | None = None
+    advice: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+def compile_location(item: Compile) -> Location:
+    """The function that was compiled; if it is torch's, the user's line that calls it."""
+    if not is_user_file(item.file) and (own := [each for each in item.user_stack if is_user_file(each.file)]):
+        return own[-1].file, own[-1].line, own[-1].function
+    return item.file, item.line, item.function

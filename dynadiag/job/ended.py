@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
-from dynadiag.job.ranks import rank_list
+from dynadiag.job.ranks import name_ranks, rank_list, rank_numbers
+from dynadiag.job.trace import POINT_TO_POINT
 from dynadiag.job.waits import clock_offsets
 from dynadiag.recording.code_origin import is_generated_file
 from dynadiag.recording.records import Frame
@@ -24,7 +25,6 @@ _PEER_IS_GONE = re.compile(
     re.IGNORECASE,
 )
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
-_POINT_TO_POINT = ("send", "recv")  # a rank may still be in its last one
 _MESSAGE = 140  # characters of an exception's message
 _TERMINATED = -signal.SIGTERM  # a launcher ends the other ranks by that
 _BY_LAUNCHER = (_TERMINATED, -signal.SIGKILL)  # and by that if they do not answer
@@ -161,13 +161,13 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
     known = {id(each) for each in dead}
     others = [each for each in ranks if id(each) not in known]
     place = last_place(dead[0]) or (next(filter(None, map(last_place, others)), None) if kind == "timeout" else None)
-    numbers = tuple(each.rank or 0 for each in dead)
+    numbers = rank_numbers(dead)
     how = describe_end(dead[0]) or "was last seen here"
     text = _of_ranks(numbers, how) if kind == "died" else _timeout_text(numbers, dead[0], others)
     return Divergence(
         kind=kind,
         ranks=numbers,
-        others=tuple(each.rank or 0 for each in others),
+        others=rank_numbers(others),
         restart=restart,
         compile_id=None,
         file=place.file if place else None,
@@ -184,7 +184,7 @@ def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Proces
     waiting = timed_out or list(others)
     where = list_some(sorted({_collective_text(each) for each in waiting} - {""}))
     does = "waited until the timeout" if timed_out else "went on"
-    they = f"{rank_list(each.rank or 0 for each in waiting)} {does}"
+    they = f"{name_ranks(waiting)} {does}"
     at = f" ({where})" if where else ""
     last = item.trace.last if item.trace else None
     own = "its" if len(numbers) == 1 else "their"
@@ -194,7 +194,7 @@ def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Proces
         return f"{rank_list(numbers)} stood at {place_text(stood)} in {stood.function} and never came: {they}{at}"
     if last is None:
         return f"{rank_list(numbers)} never began {own} first collective: {they}{at}"
-    did = "began" if last.is_async or last.op in _POINT_TO_POINT else "finished"
+    did = "began" if last.is_async or last.op in POINT_TO_POINT else "finished"
     said = f"{did} {own} last collective ({_collective_text(item)}) and never began the next"
     return f"{rank_list(numbers)} {said}: {they}{at}"
 
@@ -213,7 +213,7 @@ def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) 
     return Divergence(
         "died",
         tuple(missing),
-        tuple(each.rank or 0 for each in ranks),
+        rank_numbers(ranks),
         restart,
         None,
         place.file if place else None,

@@ -14,7 +14,9 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.run_end import read_frames
-from dynadiag.job.trace import RankTrace, TraceReader
+from dynadiag.explanation.source import first_event_data
+from dynadiag.job.trace import RankTrace
+from dynadiag.job.trace_reader import TraceReader
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
@@ -113,7 +115,8 @@ def _read(path: Path, reader: TraceReader) -> Process:
 
 
 def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
-    run, head, end = recording.run, _data(recording, "dynadiag_run"), _data(recording, "dynadiag_end")
+    run, head = recording.run, first_event_data(recording, "dynadiag_run")
+    end = first_event_data(recording, "dynadiag_end")
     place: dict[str, Any] = found if isinstance(found := head.get("job"), dict) else {}
     trace = reader.read(recording)
     return Process(
@@ -135,14 +138,6 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         ended=end.get("ended") if isinstance(end.get("ended"), float) else None,
         trace=trace,
     )
-
-
-def _data(recording: Recording, kind: str) -> dict[str, Any]:
-    """The data of the first event of a kind of ours."""
-    for event in recording.events(kind, limit=1):
-        found = recording.metadata(event.index).get(kind)
-        return found if isinstance(found, dict) else {}
-    return {}
 
 
 def _exit_codes(value: Any) -> dict[int, int]:

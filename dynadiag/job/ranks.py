@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 
-__all__ = ["are_multiples", "follows_rank", "rank_list"]
+from dynadiag.job.processes import Process
+
+__all__ = ["are_multiples", "does_not", "follows_rank", "name_ranks", "rank_list", "rank_numbers", "with_verb"]
 
 
 def rank_list(ranks: Iterable[int]) -> str:
@@ -22,6 +24,27 @@ def rank_list(ranks: Iterable[int]) -> str:
             spans.append([number, number])
     said = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
     return f"rank{'s' if len(spans) > 1 or (spans and spans[0][0] != spans[0][1]) else ''} {said}"
+
+
+def rank_numbers(ranks: Sequence[Process]) -> tuple[int, ...]:
+    """Return the numbers of these ranks, in their order."""
+    return tuple(each.rank or 0 for each in ranks)
+
+
+def name_ranks(ranks: Sequence[Process]) -> str:
+    """These ranks, as ranges."""
+    return rank_list(rank_numbers(ranks))
+
+
+def does_not(ranks: Sequence[Process]) -> str:
+    """``rank 1 does not``, ``ranks 1-3 do not``."""
+    return f"{name_ranks(ranks)} {'does' if len(ranks) == 1 else 'do'} not"
+
+
+def with_verb(ranks: Sequence[Process], verb: str) -> str:
+    """``rank 1 breaks``, ``ranks 1-3 break``."""
+    singular = f"{verb}es" if verb.endswith(("ss", "sh")) else f"{verb}s"
+    return f"{name_ranks(ranks)} {singular if len(ranks) == 1 else verb}"
 
 
 def follows_rank(values: Mapping[int, int]) -> bool:

@@ -71,9 +71,9 @@ def path_in_packages(file: str) -> str | None:
     return found and found["inside"]
 
 
-def is_user_file(file: str) -> bool:
+def is_user_file(file: str | None) -> bool:
     """Whether a file is the program's, or of a library that it uses: neither torch's, nor Python's, nor ours."""
-    return not (is_torch_file(file) or is_stdlib_file(file) or _OURS.search(file))
+    return file is not None and not (is_torch_file(file) or is_stdlib_file(file) or _OURS.search(file))
 
 
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
