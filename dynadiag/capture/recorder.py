@@ -7,7 +7,6 @@ remains when the recorder is gone. If a probe fails, the journal notes it and no
 
 from __future__ import annotations
 
-import contextlib
 import json
 import linecache
 import logging
@@ -25,12 +24,11 @@ from dynadiag.capture import (
     caches,
     changed_options,
     code_locations,
-    collectives,
     generated_code,
     graphs,
     guards,
-    standstill,
 )
+from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.code_origin import path_in_packages
@@ -63,9 +61,7 @@ class Recorder(logging.Handler):
         self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
         self._started = time.time()
-        self._collectives = collectives.CollectiveLimit()
-        self._unseen = collectives.UnseenCollectives()
-        self._watch: standstill.StandstillWatch | None = None
+        self.collectives = CollectiveRecorder(self)
         self._reopened = 0
         self._released = False
 
@@ -74,8 +70,7 @@ class Recorder(logging.Handler):
         self._released = False
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
-        with contextlib.suppress(Exception):  # all but collectives is recorded all the same
-            process_groups.observe(self._on_collective)
+        self.collectives.start()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
@@ -143,6 +138,11 @@ class Recorder(logging.Handler):
         return self._redactor is None
 
     @property
+    def is_recording(self) -> bool:
+        """Whether this process has a journal, and events are still appended."""
+        return self.has_journal and not self._released
+
+    @property
     def has_journal(self) -> bool:
         """Whether this process has a journal."""
         return self._pid == os.getpid()
@@ -156,8 +156,7 @@ class Recorder(logging.Handler):
                     self._files.clear()
                     self._modules.clear()
                     self._cache_lookups.clear()
-                    self._collectives = collectives.CollectiveLimit()
-                    self._unseen, self._watch = collectives.UnseenCollectives(), None
+                    self.collectives.count_anew()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -205,13 +204,9 @@ class Recorder(logging.Handler):
 
     def _release(self) -> None:
         self._released = True
-        if self._watch is not None:
-            self._watch.stop()
-            self._watch = None
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
-        with contextlib.suppress(Exception):  # as in `start`
-            process_groups.stop_observing(self._on_collective)
+        self.collectives.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
@@ -223,63 +218,11 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
 
-    def _on_collective(self, method: str, group: Any, frame: FrameType) -> None:
-        """Append a collective before it begins, or a new process group. Never raises."""
-        try:
-            if method == process_groups.CREATED:
-                self._begin_group(group, frame)
-            if self._watch is None:
-                self._watch = standstill.StandstillWatch(self._progress, self._on_standstill)
-                self._watch.start()
-            numbers, name = process_groups.issued_after(method, group), str(group.group_name)
-            self._unseen.step(name, numbers)
-            if method == process_groups.ENDED:
-                self._append_unseen({name: self._unseen.take(name)})
-            elif method != process_groups.CREATED and self._collectives.admit(time.time()):
-                self._append_unseen({name: self._unseen.take(name)}, self._collectives.count)
-                data = collectives.describe_collective(method, group, frame, self._collectives.count)
-                self.append("collective", data, {})
-                self.record_source(data["file"], {})
-        except Exception as error:  # noqa: BLE001 - as in `handle`
-            self.give_up(error)
-
-    def _begin_group(self, group: Any, frame: FrameType) -> None:
-        data = collectives.describe_group(group, frame)
-        context = {} if data["ranks"] or data["rank"] is None else {"rank": data["rank"]}
-        self.append("group", data, context)
-
-    def _append_unseen(self, counts: Mapping[str, int], before: int | None = None) -> None:
-        """Append how many collectives began without an event, before the collective of a number or the next one."""
-        number = self._collectives.count + 1 if before is None else before
-        for group, count in counts.items():
-            if count:
-                self.append("unseen", {"group": group, "count": count, "before": number}, {})
-
-    def issued_unseen(self) -> dict[str, int]:
-        """How many collectives began without an event since the last that has one, for an event; empty if none did."""
-        count = sum(self._unseen.since(process_groups.issued()).values())
-        return {"unseen": count} if count else {}
-
-    def _progress(self) -> object:
-        """What changes when this rank begins a collective."""
-        return self._collectives.count, process_groups.issued()
-
-    def _on_standstill(self, since: float, frame: FrameType) -> None:
-        """Append where the main thread is that has begun no collective for some time. Never raises."""
-        try:
-            if self.has_journal and not self._released:
-                self._append_unseen(self._unseen.since(process_groups.issued()))
-                data = collectives.describe_standstill(since, frame, self._collectives.count)
-                self.append("standstill", data, {})
-                self.record_source(data["file"], {})
-        except Exception as error:  # noqa: BLE001 - as in `handle`
-            self.give_up(error)
-
     def record_collectives(self) -> None:
         """Append how many collectives have no event, and the dump of torch's Flight Recorder. Never raises."""
         try:
             if self.has_journal:
-                self._append_unseen(self._unseen.since(process_groups.issued()))
+                self.collectives.append_unseen()
             if self.has_journal and (text := process_groups.flight_recorder()) is not None:
                 self.append("flight_recorder", {}, {}, text)
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
@@ -375,7 +318,9 @@ def _read(file: str) -> str | None:
 def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        recorder.append("frame", {**_callable_location(code, emitter), **recorder.issued_unseen()}, metadata)
+        recorder.append(
+            "frame", {**_callable_location(code, emitter), **recorder.collectives.issued_unseen()}, metadata
+        )
         recorder.record_source(code.co_filename, metadata)
         recorder.record_source(_main_file(), metadata)
 

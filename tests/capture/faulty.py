@@ -32,6 +32,7 @@ import torch
 from dynadiag import autoload, capture
 from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
+from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
@@ -50,6 +51,7 @@ OUTERMOST = {
     *(Recorder.__init__, Recorder.start, Recorder.stop, Recorder.handle, Recorder.emit, Recorder.close),
     *(Recorder.give_up, Recorder._note_missed, Recorder._release, Recorder._on_skipped_frame),
     *(Recorder.record_kernels, Recorder.record_exception, Recorder.note),
+    *(CollectiveRecorder.__init__, CollectiveRecorder.start, CollectiveRecorder.stop, CollectiveRecorder.count_anew),
     *vars(recorder_module._CudaGraphSkipHandler).values(),
     Redactor.__init__,
     CollectiveLimit.__init__,

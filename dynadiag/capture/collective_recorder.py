@@ -1,0 +1,109 @@
+"""Records what a process does with others: its process groups, its collectives, and that it stands still between two.
+
+A collective of compiled code or C++ has no event of its own. How many there were is told with the next event that has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from dynadiag.capture.collectives import (
+    CollectiveLimit,
+    UnseenCollectives,
+    describe_collective,
+    describe_group,
+    describe_standstill,
+)
+from dynadiag.capture.standstill import StandstillWatch
+from dynadiag.torch_private import process_groups
+
+if TYPE_CHECKING:
+    from dynadiag.capture.recorder import Recorder
+
+__all__ = ["CollectiveRecorder"]
+
+
+class CollectiveRecorder:
+    """Appends the collectives of this process to the journal of a recorder. Safe for any thread."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._watch: StandstillWatch | None = None
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        """Begin to count. A forked child has begun no collective, and has no thread that watches it."""
+        self._limit = CollectiveLimit()
+        self._unseen, self._watch = UnseenCollectives(), None
+
+    def start(self) -> None:
+        """Listen to process groups."""
+        with contextlib.suppress(Exception):  # all but collectives is recorded all the same
+            process_groups.observe(self._on_collective)
+
+    def stop(self) -> None:
+        """Stop listening and watching."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+        with contextlib.suppress(Exception):  # as in `start`
+            process_groups.stop_observing(self._on_collective)
+
+    def issued_unseen(self) -> dict[str, int]:
+        """How many collectives began without an event since the last that has one, for an event; empty if none did."""
+        count = sum(self._unseen.since(process_groups.issued()).values())
+        return {"unseen": count} if count else {}
+
+    def append_unseen(self) -> None:
+        """Append how many collectives have begun by now that no event has told."""
+        self._append_unseen(self._unseen.since(process_groups.issued()), self._limit.count + 1)
+
+    def _append_unseen(self, counts: Mapping[str, int], before: int) -> None:
+        """Append how many collectives of each group began without an event, before the one of this number."""
+        for group, count in counts.items():
+            if count:
+                self._recorder.append("unseen", {"group": group, "count": count, "before": before}, {})
+
+    def _on_collective(self, method: str, group: Any, frame: FrameType) -> None:
+        """Append a collective before it begins, or a new process group. Never raises."""
+        try:
+            if method == process_groups.CREATED:
+                self._begin_group(group, frame)
+            if self._watch is None:
+                self._watch = StandstillWatch(self._progress, self._on_standstill)
+                self._watch.start()
+            numbers, name = process_groups.issued_after(method, group), str(group.group_name)
+            self._unseen.step(name, numbers)
+            if method == process_groups.ENDED:
+                self._append_unseen({name: self._unseen.take(name)}, self._limit.count + 1)
+            elif method != process_groups.CREATED and self._limit.admit(time.time()):
+                self._append_unseen({name: self._unseen.take(name)}, self._limit.count)
+                data = describe_collective(method, group, frame, self._limit.count)
+                self._recorder.append("collective", data, {})
+                self._recorder.record_source(data["file"], {})
+        except Exception as error:  # noqa: BLE001 - it would reach the user's program through its collective
+            self._recorder.give_up(error)
+
+    def _begin_group(self, group: Any, frame: FrameType) -> None:
+        data = describe_group(group, frame)
+        context = {} if data["ranks"] or data["rank"] is None else {"rank": data["rank"]}
+        self._recorder.append("group", data, context)
+
+    def _progress(self) -> object:
+        """What changes when this rank begins a collective."""
+        return self._limit.count, process_groups.issued()
+
+    def _on_standstill(self, since: float, frame: FrameType) -> None:
+        """Append where the main thread is that has begun no collective for some time. Never raises."""
+        try:
+            if self._recorder.is_recording:
+                self.append_unseen()
+                data = describe_standstill(since, frame, self._limit.count)
+                self._recorder.append("standstill", data, {})
+                self._recorder.record_source(data["file"], {})
+        except Exception as error:  # noqa: BLE001 - a thread of ours must print no traceback into the program's output
+            self._recorder.give_up(error)
