@@ -23,10 +23,9 @@ from dynadiag.minify.minimizer import Interrupted
 from dynadiag.recording.opening import fold_in_place
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
-from dynadiag.triage.document import PartDocument, TriageDocument
+from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.environment import describe_environment, short_environment
 from dynadiag.triage.issue import TriagedCase, issue_text
-from dynadiag.triage.redaction import LEFT_OUT, redacted_bisect, redacted_minify
 from dynadiag.trial.program import Program, TargetError
 
 __all__ = ["FILES", "OF_RELEASES", "TriageRun"]

@@ -1,15 +1,18 @@
-"""Graph breaks and recompiles that only one of two runs has, or that are at another place."""
+"""Graph breaks and recompiles that only one of two runs has, or that are at another place.
+
+A break moves if it splits a function between other operators: there are more or fewer of them before it.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from dynadiag.diff.canonical_graph import CanonicalNode
 from dynadiag.diff.compile_matching import CompilePair, GraphReader
 from dynadiag.diff.difference import Difference
 from dynadiag.diff.environment_differences import matching_files, matching_line
-from dynadiag.diff.moved_breaks import moved_breaks
 from dynadiag.explanation.breaks import group_breaks, operator_error, roots
 from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief
@@ -26,6 +29,7 @@ __all__ = ["break_differences", "recompile_differences"]
 _MAX_EXPRESSION = 60  # characters of source in a sentence
 
 T = TypeVar("T")
+_MAX_NODE = 60  # characters of a node in a sentence
 
 
 def break_differences(
@@ -61,7 +65,7 @@ def break_differences(
     return [
         *(_break(item, (ids.get(item.compile_id), item.compile_id)) for item in new),
         *(_gone(item, places, (item.compile_id, back.get(item.compile_id))) for item in gone),
-        *moved_breaks([item for item in sides[1] if item not in new], pairs, runs),
+        *_moved_breaks([item for item in sides[1] if item not in new], pairs, runs),
     ]
 
 
@@ -163,3 +167,41 @@ def _unmatched(
         kept = {id(item) for items in waiting.values() for item in items}
         before, after = [item for item in before if id(item) in kept], left
     return before, after
+
+
+def _moved_breaks(
+    breaks: Sequence[Break], pairs: Sequence[CompilePair], runs: tuple[GraphReader, GraphReader]
+) -> Iterator[Difference]:
+    """The breaks of the second run, among those that both have, that are at another place between operators."""
+    by_id = {pair.after.compile_id: pair.before for pair in pairs if pair.after and pair.before}
+    totals = [_operators_by_function(reader) for reader in runs]
+    for item in breaks:
+        before = by_id.get(item.compile_id)
+        function = original_name(item.function)
+        if before is None or totals[0].get(function) != totals[1].get(function):
+            continue
+        counts = runs[0].operators(before.compile_id), runs[1].operators(item.compile_id)
+        if earlier := _first_of(counts[1] - counts[0], runs[1], item.compile_id):
+            text = f"after {brief(earlier.text, _MAX_NODE)}, was before it"
+        elif later := _first_of(counts[0] - counts[1], runs[0], before.compile_id):
+            text = f"before {brief(later.text, _MAX_NODE)}, was after it"
+        else:
+            continue
+        id_ = f" {item.gb_id}" if item.gb_id else ""
+        ids = before.compile_id, item.compile_id
+        told = f"the graph break{id_} in {item.function} moved: it is {text}"
+        yield Difference("break", ids, item.span.file, item.span.line, told)
+
+
+def _operators_by_function(reader: GraphReader) -> dict[str, Counter[str]]:
+    """How often a function, with the rest of it after each break, computes with each operator."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for item in reader.compiles:
+        found[original_name(item.function)] += reader.operators(item.compile_id)
+    return found
+
+
+def _first_of(targets: Counter[str], reader: GraphReader, compile_id: str) -> CanonicalNode | None:
+    """The first node of a compile's graphs with one of these operators."""
+    nodes = (node for graph in reader.graphs(compile_id, "dynamo") for node in reader.read(graph).nodes)
+    return next((node for node in nodes if targets[node.target]), None)

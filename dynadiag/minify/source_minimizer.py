@@ -7,16 +7,17 @@ import platform
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.job_forms import JobForm, forms_of_job
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
-from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
-from dynadiag.minify.source_trials import OUTPUT_DIFFERS, UNCOMPILED, SourceTrials, source_trials
+from dynadiag.minify.source_trials import FILE, OUTPUT_DIFFERS, UNCOMPILED, SourceTrials, source_trials
 from dynadiag.trial.events import LaunchedJob
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
@@ -28,12 +29,15 @@ from minifier.source.assertions import (
     with_plain_values,
 )
 from minifier.source.enlarge import enlarged
+from minifier.source.without_line import programs_without_line
 
-__all__ = ["reduce_program"]
+__all__ = ["look_for_next_failure", "reduce_program"]
 
 COMPARED = ("wrong_result", "nan")  # kinds of failure that show in what a program prints
 ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError", rung="eager", frames=("program",))
 _OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
+_MAX_STATEMENTS = 4  # that are left out, one after the other
+_MAX_FORMS = 6  # of a program without one statement
 
 
 def reduce_program(
@@ -200,3 +204,26 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
         "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
     ]
     return "".join(map(comment, lines))
+
+
+def look_for_next_failure(trials: SourceTrials, text: str) -> None:
+    """Run the program without the statement that fails, and without the one that fails then, until it passes or fails
+    in another way: a function may fail again further down.
+
+    Each program that counts passes uncompiled, as the whole program ``text`` does.
+    """
+    left_out: list[str] = []
+    failure = trials.run(text, trials.compiled, "compiled")
+    while trials.matches(failure, text):
+        line = next((line for file, line in failure.lines if Path(file).name == FILE), None)
+        if line is None or len(left_out) == _MAX_STATEMENTS:
+            return
+        forms = islice(programs_without_line(text, line, trials.observe(text)), _MAX_FORMS)
+        passing = (form for form in forms if trials.run(form[1], UNCOMPILED, "uncompiled").passed)
+        statement, text = next(passing, ("", ""))
+        if not text:
+            return
+        left_out.append(f"`{statement}`")
+        failure = trials.run(text, trials.compiled, "compiled")
+    if failure.signature is not None and not failure.is_hang:  # the rest may well compile longer than what failed
+        trials.search.note_other_failure(failure.signature, f"without {', '.join(left_out)}")

@@ -1,14 +1,24 @@
-"""The JSON document of ``dynadiag triage``, as types."""
+"""The JSON document of ``dynadiag triage``, as types, and what a redacted one leaves out.
+
+What stays is torch's: rungs, classes of culprits, types of exceptions that torch or Python define, places in torch,
+counts and times. Messages, names, lines and paths of the program go, and so do sentences that may quote them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import builtins
+from dataclasses import dataclass, replace
 
-from dynadiag.bisection.document import BisectDocument
+import msgspec
+
+from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.render.json_document import CommandDocument, ExplainDocument
 
-__all__ = ["PartDocument", "TriageDocument"]
+__all__ = ["LEFT_OUT", "PartDocument", "TriageDocument", "redacted_bisect", "redacted_minify"]
+
+LEFT_OUT = "(left out)"
+_KINDS_WITH_A_TYPE = ("exit", "signal", "hang", "wrong_result", "nan", "slow", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +55,48 @@ class TriageDocument(CommandDocument):
     redacted: bool
     parts: tuple[PartDocument, ...]
     seconds: float
+
+
+def redacted_bisect(made: BisectDocument) -> BisectDocument:
+    """The document of a bisection without names and texts of the program."""
+    return replace(
+        made,
+        target=LEFT_OUT,
+        failure=_failure(made.failure),
+        culprits=tuple(map(_culprit, made.culprits)),
+        notes=(),
+        side_finds=(),
+        confirmed=(),
+        printed=(),
+        reproduce=(),
+        changes=(),
+    )
+
+
+def redacted_minify(made: MinifyDocument) -> MinifyDocument:
+    """The document of a minification without names and texts of the program. The repro is left out too."""
+    return replace(
+        made,
+        target=LEFT_OUT,
+        failure=_failure(made.failure),
+        repro=None,
+        proof=(),
+        bisected=tuple(msgspec.structs.replace(each, name=LEFT_OUT) for each in made.bisected),
+        missing=(),
+        notes=(),
+        side_finds=(),
+        versions=None,
+    )
+
+
+def _failure(made: FailureDocument | None) -> FailureDocument | None:
+    if made is None:
+        return None
+    public = made.kind in _KINDS_WITH_A_TYPE or made.type.startswith("torch.") or hasattr(builtins, made.type)
+    where = made.where if made.where and made.where.startswith("torch/") else None
+    return FailureDocument(made.kind, made.type if public else LEFT_OUT, LEFT_OUT, where, None)
+
+
+def _culprit(made: CulpritDocument) -> CulpritDocument:
+    """A culprit by its class: its name may be that of a function, a module or an operator of the program."""
+    return msgspec.structs.replace(made, name=LEFT_OUT, file=None, line=None, lines=(), nodes=())

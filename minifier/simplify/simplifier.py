@@ -1,4 +1,7 @@
-"""Tries variants of a case: a variant that runs uncompiled gets a trial, and is taken if it still fails."""
+"""Tries variants of a case: a variant that runs uncompiled gets a trial, and is taken if it still fails.
+
+The metadata of its nodes are updated then, for its shapes or dtypes may have changed.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from minifier.graph_problem import Case, Fails, ask_oracle, case_key, copy_case, copy_to_device
-from minifier.node_metadata import refresh_metadata
 from minifier.search import Oracle
+from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import restore_torch_state
+from minifier.triton_launches import launched_kernel
 
-__all__ = ["CaseProblem", "Simplifier", "Variants", "runs_uncompiled"]
+__all__ = ["CaseProblem", "Simplifier", "Variants", "is_symbolic", "refresh_metadata", "runs_uncompiled"]
 
 # The time limit of a variant that runs uncompiled: these seconds plus this multiple of the time of the first case.
 _SLACK, _FACTOR = 1.0, 20.0
 _CPU = torch.device("cpu")
 _MAX_SECONDS = 20.0  # seconds; the most that a variant may take
 Variants = Callable[[Case], Iterator[Case]]
+# The keys of a node's fake value: "val" of AOTAutograd and Inductor, "example_value" of Dynamo.
+_KEYS = ("val", "example_value")
 
 
 class CaseProblem:
@@ -115,3 +125,45 @@ def runs_uncompiled(case: Case, seconds: float = _MAX_SECONDS, on_cpu: bool = Fa
     except Exception:  # noqa: BLE001  any operation may reject the shapes or dtypes of a variant
         return False
     return True
+
+
+def refresh_metadata(case: Case) -> Case:
+    """The case with metadata that fit its inputs. Symbolic metadata stay: they hold for other sizes too."""
+    described = [(node, key) for node in case.module.graph.nodes for key in _KEYS if key in node.meta]
+    if not described or any(is_symbolic(node.meta[key]) for node, key in described):
+        return case
+    copied = copy_case(case)
+    values = _FakeInterpreter(copied.module).values(copied.inputs)
+    for node in copied.module.graph.nodes:
+        node.meta.pop("tensor_meta", None)
+        for key in _KEYS:
+            if key in node.meta and node in values:
+                node.meta[key] = values[node]
+    return Case(copied.module, case.inputs)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value has a symbolic size."""
+    return any(
+        isinstance(leaf, torch.SymInt)
+        or (isinstance(leaf, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in leaf.shape))
+        for leaf in leaves(value)
+    )
+
+
+class _FakeInterpreter(fx.Interpreter):
+    def values(self, inputs: tuple[Any, ...]) -> dict[fx.Node, Any]:
+        self._seen: dict[fx.Node, Any] = {}
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())  # a while_loop makes new symbols
+        fakes = map_leaves(
+            lambda v: mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v, list(inputs)
+        )
+        with restore_torch_state(), mode:
+            self.run(*fakes, enable_io_processing=False)
+        return self._seen
+
+    def run_node(self, n: fx.Node) -> Any:
+        if launched_kernel(n) is not None:
+            return None  # a launch on fake tensors would have no memory
+        self._seen[n] = value = super().run_node(n)
+        return value

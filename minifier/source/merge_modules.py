@@ -7,22 +7,40 @@ name. What is installed (a library, the standard library) stays imported.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.machinery
 import os
+import pathlib
 import sysconfig
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from minifier.source.scopes import bound_names, new_name, own_nodes
-from minifier.source.search_path import added_folders
 from minifier.source.trees import expression, render
 
 __all__ = ["MergeError", "MergedProgram", "merge_program"]
 
 _PACKAGES = {"site-packages", "dist-packages"}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_FUNCTIONS = frozenset(  # that only compute a path: nothing else of the program is called
+    {
+        "Path",
+        "str",
+        "resolve",
+        "absolute",
+        "dirname",
+        "abspath",
+        "realpath",
+        "join",
+        "joinpath",
+        "fspath",
+        "getcwd",
+        "cwd",
+    }
+)
 
 
 class MergeError(Exception):
@@ -65,7 +83,7 @@ class _Merger:
         """The statements of a module, with those of the modules that it imports before them."""
         self.files.append(file)
         tree = _parse(file)
-        self.folders += [str(folder) for folder in added_folders(tree, file)]
+        self.folders += [str(folder) for folder in _added_folders(tree, file)]
         imports = self.library_imports(tree, package)
         own = {n for n in bound_names(tree) | _global_names(tree) if imports.get(n, "") is not None}
         meaning = {n: imports.get(n) or f"{name}:{n}" for n in own}
@@ -288,3 +306,37 @@ def _renamed_alias(alias: ast.alias, new: object) -> ast.alias:
     if name == bound:
         return alias
     return ast.alias(alias.name, name)
+
+
+def _added_folders(tree: ast.Module, file: Path) -> Iterator[Path]:
+    """The folders that statements of a module add: `sys.path.insert(0, str(Path(__file__).parent))`.
+
+    Names are what earlier statements of the module assigned to them.
+    """
+    names: dict[str, Any] = {"__file__": str(file.absolute()), "os": os, "pathlib": pathlib, "Path": Path}
+    for node in tree.body:
+        match node:
+            case ast.Import(names=[ast.alias(name="os.path" | "pathlib" as module, asname=str(short))]):
+                names[short] = os.path if module == "os.path" else pathlib
+            case ast.ImportFrom(module="os" | "os.path" as module, names=found):
+                home = os if module == "os" else os.path
+                names |= {a.asname or a.name: getattr(home, a.name) for a in found if hasattr(home, a.name)}
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                names[name] = _path(value, names)
+            case ast.Expr(value=ast.Call(func=function, args=[*_, value])):
+                if ast.unparse(function) in ("sys.path.insert", "sys.path.append"):
+                    folder = _path(value, names)
+                    if isinstance(folder, str):
+                        yield Path(folder)
+
+
+def _path(node: ast.expr, names: dict[str, Any]) -> Any:
+    """The value of an expression that computes a path; None for any other expression."""
+    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+    called = {getattr(f, "attr", getattr(f, "id", "")) for f in calls}
+    read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    if not called <= _FUNCTIONS or not read <= {*names, "str"}:
+        return None
+    with contextlib.suppress(Exception):  # what is no path may raise anything
+        return eval(ast.unparse(node), {"__builtins__": {"str": str}}, names)  # noqa: S307 - only `_FUNCTIONS` run
+    return None

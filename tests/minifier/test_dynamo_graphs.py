@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from minifier import Reduction, reduce_graph
 from minifier.emit import write_program
 from minifier.graph_problem import Case
-from minifier.node_metadata import refresh_metadata
+from minifier.simplify.simplifier import refresh_metadata
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

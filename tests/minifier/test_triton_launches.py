@@ -16,7 +16,7 @@ from torch._subclasses import FakeTensor
 from minifier import reduce_graph
 from minifier.emit import write_program
 from minifier.graph_problem import Case
-from minifier.node_metadata import refresh_metadata
+from minifier.simplify.simplifier import refresh_metadata
 from minifier.triton_launches import launch_function, launched_kernel, replace_kernel_calls
 
 

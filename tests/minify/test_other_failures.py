@@ -12,9 +12,8 @@ from dynadiag.bisection.bisector import HOOKS
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.next_failure import look_for_next_failure
 from dynadiag.minify.other_failures import FRAME, look_for_other_failures
-from dynadiag.minify.source_minimizer import reduce_program
+from dynadiag.minify.source_minimizer import look_for_next_failure, reduce_program
 from dynadiag.minify.source_trials import source_trials
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan

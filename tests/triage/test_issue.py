@@ -13,9 +13,8 @@ from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
 from dynadiag.minify.minify_result import issue_text as minify_issue_text
 from dynadiag.render.json_document import encode
-from dynadiag.triage.document import PartDocument
+from dynadiag.triage.document import PartDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.issue import TriagedCase, issue_text
-from dynadiag.triage.redaction import redacted_bisect, redacted_minify
 from dynadiag.trial.signature import Signature
 from tests.hostile import HOSTILE, assert_no_control, assert_no_workflow_command
 
