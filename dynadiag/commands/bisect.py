@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     log = _new_trial_log(program, args)
     with ProgressPrinter(sys.stderr) as progress:
         verdict = find_culprits_of(program, args, log, progress)
-    _report(verdict, args)
+    common.write_result(args.json, verdict.to_json().encode(), verdict.text)
     common.print_path(log.output)
     return verdict.exit_code
 
@@ -194,12 +194,6 @@ def _report_fields(program: Program) -> dict[str, Any]:
     """Return how the report names the program: for a reader, and for a shell."""
     words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
     return {"target": program.text, "command": shlex.join(words)}
-
-
-def _report(verdict: Verdict, args: argparse.Namespace) -> None:
-    common.write_json(args.json, verdict.to_json().encode())
-    if args.json != "-":
-        common.print_text(verdict.text(common.style_for(sys.stdout)))
 
 
 def _one_trial(program: Program, args: argparse.Namespace) -> int:

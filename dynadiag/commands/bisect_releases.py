@@ -110,9 +110,7 @@ def run(args: argparse.Namespace) -> int:
     output = common.new_recording(args.output, program.text, force=args.force)
     with ProgressPrinter(sys.stderr) as progress:
         report = search_releases(program, args, output, progress)
-    common.write_json(args.json, encode(report.document()))
-    if args.json != "-":
-        common.print_text(report.text(common.style_for(sys.stdout)))
+    common.write_result(args.json, encode(report.document()), report.text)
     if args.prune:
         EnvironmentStore(cache_folder()).prune()
     common.print_path(output)

@@ -107,6 +107,5 @@ def _read(paths: Sequence[Path]) -> CacheReport:
 
 
 def _write_report(report: CacheReport, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode(caches_document(report)))
-    if args.json != "-":
-        common.print_text(cache_report_text(report, common.style_for(sys.stdout)))
+    document = encode(caches_document(report))
+    common.write_result(args.json, document, lambda style: cache_report_text(report, style))

@@ -38,6 +38,7 @@ __all__ = [
     "width_of",
     "write_file",
     "write_json",
+    "write_result",
 ]
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor
@@ -119,6 +120,13 @@ def write_json(destination: str | None, document: bytes) -> None:
     elif destination is not None:
         check_json_path(destination)
         _write(Path(destination), document)
+
+
+def write_result(destination: str | None, document: bytes, text: Callable[[Style], str]) -> None:
+    """Write a result as JSON where ``--json`` asks for that, and print its text unless the JSON takes its place."""
+    write_json(destination, document)
+    if destination != "-":
+        print_text(text(style_for(sys.stdout)))
 
 
 def _escape_controls(document: bytes) -> bytes:

@@ -157,9 +157,8 @@ def _discard(folder: Path) -> None:
 
 
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode(compare_document(comparison, program.text)))
-    if args.json != "-":
-        common.print_text(comparison_text(comparison, program.text, common.style_for(sys.stdout)))
+    document = encode(compare_document(comparison, program.text))
+    common.write_result(args.json, document, lambda style: comparison_text(comparison, program.text, style))
 
 
 def _split_names(text: str) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text, stage_text
+from dynadiag.render.style import Style
 
 DIFFERENT = 1
 
@@ -53,14 +54,12 @@ def run(args: argparse.Namespace) -> int:
         before = stack.enter_context(_opened(args.before, 0, args, folder))
         after = stack.enter_context(_opened(args.after, 1, args, folder))
         found = compare_recordings(before, after)
-        common.write_json(args.json, comparison_json(found, after))
-        if args.json != "-":
-            common.print_text(_text(args, found, before, after))
+        document = comparison_json(found, after)
+        common.write_result(args.json, document, lambda style: _text(args, found, before, after, style))
     return 0 if found.same else DIFFERENT
 
 
-def _text(args: argparse.Namespace, found: Comparison, before: Recording, after: Recording) -> str:
-    style = common.style_for(sys.stdout)
+def _text(args: argparse.Namespace, found: Comparison, before: Recording, after: Recording, style: Style) -> str:
     if args.stage is not None:
         return stage_text(found, args.stage, before, after, style)
     return comparison_text(found, before, after, style, all_=args.all)
@@ -86,11 +85,11 @@ def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) ->
 
 def _open_file(path: Path, folder: Path) -> Recording:
     """Open a recording, or a log through a recording of its own."""
-    if path.suffix == SUFFIX:
-        return open_recording(path)
     try:
         return open_recording(path)
     except DynadiagError:
+        if path.suffix == SUFFIX:
+            raise
         return _imported(path, folder)
 
 

@@ -50,9 +50,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     torch = next(finding.found for finding in findings if finding.name == "torch")
     document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}
-    common.write_json(args.json, encode(document))
-    if args.json != "-":
-        common.print_text("".join(_line(finding) for finding in findings))
+    common.write_result(args.json, encode(document), lambda _: "".join(map(_line, findings)))
     return 0
 
 

@@ -167,9 +167,7 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_recording(path) as recording:
         explanation = report(recording)
         text = _text(explanation, recording, path, args)
-    common.write_json(args.json, encode(document(explanation, explanation.calls)))
-    if args.json != "-":
-        common.print_text(text)
+    common.write_result(args.json, encode(document(explanation, explanation.calls)), lambda _: text)
 
 
 def _text(explanation: Report, recording: Recording, path: Path, args: argparse.Namespace) -> str:

@@ -71,9 +71,7 @@ def run(args: argparse.Namespace) -> int:
         chosen = sorted(chosen, key=lambda call: _sort_key(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
         document = kernels_document(recording, chosen, scale, stages, whole=args.name is not None)
-        common.write_json(args.json, encode(document))
-        if args.json != "-":
-            common.print_text(_text(args, recording, chosen, scale, stages))
+        common.write_result(args.json, encode(document), lambda _: _text(args, recording, chosen, scale, stages))
     return 0
 
 

@@ -168,6 +168,5 @@ def _interrupted(
 
 
 def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode(minify_document(result, program.text)))
-    if args.json != "-":
-        common.print_text(result_text(result, common.style_for(sys.stdout)))
+    document = encode(minify_document(result, program.text))
+    common.write_result(args.json, document, lambda style: result_text(result, style))

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from packaging.version import Version
@@ -18,6 +17,7 @@ from dynadiag.bisection.releases.searcher import TorchRelease
 from dynadiag.bisection.releases.version_range import VersionRange, public
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.interpreter import Interpreter, probe
 
 __all__ = ["GIGABYTE", "SearchPlan", "agree_to_install", "plan_search"]
@@ -69,10 +69,9 @@ def _nothing_to_search(wanted: VersionRange | None, args: argparse.Namespace, ow
 
 
 def _own_torch() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        raise DynadiagError(f"{sys.executable}: there is no torch in this environment") from None
+    if (found := installed_torch()) is None:
+        raise DynadiagError(f"{sys.executable}: there is no torch in this environment")
+    return found
 
 
 def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:

@@ -11,7 +11,7 @@ from dynadiag.compare.compile_summary import CompileSummary
 from dynadiag.compare.variant_result import Peak, RelativeSpeed, VariantResult
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import Break
-from dynadiag.render.json_document import CommandDocument
+from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.trial.signature import Signature
 
 __all__ = ["COMPILE_PARTS", "CompareDocument", "KernelCounts", "compare_document", "kernel_counts"]
@@ -146,14 +146,10 @@ def compare_document(comparison: VariantComparison, target: str) -> CompareDocum
 def _row(result: VariantResult, against: RelativeSpeed | None) -> VariantRow:
     variant, summary = result.variant, result.compiled
     warm = summary.warm if summary else None
-    return VariantRow(
+    return document_of(
+        VariantRow,
+        variant,
         variant=variant.label,
-        name=variant.name,
-        mode=variant.mode,
-        backend=variant.backend,
-        amp=variant.amp,
-        dynamic=variant.dynamic,
-        step=variant.step,
         failure=result.failure,
         first_call=result.first[0] if result.first else None,
         first_calls=result.first,

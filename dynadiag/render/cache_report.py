@@ -13,7 +13,7 @@ from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.recording.records import Span
 from dynadiag.render.components import fact_lines, labelled_lines, location_line
-from dynadiag.render.json_document import SCHEMA
+from dynadiag.render.json_document import SCHEMA, document_of
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
@@ -102,26 +102,22 @@ def caches_document(report: CacheReport) -> CachesDocument:
 
 
 def _run_document(run: StartedRun) -> RunDocument:
-    phases = tuple(PhaseDocument(each.name, each.seconds, each.side_by_side) for each in run.phases.phases)
+    phases = tuple(document_of(PhaseDocument, each) for each in run.phases.phases)
     return RunDocument(run.phases.seconds, run.compile_seconds, phases)
 
 
 def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:
     lookup = entry.lookup
     cures = {cause.cure: tried_text(cause, report) for cause in entry.causes if cause.cure is not None}
-    return EntryDocument(
+    return document_of(
+        EntryDocument,
+        lookup,
         run=entry.run,
-        compile_id=lookup.compile_id,
-        graph=lookup.graph,
-        cache=lookup.cache,
-        outcome=lookup.outcome,
-        key=lookup.key,
         reason=lookup.reason or _cause(entry),
         file=entry.span.file,
         line=entry.span.line,
         function=entry.function,
-        changed=tuple(ChangedDocument(each.component, each.was, each.now) for each in entry.changed),
-        seconds=lookup.seconds,
+        changed=tuple(document_of(ChangedDocument, each) for each in entry.changed),
         cause=_cause(entry),
         advice=tuple(
             Advice(cure, "unchecked") if tried is None else Advice(f"{cure} Tried: {tried}.", "tried")

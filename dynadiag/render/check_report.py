@@ -9,12 +9,12 @@ import msgspec
 
 from dynadiag import __version__
 from dynadiag.check.baseline import BaselineUpdate, KnownFinding
-from dynadiag.check.measurement import CheckProblem, Measurement, Problem
+from dynadiag.check.measurement import CheckProblem, Problem
 from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
-from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.json_document import SCHEMA, document_of, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
@@ -75,11 +75,11 @@ def check_document(result: CheckResult) -> CheckDocument:
         dynadiag=__version__,
         torch=next((run.torch for run in result.runs if run.torch), None),
         ok=result.ok,
-        problems=[_problem(each) for each in result.problems],
-        known=[_problem(each) for each in result.known],
+        problems=[document_of(CheckProblem, each) for each in result.problems],
+        known=[document_of(CheckProblem, each) for each in result.known],
         gone=[_gone(each) for each in result.gone],
         unknown=list(result.unknown),
-        targets=[_target(run) for run in result.runs],
+        targets=[document_of(CheckedTarget, run, fallback_kernels=len(run.fallbacks)) for run in result.runs],
     )
 
 
@@ -88,17 +88,8 @@ def check_json(result: CheckResult) -> bytes:
     return encode(msgspec.to_builtins(check_document(result)))
 
 
-def _problem(item: Problem) -> CheckProblem:
-    return CheckProblem(**{name: getattr(item, name) for name in CheckProblem.__dataclass_fields__})
-
-
 def _gone(item: KnownFinding) -> GoneFinding:
-    return GoneFinding(item.rule, item.id, item.identity, item.file, item.function, item.title, list(item.targets))
-
-
-def _target(run: Measurement) -> CheckedTarget:
-    names = [name for name in CheckedTarget.__dataclass_fields__ if name != "fallback_kernels"]
-    return CheckedTarget(**{name: getattr(run, name) for name in names}, fallback_kernels=len(run.fallbacks))
+    return document_of(GoneFinding, item, text=item.title, targets=list(item.targets))
 
 
 def check_text(result: CheckResult, style: Style) -> str:

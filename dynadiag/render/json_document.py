@@ -34,6 +34,7 @@ __all__ = [
     "LineDocument",
     "ProcessDocument",
     "document",
+    "document_of",
     "encode",
     "explanation_json",
 ]
@@ -195,7 +196,7 @@ class FindingDocument:
     def of(cls, item: Finding) -> FindingDocument:
         """The document of a finding."""
         places = tuple(LineDocument(span.file, span.line) for span in item.places)
-        return _from(cls, item, **asdict(item.span), places=places, cost=_from(CostDocument, item.cost))
+        return document_of(cls, item, **asdict(item.span), places=places, cost=document_of(CostDocument, item.cost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +304,15 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
         exit_code=explanation.run.exit_code,
         breaks=tuple(_break(item, position, call_costs.get(item.index)) for item in explanation.breaks),
         skipped_frames=tuple(
-            _from(SkippedFrameDocument, item, function=original_name(item.function)) for item in explanation.skipped
+            document_of(SkippedFrameDocument, item, function=original_name(item.function))
+            for item in explanation.skipped
         ),
         recompiles=tuple(_recompile(item, of_recompile[item.index]) for item in explanation.recompiles),
         compiles=tuple(
-            _from(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
+            document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
         ),
-        graphs=tuple(_from(GraphDocument, item) for item in explanation.graphs),
-        guards=tuple(_from(GuardDocument, item) for item in explanation.guards),
+        graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
+        guards=tuple(document_of(GuardDocument, item) for item in explanation.guards),
         kernels=tuple(_kernel(item, calls) for item in explanation.kernels),
         graph_count=explanation.graph_count,
         break_count=explanation.break_count,
@@ -319,19 +321,19 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
         notes=explanation.notes,
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
-        coverage=msgspec.UNSET if explanation.coverage is None else _from(CoverageDocument, explanation.coverage),
+        coverage=msgspec.UNSET if explanation.coverage is None else document_of(CoverageDocument, explanation.coverage),
     )
 
 
-def _from(kind: type[T], item: object, **values: Any) -> T:
-    """A dataclass with the values, and for its other fields those of the same names of ``item``."""
+def document_of(kind: type[T], item: object, **values: Any) -> T:
+    """Return a document with these values, and with what ``item`` has under the names of its other fields."""
     names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
     return kind(**values, **{name: getattr(item, name) for name in names})
 
 
 def _break(item: Break, position: Mapping[int, int], cost: CallCost | None) -> BreakDocument:
     in_library = is_torch_file(item.span.file) or is_stdlib_file(item.span.file)
-    return _from(
+    return document_of(
         BreakDocument,
         item,
         **asdict(item.span),
@@ -342,13 +344,13 @@ def _break(item: Break, position: Mapping[int, int], cost: CallCost | None) -> B
 
 
 def _recompile(item: Recompile, finding: Finding) -> RecompileDocument:
-    return _from(RecompileDocument, item, advice=tuple(each.text for each in finding.advice))
+    return document_of(RecompileDocument, item, advice=tuple(each.text for each in finding.advice))
 
 
 def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
     own = [call for call in calls if (call.event, call.name) == (item.event, item.name)]
     lines = dict.fromkeys(line for call in own for line in call.source_lines or call.view_lines)
-    return _from(
+    return document_of(
         KernelDocument,
         item,
         nodes=tuple(dict.fromkeys(node for call in own for node in call.nodes)),

@@ -10,7 +10,7 @@ from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.stages import CompiledStages
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.recording.reader import Recording
-from dynadiag.render.json_document import CommandDocument
+from dynadiag.render.json_document import CommandDocument, document_of
 
 __all__ = ["KernelsDocument", "kernels_document"]
 
@@ -118,20 +118,14 @@ def _measurement(times: KernelTimes) -> MeasurementDocument:
 
 def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
     time, artifact = scale.time_of(call), call.artifact
-    return KernelEntry(
-        compile_id=call.compile_id,
-        name=call.name,
-        language=call.language,
+    return document_of(
+        KernelEntry,
+        call,
         graph=call.stage,
         call=call.call_number,
-        ops=call.ops,
-        nodes=call.nodes,
-        views=call.views,
-        dynamo_nodes=call.dynamo_nodes,
         lines=call.source_lines or call.view_lines,
         mapping=call.evidence,
         around=call.enclosing_nodes,
-        grid=call.grid,
         bytes_read=call.cost.bytes_read,
         bytes_written=call.cost.bytes_written,
         flops=call.cost.flops,
@@ -144,9 +138,6 @@ def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
         shared_memory=artifact.shared if artifact else None,
         occupancy=artifact.occupancy if artifact else None,
         configuration=artifact.configuration if artifact else None,
-        cache=call.cache,
-        partition=call.partition,
-        fallback=call.fallback,
         wrapper_call=call.text if whole else None,
         source=call.definition.source if whole and call.definition else None,
     )
