@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from minifier.tensors import storage_key, view_on_storage
+from minifier.tensors import geometry, span, storage_key, view_on_storage
 
 __all__ = ["aliased_groups", "aliased_inputs", "covering_storage", "covers_storage", "move_views", "shrink_views"]
 
@@ -88,12 +88,8 @@ def _make_views(flat: torch.Tensor, views: Sequence[_ViewGeometry]) -> list[torc
     whole = next((t for t, v in zip(plain, views, strict=True) if not v.grad and covers_storage(t, len(flat))), None)
     base = flat if whole is None else whole
     with torch.enable_grad():  # a view made without gradients could not be written to
-        seen: list[torch.Tensor] = [t if t is whole else base.as_strided(*_geometry(t)) for t in plain]
+        seen: list[torch.Tensor] = [t if t is whole else base.as_strided(*geometry(t)) for t in plain]
     return [tensor.requires_grad_(view.grad) for tensor, view in zip(seen, views, strict=True)]
-
-
-def _geometry(tensor: torch.Tensor) -> tuple[Shape, Shape, int]:
-    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,5 +180,4 @@ def _extents(
 
 
 def _storage_end(tensor: torch.Tensor) -> int:
-    inside = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.storage_offset() + (inside + 1 if tensor.numel() else 0)
+    return tensor.storage_offset() + (span(tensor) if tensor.numel() else 0)

@@ -15,9 +15,11 @@ __all__ = [
     "check_inputs",
     "compact_copy",
     "copy_values",
+    "geometry",
     "leaves",
     "map_leaves",
     "same_metadata",
+    "span",
     "storage_key",
     "tensors_in",
     "value_bytes",
@@ -121,6 +123,16 @@ class _AliasedCopies:
         return view_on_storage(self._storages[key], tensor)
 
 
+def span(tensor: torch.Tensor) -> int:
+    """The number of elements of the storage from the first to the last that a tensor has. It must have one."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The shape, the strides and the storage offset of a tensor."""
+    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+
+
 def compact_copy(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
     """A copy with the same strides in the smallest storage that holds them. ``device`` defaults to the tensor's."""
     plain = tensor.detach()
@@ -128,8 +140,7 @@ def compact_copy(tensor: torch.Tensor, device: torch.device | None = None) -> to
         return _with_autograd_state(tensor, plain)  # it has no storage, so nothing can write to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
         return _with_autograd_state(tensor, _copied(plain, device))
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = _copied(plain.as_strided((span,), (1,), tensor.storage_offset()), device)
+    flat = _copied(plain.as_strided((span(tensor),), (1,), tensor.storage_offset()), device)
     return _with_autograd_state(tensor, flat.as_strided(tensor.shape, tensor.stride()))
 
 

@@ -19,7 +19,8 @@ from dynadiag.bisection.ladder import (
     top_rung,
 )
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisection.verdict import Verdict, installed_torch
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan

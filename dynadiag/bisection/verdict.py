@@ -7,11 +7,11 @@ import linecache
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.explanation.formatting import list_counted
+from dynadiag.explanation.registry import installed_torch
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import LineDocument, encode
@@ -22,7 +22,7 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "installed_torch", "verdict_text"]
+__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
 
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
@@ -87,7 +87,7 @@ class Verdict:
     def document(self) -> BisectDocument:
         """The contract's document."""
         return BisectDocument(
-            torch=self.torch or installed_torch(),
+            torch=self.torch or installed_torch(),  # after a crash or a hang no trial has reported it
             target=self.target,
             verdict=self.verdict,
             rung=self.rung,
@@ -102,14 +102,6 @@ class Verdict:
             printed=self.printed,
             reproduce=self.reproduce,
         )
-
-
-def installed_torch() -> str | None:
-    """torch's version where no trial reported it: after a crash, a hang, or a result that ended the trial."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
 
 
 def _culprit_document(culprit: Culprit) -> CulpritDocument:

@@ -13,7 +13,7 @@ from dynadiag.caches.cause import JOB_VARIABLES, Cause, RunSide
 from dynadiag.caches.causes import find_causes
 from dynadiag.caches.key_changes import ChangedComponent, changed_components
 from dynadiag.caches.start_phases import StartPhases, start_phases
-from dynadiag.diff import GraphReader, match_compiles
+from dynadiag.diff.compile_matching import GraphReader, in_both, match_compiles
 from dynadiag.explanation.cache_bypass import explain_bypass
 from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
@@ -240,9 +240,7 @@ def _switch(reason: str, side: _Side) -> Cause:
 def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
     """The lookups of the second run, each with the one of the same graph in the first."""
     partners = {
-        pair.after.compile_id: pair.before.compile_id
-        for pair in match_compiles(before.graphs, after.graphs)
-        if pair.before is not None and pair.after is not None
+        second.compile_id: first.compile_id for first, second in in_both(match_compiles(before.graphs, after.graphs))
     }
     waiting: dict[tuple[Any, ...], deque[CacheLookup]] = defaultdict(deque)
     for lookup in before.lookups:
@@ -382,4 +380,4 @@ def _notes(sides: Sequence[_Side]) -> Iterator[str]:
 def _share_a_graph(before: _Side, after: _Side) -> bool:
     if not (before.compiles and after.compiles):
         return True
-    return any(pair.before and pair.after for pair in match_compiles(before.graphs, after.graphs))
+    return any(in_both(match_compiles(before.graphs, after.graphs)))

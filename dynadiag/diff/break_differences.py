@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from dynadiag.diff.canonical_graph import CanonicalNode
-from dynadiag.diff.compile_matching import CompilePair, GraphReader
+from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both
 from dynadiag.diff.difference import Difference
 from dynadiag.diff.environment_differences import matching_files, matching_line
 from dynadiag.explanation.breaks import group_breaks, operator_error, roots
@@ -173,7 +173,7 @@ def _moved_breaks(
     breaks: Sequence[Break], pairs: Sequence[CompilePair], runs: tuple[GraphReader, GraphReader]
 ) -> Iterator[Difference]:
     """The breaks of the second run, among those that both have, that are at another place between operators."""
-    by_id = {pair.after.compile_id: pair.before for pair in pairs if pair.after and pair.before}
+    by_id = {second.compile_id: first for first, second in in_both(pairs)}
     totals = [_operators_by_function(reader) for reader in runs]
     for item in breaks:
         before = by_id.get(item.compile_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from dynadiag.diff.compile_matching import CompilePair
+from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import Difference
 from dynadiag.explanation.formatting import brief
 from dynadiag.recording.reader import Recording
@@ -24,18 +24,15 @@ def cache_differences(before: Recording, after: Recording, pairs: Sequence[Compi
     """
     later = before.run.started is None or after.run.started is None or after.run.started >= before.run.started
     sides = _outcomes(before), _outcomes(after)
-    for pair in pairs:
-        if pair.before is None or pair.after is None:
-            continue
+    for first, second in in_both(pairs):
         for prefix, name in _CACHES.items():
-            old = sides[0].get((pair.before.compile_id, prefix))
-            new = sides[1].get((pair.after.compile_id, prefix))
+            old = sides[0].get((first.compile_id, prefix))
+            new = sides[1].get((second.compile_id, prefix))
             if old is None or new is None or old[0] == new[0] or not (_tells(old[0], new[0]) and later):
                 continue
-            ids = pair.before.compile_id, pair.after.compile_id
             why = f": {brief(new[1] or old[1], _MAX_REASON)}" if new[1] or old[1] else ""
-            text = _change(old[0], new[0]).format(cache=name, function=pair.after.function) + why
-            yield Difference("cache", ids, pair.after.file, pair.after.line, text)
+            text = _change(old[0], new[0]).format(cache=name, function=second.function) + why
+            yield Difference("cache", (first.compile_id, second.compile_id), second.file, second.line, text)
 
 
 def _change(old: str, new: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dynadiag.diff.break_differences import break_differences, recompile_differences
 from dynadiag.diff.cache_differences import cache_differences
 from dynadiag.diff.canonical_graph import CanonicalNode, with_inputs_in_order_of
-from dynadiag.diff.compile_matching import CompilePair, GraphReader, match_compiles
+from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
 from dynadiag.diff.environment_differences import (
     are_versions,
@@ -62,8 +62,8 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
     """Return every difference of two recordings and the one that leads."""
     runs = GraphReader(before), GraphReader(after)
     pairs = match_compiles(*runs)
-    ids = {pair.after.compile_id: pair.before.compile_id for pair in pairs if pair.before and pair.after}
-    graphs = [found for pair in pairs for found in _graph_differences(pair, *runs)]
+    ids = {second.compile_id: first.compile_id for first, second in in_both(pairs)}
+    graphs = [found for both in in_both(pairs) for found in _graph_differences(both, *runs)]
     found = [
         *break_differences((before, after), runs, pairs, ids),
         *recompile_differences(before, after, ids),
@@ -84,7 +84,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
 
 
 def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> Iterator[str]:
-    if before.compiles() and after.compiles() and not any(pair.before and pair.after for pair in pairs):
+    if before.compiles() and after.compiles() and not any(in_both(pairs)):
         names = [brief(side.run.target, _MAX_NODE) for side in (before, after)]
         other = "" if are_versions(before, after) else f"these are two different programs ({names[0]} and {names[1]}): "
         yield f"{other}they share no compiled function"
@@ -113,12 +113,11 @@ def _exception(recording: Recording) -> str:
 # Graphs
 
 
-def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReader) -> Iterator[Difference]:
+def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after: GraphReader) -> Iterator[Difference]:
     """The graphs of a compile that differ from those of its partner."""
-    if pair.before is None or pair.after is None:
-        return
-    ids = pair.before.compile_id, pair.after.compile_id
-    if (failed := _failure(pair.before, pair.after, before, after)) is not None:
+    first, second = both
+    ids = first.compile_id, second.compile_id
+    if (failed := _failure(first, second, before, after)) is not None:
         yield failed
     reads_earlier = False  # AOTAutograd numbers the inputs in the order in which the program reads them
     for name, stage in _GRAPHS.items():
@@ -133,23 +132,22 @@ def _graph_differences(pair: CompilePair, before: GraphReader, after: GraphReade
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
                 lead = _lead(changes)
                 told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
-                found = _graph_difference(stage, name, ids, changes, pair.after, told)
-                line = _line_of_removed(lead, pair.before, pair.after, before, after)
-                line = line or _line_of_returned(changes, pair.after, after)
-                yield found if line is None else replace(found, file=pair.after.file, line=line)
-        if len(olds) != len(news) and not (failed or _may_be_cached(pair, olds, news)):
+                found = _graph_difference(stage, name, ids, changes, second, told)
+                line = _line_of_removed(lead, first, second, before, after)
+                line = line or _line_of_returned(changes, second, after)
+                yield found if line is None else replace(found, file=second.file, line=line)
+        if len(olds) != len(news) and not (failed or _may_be_cached(both, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
-            yield Difference(stage, ids, pair.after.file, pair.after.line, text, name)
+            yield Difference(stage, ids, second.file, second.line, text, name)
 
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once"}.get(number, f"{number} times")
 
 
-def _may_be_cached(pair: CompilePair, olds: Sequence[Graph], news: Sequence[Graph]) -> bool:
+def _may_be_cached(both: tuple[Compile, Compile], olds: Sequence[Graph], news: Sequence[Graph]) -> bool:
     """Whether the side with fewer graphs took its code from a cache: torch logs no graph that it did not make."""
-    fewer = pair.before if len(olds) < len(news) else pair.after
-    return fewer is not None and fewer.cache == _HIT
+    return both[len(olds) > len(news)].cache == _HIT
 
 
 def _have_one_text(old: Graph, new: Graph, before: GraphReader, after: GraphReader) -> bool:
@@ -259,7 +257,7 @@ def _only_one_side(pairs: Sequence[CompilePair], runs: tuple[GraphReader, GraphR
         item, reader = (pair.after, runs[1]) if pair.after is not None else (pair.before, runs[0])
         if item is None or not (reader.graphs(item.compile_id, "dynamo") or item.outcome == "error"):
             continue
-        both = {(_place(each.before), _place(each.after)) for each in pairs if each.before and each.after}
+        both = {(_place(first), _place(second)) for first, second in in_both(pairs)}
         again = any(_place(item) == side[0 if pair.after is None else 1] for side in both)
         how = f"{'once more' if again else 'only'} in the {'first' if pair.after is None else 'second'} run"
         text = f"{_compiled_part(item, reader)} is compiled {how}"
@@ -303,16 +301,16 @@ def _guard_stage(
 ) -> Iterator[Difference]:
     """The guards that differ in compiles that both runs have."""
     other_graph = {item.compile_ids for item in graphs if item.stage == "dynamo"}
-    for pair in pairs:
-        if pair.before is None or pair.after is None or "error" in (pair.before.outcome, pair.after.outcome):
+    for first, second in in_both(pairs):
+        if "error" in (first.outcome, second.outcome):
             continue  # a compile that failed has no guards
-        ids = pair.before.compile_id, pair.after.compile_id
+        ids = first.compile_id, second.compile_id
         sides = before.guards(ids[0]), after.guards(ids[1])
         found = guard_differences(*sides) if all(sides) else ()  # without a graph there are none
         if ids in other_graph:
             found = tuple(each for each in found if not is_on_traced_code(each, *sides))
         if found:
-            yield _guard_difference(found, pair.after, ids)
+            yield _guard_difference(found, second, ids)
 
 
 def _guard_difference(found: Sequence[GuardDifference], item: Compile, ids: tuple[str, str]) -> Difference:

@@ -7,7 +7,7 @@ function was renamed or moved), then to the next of the same function, and last 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
 from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.recording.records import Compile, Graph, Guard
 
-__all__ = ["ComparedRecording", "CompilePair", "GraphReader", "match_compiles"]
+__all__ = ["ComparedRecording", "CompilePair", "GraphReader", "in_both", "match_compiles"]
 
 _MIN_SHARED = 0.5  # of the operators of the larger graph
 _NO_COMPILE = "-"
@@ -84,6 +84,13 @@ def match_compiles(before: GraphReader, after: GraphReader) -> tuple[CompilePair
     _pair_similar(before, after, left, pairs)
     matched = [CompilePair(pairs.get(item.compile_id), item) for item in after.compiles]
     return (*matched, *(CompilePair(item, None) for item in left[0]))
+
+
+def in_both(pairs: Iterable[CompilePair]) -> Iterator[tuple[Compile, Compile]]:
+    """Yield the compiles that both recordings have: the first one's, and the second one's."""
+    for pair in pairs:
+        if pair.before is not None and pair.after is not None:
+            yield pair.before, pair.after
 
 
 _Key = Callable[[GraphReader, Compile], Hashable]

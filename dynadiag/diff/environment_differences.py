@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.diff.canonical_graph import without_addresses
-from dynadiag.diff.compile_matching import CompilePair
+from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
@@ -113,10 +113,8 @@ def _option_differences(before: Recording, after: Recording, pairs: Sequence[Com
     sides = _Settings(before), _Settings(after)
     defaults_differ = before.run.torch != after.run.torch
     found: dict[str, Difference] = {}
-    for pair in pairs:
-        if pair.before is None or pair.after is None:
-            continue
-        ids = pair.before.compile_id, pair.after.compile_id
+    for first, second in in_both(pairs):
+        ids = first.compile_id, second.compile_id
         for name, (old, new) in _changed_options(sides, ids, defaults_differ=defaults_differ):
             text = f"{'.'.join(name)} was {_short(old)} and is {_short(new)}"
             place = _line_setting(after, name[1])
@@ -240,7 +238,7 @@ def matching_files(before: Recording, after: Recording, pairs: Sequence[CompileP
 
     They are those of compiles that both runs have, the programs', and others that have one path or the only such name.
     """
-    found = [(pair.after.file, pair.before.file) for pair in pairs if pair.before and pair.after]
+    found = [(second.file, first.file) for first, second in in_both(pairs)]
     found.append((_main_file(after), _main_file(before)))
     files: dict[str, str] = {}
     for now, was in found:

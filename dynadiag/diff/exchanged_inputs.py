@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, with_inputs_in_order_of
-from dynadiag.diff.compile_matching import CompilePair, GraphReader
+from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both
 from dynadiag.diff.difference import Difference
 from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.identity import parsed
@@ -29,10 +29,8 @@ def exchanged_inputs(
     Only graphs that are otherwise the same are compared.
     """
     scopes: tuple[_Scopes, _Scopes] | None = None
-    for pair in pairs:
-        if pair.before is None or pair.after is None:
-            continue
-        ids = pair.before.compile_id, pair.after.compile_id
+    for first, second in in_both(pairs):
+        ids = first.compile_id, second.compile_id
         stages = (side.graphs(id_, "dynamo") for side, id_ in zip(graphs, ids, strict=True))
         for old, new in zip(*stages, strict=False):
             if before.payload(old.event) == after.payload(new.event):

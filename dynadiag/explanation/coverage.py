@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.source import ExplainedRecording, first_payload
 
 __all__ = ["COVERAGE", "Coverage", "FunctionCoverage", "mostly_uncompiled", "read_coverage", "share_text"]
 
@@ -51,12 +51,7 @@ class Coverage:
 
 def read_coverage(recording: ExplainedRecording) -> Coverage | None:
     """The counts that a recording has; None where it has none, or none that can be read."""
-    for event in recording.events(COVERAGE):
-        try:
-            return msgspec.json.decode(recording.payload(event.index), type=Coverage)
-        except msgspec.MsgspecError:  # a damaged event, or one of another version
-            return None
-    return None
+    return first_payload(recording, COVERAGE, Coverage)
 
 
 def mostly_uncompiled(coverage: Coverage | None) -> tuple[FunctionCoverage, ...]:

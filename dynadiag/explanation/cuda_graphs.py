@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.log import float_or_none, json_object
 from dynadiag.recording.records import Event
 
 __all__ = ["CUDA_GRAPH_EVENTS", "CudaGraph", "read_cuda_graphs"]
@@ -85,11 +84,11 @@ def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:
     met: set[tuple[str, bool | None]] = set()
     for event in recording.events("chromium_event", compile_id=_OUTSIDE):
         text = recording.payload(event.index)
-        data = _parsed(text) if _RECORDED in text else None
-        if data is None or data.get("name") != _RECORDED:
+        data = json_object(text) if _RECORDED in text else {}
+        if data.get("name") != _RECORDED:
             continue
         if data.get("ph") == "B":
-            began = _number(data.get("ts"))
+            began = float_or_none(data.get("ts"))
         elif data.get("ph") == "E":
             made = _recorded(data, began)
             code = (made.compile_id, made.backward)
@@ -101,7 +100,7 @@ def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:
 def _recorded(data: Mapping[str, Any], began: float | None) -> CudaGraph:
     arguments = data.get("args")
     told = arguments if isinstance(arguments, dict) else {}
-    named, backward, ended = told.get("compile_id"), told.get("is_backward"), _number(data.get("ts"))
+    named, backward, ended = told.get("compile_id"), told.get("is_backward"), float_or_none(data.get("ts"))
     seconds = None if began is None or ended is None else max(0.0, ended - began) / 1e6  # torch counts microseconds
     return CudaGraph(
         named if isinstance(named, str) and named != "None" else _OUTSIDE,
@@ -109,15 +108,3 @@ def _recorded(data: Mapping[str, Any], began: float | None) -> CudaGraph:
         backward if isinstance(backward, bool) else None,
         seconds=seconds,
     )
-
-
-def _parsed(text: str) -> Mapping[str, Any] | None:
-    try:
-        data = orjson.loads(text)
-    except ValueError:  # a damaged event
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

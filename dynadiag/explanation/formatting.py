@@ -16,6 +16,7 @@ __all__ = [
     "list_lines",
     "list_some",
     "short_duration",
+    "shorten",
     "si_number",
 ]
 
@@ -107,6 +108,15 @@ def brief(text: str | None, most: int = _BRIEF) -> str:
     line = " ".join((text or "")[: 40 * most].split())
     left = most // 2
     return line if len(line) <= most else f"{line[:left]}…{line[left + 1 - most :]}"
+
+
+def shorten(text: str, most: int) -> str:
+    """The text in at most ``most`` characters, its end left out where it is longer.
+
+    >>> shorten("abcdefghij", 7)
+    'abcdef…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def brief_pair(was: str, now: str, most: int = _BRIEF) -> tuple[str, str]:

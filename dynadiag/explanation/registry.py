@@ -7,6 +7,7 @@ not evaluate holds a piece of source code instead of a sentence, and is passed o
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -20,7 +21,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.remedies import Family, family, remedies
 from dynadiag.recording.records import Break
 
-__all__ = ["BreakEntry", "Registry", "is_general", "specific_hints"]
+__all__ = ["BreakEntry", "Registry", "installed_torch", "is_general", "specific_hints"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 _IDENTIFIER = re.compile(r"\w+(\(.*\))?")
@@ -109,6 +110,14 @@ def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:
     """The hints without the mere request for a bug report, where there is another to follow."""
     found = tuple(hint for hint in hints if not _REPORT.fullmatch(hint.strip()))
     return found or tuple(hints)
+
+
+def installed_torch() -> str | None:
+    """Return the version of the torch in this environment, from its metadata: importing it would take seconds."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @cache

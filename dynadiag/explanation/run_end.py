@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.explanation.formatting import first_line
+from dynadiag.explanation.formatting import first_line, shorten
 from dynadiag.explanation.source import ExplainedRecording, event_data
+from dynadiag.recording.log import int_or_none
 from dynadiag.recording.records import Frame
 
 __all__ = ["RunEnd", "read_end", "read_frames"]
@@ -34,16 +35,12 @@ class RunEnd:
     @property
     def said(self) -> str:
         """Its message on one line, cut where it is long."""
-        return _cut(" ".join(self.message.split()))
+        return shorten(" ".join(self.message.split()), _MESSAGE)
 
     @property
     def first_line(self) -> str:
         """The first line of its message."""
-        return _cut(first_line(self.message))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
+        return shorten(first_line(self.message), _MESSAGE)
 
 
 def read_end(recording: ExplainedRecording) -> RunEnd | None:
@@ -62,5 +59,4 @@ def read_frames(frames: Any) -> Iterable[Frame]:
     """The frames of a stack that the recorder wrote."""
     for each in frames if isinstance(frames, list) else ():
         if isinstance(each, dict):
-            line = each.get("line")
-            yield Frame(str(each.get("file")), line if type(line) is int else None, str(each.get("function")))
+            yield Frame(str(each.get("file")), int_or_none(each.get("line")), str(each.get("function")))

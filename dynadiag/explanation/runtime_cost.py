@@ -18,7 +18,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.source import ExplainedRecording, first_payload
 from dynadiag.recording.records import Break, Compile
 
 __all__ = [
@@ -103,12 +103,7 @@ class CacheEntryRun:
 
 def read_warm_calls(recording: ExplainedRecording) -> WarmCalls | None:
     """The profile of warm calls that a recording has; None where it has none, or none that can be read."""
-    for event in recording.events(WARM):
-        try:
-            return msgspec.json.decode(recording.payload(event.index), type=WarmCalls)
-        except msgspec.MsgspecError:  # a damaged event, or one of another version
-            return None
-    return None
+    return first_payload(recording, WARM, WarmCalls)
 
 
 def costs(breaks: Sequence[Break], warm: WarmCalls | None) -> dict[int, CallCost]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from dynadiag.recording.records import (
     Break,
@@ -20,7 +22,9 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["ExplainedRecording", "event_data", "first_event_data", "recorded_variables"]
+__all__ = ["ExplainedRecording", "event_data", "first_event_data", "first_payload", "recorded_variables"]
+
+T = TypeVar("T")
 
 
 class ExplainedRecording(Protocol):
@@ -60,6 +64,16 @@ def event_data(recording: ExplainedRecording, kind: str) -> Iterator[tuple[Event
 def first_event_data(recording: ExplainedRecording, kind: str) -> dict[str, Any]:
     """Return what the first of the events of a kind says. Empty if there is none."""
     return next((data for _, data in event_data(recording, kind)), {})
+
+
+def first_payload(recording: ExplainedRecording, kind: str, form: type[T]) -> T | None:
+    """Return the payload of the first event of a kind. None where there is none, or none that can be read."""
+    for event in recording.events(kind):
+        try:
+            return msgspec.json.decode(recording.payload(event.index), type=form)
+        except msgspec.MsgspecError:  # a damaged event, or one of another version
+            return None
+    return None
 
 
 def recorded_variables(recording: ExplainedRecording) -> dict[str, str] | None:

@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Sequence
 
-from dynadiag.explanation.formatting import count, list_some
+from dynadiag.explanation.formatting import count, list_some, shorten
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import name_ranks, rank_list, rank_numbers
@@ -76,8 +76,7 @@ def describe_end(item: Process) -> str | None:
 
 def _said(message: str) -> str:
     """The beginning of a message, without the place in C++ that it comes from."""
-    text = " ".join(_CPP_PLACE.sub("", message).split())
-    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
+    return shorten(" ".join(_CPP_PLACE.sub("", message).split()), _MESSAGE)
 
 
 def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:

@@ -17,6 +17,7 @@ from dynadiag.explanation.run_end import read_frames
 from dynadiag.explanation.source import first_event_data
 from dynadiag.job.trace import RankTrace
 from dynadiag.job.trace_reader import TraceReader
+from dynadiag.recording.log import int_or_none, text_or_none
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
@@ -123,15 +124,15 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         path=path,
         role="rank" if run.rank is not None else "process",
         rank=run.rank,
-        host=_text(head.get("host")),
-        restart=_integer(place.get("restart")) or 0,
-        world_size=trace.world_size or _integer(place.get("world_size")),
+        host=text_or_none(head.get("host")),
+        restart=int_or_none(place.get("restart")) or 0,
+        world_size=trace.world_size or int_or_none(place.get("world_size")),
         pid=run.pid,
-        parent=_integer(head.get("parent")),
+        parent=int_or_none(head.get("parent")),
         exit_code=run.exit_code,
         complete=run.complete or run.is_foreign,
-        uncaught=_text(end.get("uncaught")),
-        message=_text(end.get("message")),
+        uncaught=text_or_none(end.get("uncaught")),
+        message=text_or_none(end.get("message")),
         stack=tuple(read_frames(end.get("stack"))),
         exit_codes=_exit_codes(end.get("exit_codes")),
         started=run.started,
@@ -144,14 +145,6 @@ def _exit_codes(value: Any) -> dict[int, int]:
     """Read exit codes by rank from JSON, where the keys are strings."""
     codes = value.items() if isinstance(value, dict) else ()
     return {int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int}
-
-
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _with_roles(found: Sequence[Process]) -> list[Process]:

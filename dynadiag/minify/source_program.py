@@ -13,7 +13,7 @@ from dynadiag.minify.pytest_call import with_test_call
 from dynadiag.trial.program import Program, TargetError
 from minifier.source import MergeError, merge_program
 
-__all__ = ["ProgramSource", "read_program"]
+__all__ = ["ProgramSource", "insert_first", "read_program"]
 
 _MAX_FILE, _MAX_NAME = 1 << 20, 200  # bytes of a file that candidates get, and characters of its name
 _CALL = "call = {name}()\ntorch.compile(call[0])(*call[1], **(call[2] if len(call) == 3 else {{}}))\n"
@@ -42,7 +42,7 @@ def read_program(program: Program) -> ProgramSource:
     if program.name is not None:
         text = f"{text}import torch\n{_CALL.format(name=program.name)}"
     if program.arguments:
-        text = _after_future(text, f"import sys\nsys.argv[1:] = {list(program.arguments)!r}\n")
+        text = insert_first(text, f"import sys\nsys.argv[1:] = {list(program.arguments)!r}\n")
     return ProgramSource(text, _imports(text), _named_files(text, [Path.cwd(), file.parent]))
 
 
@@ -77,7 +77,8 @@ def _named_files(text: str, folders: Sequence[Path]) -> dict[str, Path]:
     return {name: path for name, path in found.items() if ".." not in Path(name).parts}
 
 
-def _after_future(text: str, more: str) -> str:
+def insert_first(text: str, more: str) -> str:
+    """The program with other statements before its first."""
     lines = text.splitlines(keepends=True)
     first = sum(line.startswith("from __future__") for line in lines[:1])
     return "".join([*lines[:first], more, *lines[first:]])

@@ -19,6 +19,7 @@ from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.job_forms import JobForm
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
+from dynadiag.minify.source_program import insert_first
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
@@ -178,7 +179,7 @@ class SourceTrials:
         in_values = values_differ(compiled, uncompiled)
         if self.in_values is not None and in_values != self.in_values:
             return False
-        if uncompiled != self.printed(_with_prefix(text, _OTHER_MEMORY), UNCOMPILED, "uncompiled, with other memory"):
+        if uncompiled != self.printed(insert_first(text, _OTHER_MEMORY), UNCOMPILED, "uncompiled, with other memory"):
             return False
         self.in_values = in_values
         return True
@@ -186,7 +187,7 @@ class SourceTrials:
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
         """What a program prints, without addresses; None if it fails, or if no time is left."""
         with self._noting_the_end():
-            outcome = self.run(_with_prefix(text, _REDIRECT), plan, label, keep=_PRINTED)
+            outcome = self.run(insert_first(text, _REDIRECT), plan, label, keep=_PRINTED)
             return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
         return None
 
@@ -261,13 +262,6 @@ class SourceTrials:
 def _key(text: str, label: str) -> str:
     """The key of a trial in the trial log."""
     return f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
-
-
-def _with_prefix(text: str, prefix: str) -> str:
-    """The program with other statements before its first."""
-    lines = text.splitlines(keepends=True)
-    first = sum(line.startswith("from __future__") for line in lines[:1])
-    return "".join([*lines[:first], prefix, *lines[first:]])
 
 
 def _describe(failure: Signature | None) -> str:

@@ -21,9 +21,12 @@ __all__ = [
     "RawEvent",
     "event_kind",
     "event_time",
+    "float_or_none",
+    "int_or_none",
     "json_object",
     "parse_metadata",
     "payload_text",
+    "text_or_none",
 ]
 
 NOISE_KIND = "dynadiag_unparsed"
@@ -171,3 +174,18 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def int_or_none(value: Any) -> int | None:
+    """Return an int of JSON that fits SQLite, else None."""
+    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a str of JSON, else None."""
+    return value if isinstance(value, str) else None
+
+
+def float_or_none(value: Any) -> float | None:
+    """Return a number of JSON as float, else None."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dynadiag import __version__
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.registry import BreakEntry
+from dynadiag.explanation.registry import BreakEntry, installed_torch
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
@@ -35,7 +34,7 @@ def entry_json(entry: BreakEntry) -> bytes:
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "dynadiag": __version__,
-        "torch": _torch_version(),
+        "torch": installed_torch(),
         "gb_id": entry.gb_id,
         "gb_type": entry.gb_type,
         "meaning": entry.family.meaning,
@@ -51,14 +50,6 @@ def _remedies(entry: BreakEntry) -> list[str]:
     """What usually ends such a break; what was tried on one says so."""
     each = [advice(key, case=entry.gb_id) for key in entry.family.advice]
     return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in each]
-
-
-def _torch_version() -> str | None:
-    """Of the torch in this environment, from its metadata: importing it would take seconds."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
 
 
 def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:

@@ -19,6 +19,7 @@ from dynadiag import __version__
 from dynadiag.check.measurement import Problem
 from dynadiag.check.proved_fixes import NO_FIXES, ProvedFix, ProvedFixes
 from dynadiag.check.result import CheckResult
+from dynadiag.explanation.formatting import shorten
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
 
@@ -151,7 +152,7 @@ def _message(item: Problem) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+    return shorten(text, _MAX_TEXT)
 
 
 def _location(item: Problem, root: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import platform
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+
+from dynadiag.explanation.registry import installed_torch
 
 __all__ = ["describe_environment", "short_environment"]
 
@@ -37,8 +38,5 @@ def describe_environment(*, redact: bool) -> str:
 
 def short_environment() -> str:
     """The versions that can be told without torch."""
-    try:
-        torch = version("torch")
-    except PackageNotFoundError:
-        torch = "not installed"
+    torch = installed_torch() or "not installed"
     return f"torch {torch}\nPython {platform.python_version()}, {platform.system()} {platform.machine()}"

@@ -13,6 +13,7 @@ from minifier.emit.identifiers import NameAllocator
 from minifier.emit.tensor_literals import exact_expression, factory_call
 from minifier.errors import EmitError
 from minifier.simplify.plain_inputs import SEED
+from minifier.tensors import geometry, span
 from minifier.torch_private import base_of, is_zero_tensor
 
 __all__ = ["input_expression", "input_lines"]
@@ -66,8 +67,7 @@ def _tensor_expression(plain: torch.Tensor) -> str:
 
 def _by_storage(plain: torch.Tensor) -> str:
     """A flat tensor with the storage that a tensor covers, as_strided to its geometry: keeps holes and overlaps."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
-    flat = plain.as_strided((span,), (1,), plain.storage_offset())
+    flat = plain.as_strided((span(plain),), (1,), plain.storage_offset())
     return f"{factory_call(flat) or exact_expression(flat)}.as_strided({tuple(plain.shape)}, {plain.stride()})"
 
 
@@ -117,7 +117,7 @@ def _slice_expression(name: str, whole: torch.Tensor, plain: torch.Tensor) -> st
     turned = [(f"{name}.t()", whole.t())] if whole.dim() == 2 else []
     for text, source in [(name, whole), *turned]:
         index = _index(source, plain)
-        if index is not None and _geometry(source[index]) == _geometry(plain):
+        if index is not None and geometry(source[index]) == geometry(plain):
             written = ", ".join(_slice(part, size) for part, size in zip(index, source.shape, strict=True))
             return f"{text}[{written.removesuffix(', :')}]" if written.strip(":, ") else text
     return None
@@ -135,10 +135,6 @@ def _index(source: torch.Tensor, plain: torch.Tensor) -> tuple[Any, ...] | None:
         return None
     sizes = zip(begins[rows:], plain.shape, strict=True)
     return (*begins[:rows], *(slice(begin, begin + size) for begin, size in sizes))
-
-
-def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
 
 
 def _slice(part: Any, size: int) -> str:

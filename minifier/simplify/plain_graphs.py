@@ -14,6 +14,7 @@ from torch import fx
 
 from minifier.graph_analysis import interpret
 from minifier.graph_problem import Case, copy_case, operation_name
+from minifier.simplify.simplifier import all_then_each
 from minifier.tensors import leaves, map_leaves, same_metadata
 from minifier.torch_private import only_rewraps
 
@@ -71,18 +72,13 @@ def without_unread_rewraps(case: Case) -> Iterator[Case]:
 def static_sizes(case: Case) -> Iterator[Case]:
     """Sizes as literals instead of computed values or inputs: all of them, then one at a time."""
     names = [node.name for node, value in _values(case) if _is_size(node, value)]
-    if names:
-        yield _literal(case, names)
-    if len(names) > 1:
-        yield from (_literal(case, [name]) for name in names)
+    yield from (_literal(case, chosen) for chosen in all_then_each(names))
 
 
 def inferred_views(case: Case) -> Iterator[Case]:
     """-1 for the largest size of a view, so that it fits other inputs: in all views, then one at a time."""
     names = [node.name for node in case.module.graph.nodes if _sizes_of_view(node)]
-    for chosen in [names, *([name] for name in names)] if len(names) > 1 else [names]:
-        if chosen:
-            yield _inferred(case, chosen)
+    yield from (_inferred(case, chosen) for chosen in all_then_each(names))
 
 
 def _sizes_of_view(node: fx.Node) -> list[int]:
@@ -113,10 +109,7 @@ def lifted_attributes(case: Case) -> Iterator[Case]:
         for node in case.module.graph.find_nodes(op="get_attr")
         if isinstance(_attribute(case.module, node.target), torch.Tensor)
     ]
-    if names:
-        yield _lifted(case, names)
-    if len(names) > 1:
-        yield from (_lifted(case, [name]) for name in names)
+    yield from (_lifted(case, chosen) for chosen in all_then_each(names))
 
 
 def inlined_modules(case: Case) -> Iterator[Case]:

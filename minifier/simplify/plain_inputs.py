@@ -9,6 +9,7 @@ import torch
 
 from minifier.aliasing import aliased_groups, aliased_inputs, covering_storage, move_views
 from minifier.graph_problem import Case
+from minifier.simplify.simplifier import all_then_each
 from minifier.tensors import compact_copy
 
 __all__ = [
@@ -41,9 +42,7 @@ def in_float32(case: Case) -> Iterator[Case]:
     groups = aliased_groups(case.inputs)
     single = [[i] for i in range(len(case.inputs)) if i not in aliased_inputs(case.inputs)]
     units = [unit for unit in [*groups, *single] if all(_is_unusual_float(case.inputs[i]) for i in unit)]
-    for chosen in [units, *([unit] for unit in units)] if len(units) > 1 else [units]:
-        if chosen:
-            yield Case(case.module, _in_float32(case.inputs, chosen))
+    yield from (Case(case.module, _in_float32(case.inputs, chosen)) for chosen in all_then_each(units))
 
 
 def _is_unusual_float(value: Any) -> bool:
@@ -140,10 +139,8 @@ def _changed(
     case: Case, applies: Callable[[torch.Tensor], bool], change: Callable[[torch.Tensor], torch.Tensor]
 ) -> Iterator[Case]:
     places = [i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and applies(v)]
-    choices: Sequence[list[int]] = [places, *([p] for p in places)] if len(places) > 1 else [places]
-    for chosen in choices:
-        if chosen:
-            yield Case(case.module, tuple(_at(change, v, i in chosen) for i, v in enumerate(case.inputs)))
+    for chosen in all_then_each(places):
+        yield Case(case.module, tuple(_at(change, v, i in chosen) for i, v in enumerate(case.inputs)))
 
 
 def _at(change: Callable[[torch.Tensor], torch.Tensor], value: Any, here: bool) -> Any:

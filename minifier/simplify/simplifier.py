@@ -8,9 +8,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
@@ -23,15 +23,32 @@ from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import restore_torch_state
 from minifier.triton_launches import launched_kernel
 
-__all__ = ["CaseProblem", "Simplifier", "Variants", "is_symbolic", "refresh_metadata", "runs_uncompiled"]
+__all__ = [
+    "CaseProblem",
+    "Simplifier",
+    "Variants",
+    "all_then_each",
+    "is_symbolic",
+    "refresh_metadata",
+    "runs_uncompiled",
+]
 
 # The time limit of a variant that runs uncompiled: these seconds plus this multiple of the time of the first case.
 _SLACK, _FACTOR = 1.0, 20.0
 _CPU = torch.device("cpu")
 _MAX_SECONDS = 20.0  # seconds; the most that a variant may take
+T = TypeVar("T")
 Variants = Callable[[Case], Iterator[Case]]
 # The keys of a node's fake value: "val" of AOTAutograd and Inductor, "example_value" of Dynamo.
 _KEYS = ("val", "example_value")
+
+
+def all_then_each(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield all items together, then each alone. Nothing if there are none."""
+    if items:
+        yield items
+    if len(items) > 1:
+        yield from ([item] for item in items)
 
 
 class CaseProblem:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, Payload, float_or_none, text_or_none
-from dynadiag.recording.log import json_object
+from dynadiag.recording.digest.context import DigestContext, Payload
+from dynadiag.recording.log import float_or_none, json_object, text_or_none
 from dynadiag.recording.records import CacheLookup, Event
 
 __all__ = ["CacheCollector"]

@@ -8,7 +8,8 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
 from dynadiag.recording.digest.breaks import parse_message
-from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext
+from dynadiag.recording.log import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
 
 __all__ = ["CompileCollector", "read_skipped_frame"]

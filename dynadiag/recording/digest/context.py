@@ -9,6 +9,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.digest.guard_locations import GuardLocations
+from dynadiag.recording.log import int_or_none
 from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
@@ -115,21 +116,6 @@ class DigestContext:
             str(data.get("outcome", "")),
             float(seconds) if isinstance(seconds, (int, float)) else 0.0,
         )
-
-
-def int_or_none(value: Any) -> int | None:
-    """Return an int of JSON that fits SQLite, else None."""
-    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
-
-
-def text_or_none(value: Any) -> str | None:
-    """Return a str of JSON, else None."""
-    return value if isinstance(value, str) else None
-
-
-def float_or_none(value: Any) -> float | None:
-    """Return a number of JSON as float, else None."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 Payload = Callable[[], str]

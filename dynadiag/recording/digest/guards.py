@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
-from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader
+from dynadiag.recording.log import int_or_none, text_or_none
 from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")

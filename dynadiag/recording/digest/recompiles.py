@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader
+from dynadiag.recording.log import int_or_none, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, Payload, float_or_none, int_or_none, text_or_none
-from dynadiag.recording.log import json_object
+from dynadiag.recording.digest.context import DigestContext, Payload
+from dynadiag.recording.log import float_or_none, int_or_none, json_object, text_or_none
 from dynadiag.recording.records import CUT_SHORT, Run
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Trial
 from dynadiag.render.page.redaction import Redaction
@@ -75,17 +75,8 @@ def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialVie
 
 def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
     for event in recording.events(kind, limit=1):
-        return _object(recording.payload(event.index)) if payload else recording.metadata(event.index)
+        return json_object(recording.payload(event.index)) if payload else recording.metadata(event.index)
     return {}
-
-
-def _object(text: str) -> dict[str, Any]:
-    """A JSON object; an empty one for anything else, as a recording may be damaged."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
@@ -105,7 +96,7 @@ def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
 
 
 def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
-    outcome = _object(item.outcome)
+    outcome = json_object(item.outcome)
     status = str(outcome.get("status", ""))
     found = outcome.get("signature")
     failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
