@@ -57,9 +57,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 docs: $(READY)
-	$(BIN)/python -m dynadiag.recording.schema > docs/recording-schema.md
 	$(BIN)/python docs/draw_imports.py
 	$(BIN)/python docs/write_advice.py
+	$(BIN)/python docs/write_schema.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
 

@@ -39,6 +39,11 @@ def test_the_page_of_advice_is_that_of_the_table() -> None:
     assert program_of_docs("write_advice").markdown() == page, "run `make docs`"
 
 
+def test_the_page_of_the_schema_is_that_of_the_tables() -> None:
+    page = (ROOT / "docs" / "recording-schema.md").read_text()
+    assert program_of_docs("write_schema").markdown() == page, "run `make docs`"
+
+
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_the_files_that_a_page_names_are_there(page: str) -> None:
     named = set(re.findall(r"`((?:dynadiag|minifier|tui|tests|docs|benchmarks)/[\w/.]+)`", (ROOT / page).read_text()))

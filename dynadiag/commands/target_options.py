@@ -15,6 +15,7 @@ from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
 from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import READ_SUFFIXES
 from dynadiag.torch_private.gpu_specs import GPU_SPECS, gpu_spec
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
@@ -58,7 +59,7 @@ class _TargetAction(argparse.Action):
 def _is_read(word: str) -> bool:
     """Whether a target is a recording, a log or a folder of these, not a program."""
     path = Path(word)
-    return path.suffix in (SUFFIX, ".log") or (path.is_dir() and not (path / "__main__.py").exists())
+    return path.suffix in READ_SUFFIXES or (path.is_dir() and not (path / "__main__.py").exists())
 
 
 def _option_place(words: Sequence[str]) -> int | None:

@@ -11,7 +11,7 @@ from dynadiag.commands.target_options import parse_program, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, read_head
+from dynadiag.recording.opening import READ_SUFFIXES, fold_in_place, has_recordings, list_recordings, read_head
 from dynadiag.recording.packing import is_packed
 
 __all__ = ["existing_recordings", "import_target", "named_recordings", "record_target", "recordings_of"]
@@ -62,7 +62,7 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
         if not path.exists():
             if target.endswith(os.sep):
                 raise UnreadableInput(f"{target}: no such folder; a process leaves a recording there once it compiles")
-            if path.suffix == SUFFIX or path.suffix == ".log":
+            if path.suffix in READ_SUFFIXES:
                 raise UnreadableInput(f"{path}: no such file")
             return None
     except OSError as error:

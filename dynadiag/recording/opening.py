@@ -21,6 +21,7 @@ from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
 
 __all__ = [
+    "READ_SUFFIXES",
     "fold_in_place",
     "has_recordings",
     "is_journal",
@@ -31,6 +32,7 @@ __all__ = [
     "read_head",
 ]
 
+READ_SUFFIXES = (SUFFIX, ".log")  # of what is read, never run
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
 _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is

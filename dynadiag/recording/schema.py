@@ -1,12 +1,7 @@
-"""The schema of a recording as data. The tables and their documentation page are made from it.
-
-``python -m dynadiag.recording.schema > docs/recording-schema.md`` writes the page.
-"""
+"""The schema of a recording as data. The tables are made from it, and their page by `docs/write_schema.py`."""
 
 from __future__ import annotations
 
-import sys
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +17,6 @@ __all__ = [
     "SqlColumn",
     "SqlTable",
     "mapping_of",
-    "markdown_page",
 ]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
@@ -402,27 +396,3 @@ RECORD_TABLES: dict[type, SqlTable] = {table.record: table for table in _TYPED_T
 def mapping_of(record: type) -> RecordMapping[Any]:
     """Return how records of this type are written and read."""
     return _MAPPINGS[record]
-
-
-def markdown_page() -> str:
-    """Return the documentation page, in Markdown."""
-    parts = [
-        "# The schema of a recording",
-        "<!-- written by `python -m dynadiag.recording.schema`: change dynadiag/recording/schema.py instead -->",
-        "A recording is one SQLite file, which any SQLite tool reads. "
-        f"Its `application_id` is {APPLICATION_ID:#x}. Its `user_version` is the version of this schema, {VERSION}. "
-        "Lines count from 1, columns from 0. The end of a range is exclusive. NULL means that torch did not say.",
-    ]
-    for table in TABLES:
-        parts += [f"## {table.name}", table.description]
-        parts.append("\n".join(_wrapped(f"- `{one.name}` {one.sql}: {one.description}") for one in table.columns))
-    return "\n\n".join(part if part.startswith(("- ", "<!--")) else _wrapped(part) for part in parts) + "\n"
-
-
-def _wrapped(text: str) -> str:
-    indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown_page())

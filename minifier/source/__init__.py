@@ -11,8 +11,7 @@ from minifier.source.merge_modules import MergedProgram, MergeError, merge_progr
 from minifier.source.observed import Observed, observer_file
 from minifier.source.observer import fill_memory
 from minifier.source.plan import reduce_source
-from minifier.source.reduction import SourceReduction
-from minifier.source.sizes import count_lines, count_tokens
+from minifier.source.reduction import SourceReduction, count_lines, count_tokens
 
 __all__ = [
     "MergeError",

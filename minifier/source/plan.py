@@ -6,10 +6,9 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from minifier.source.observed import Observed
-from minifier.source.passes import definitions, expressions, inlining, isolation, objects, statements
-from minifier.source.reduction import Candidates, Proposals, SourceReduction, measure, run_pass
+from minifier.source.passes import definitions, expressions, inlining, isolation, objects, statements, unrolling
+from minifier.source.reduction import Candidates, Proposals, SourceReduction, count_tokens, measure, run_pass
 from minifier.source.short_names import tidied
-from minifier.source.sizes import count_tokens
 from minifier.source.trees import render
 
 __all__ = ["PASSES", "reduce_source"]
@@ -52,10 +51,10 @@ _COARSE: tuple[Proposals, ...] = (
     objects.objects_to_values,
     objects.objects_to_variables,
     objects.attributes_to_variables,
-    inlining.unroll_generators,
-    inlining.unroll_comprehensions,
-    inlining.unroll_function_tools,
-    inlining.unwrap_single_items,
+    unrolling.unroll_generators,
+    unrolling.unroll_comprehensions,
+    unrolling.unroll_function_tools,
+    unrolling.unwrap_single_items,
     statements.use_at_once,
     statements.unroll_loops,
     statements.loop_over_less,
@@ -77,7 +76,7 @@ _GROWTH = 25  # tokens by which a pass may make a program longer: later passes m
 _MAY_GROW: Mapping[Proposals, int] = {
     inlining.inline_calls: _GROWTH,
     inlining.inline_exec: 10_000,  # text has fewer tokens than the statements in it, but hides them
-    inlining.unroll_generators: _GROWTH,
+    unrolling.unroll_generators: _GROWTH,
     expressions.values_of_text: _GROWTH,
     objects.callables_to_functions: _GROWTH,
     objects.methods_to_functions: _GROWTH,

@@ -1,23 +1,31 @@
-"""Tries the edits of a pass, many at once if possible, and keeps the smallest program that still fails."""
+"""Tries the edits of a pass, many at once if possible, and keeps the smallest program that still fails.
+
+The size of a program is its lines with code and its tokens. Layout and comments do not count.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import functools
+import io
+import tokenize
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from minifier.source.observed import Observed, Seen
-from minifier.source.sizes import count_lines, count_tokens
 from minifier.source.trees import Edit, Replacement, apply_edit, render
 from minifier.source.validity import can_run, makes_unset_tensor
 
-__all__ = ["Candidates", "Proposals", "SourceReduction", "measure", "run_pass"]
+__all__ = ["Candidates", "Proposals", "SourceReduction", "count_lines", "count_tokens", "measure", "run_pass"]
 
 Fails = Callable[[str], bool]
 Size = tuple[int, int, int]
 Proposals = Callable[[ast.Module, Seen], Iterable[Sequence[Edit]]]
+_LAYOUT = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
+_STRING_UNIT = 12  # characters of a string that count as one more token: data hidden in text is not small
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +151,14 @@ def _text(found: Replacement) -> str:
     with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
         return ", ".join(map(ast.unparse, parts))
     return "?"
+
+
+def count_lines(text: str) -> int:
+    """Lines that are neither blank nor a comment."""
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in text.splitlines())
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of Python, and one more for every twelve characters of a string. Raises if it is not Python."""
+    found = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in _LAYOUT]
+    return len(found) + sum(len(t.string) // _STRING_UNIT for t in found if t.type == tokenize.STRING)

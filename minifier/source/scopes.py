@@ -74,6 +74,16 @@ def names_read(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
+def uses_of(tree: ast.AST, name: str) -> list[ast.Name]:
+    """The nodes at which a name is read, assigned or deleted."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+
+
+def reads_of(tree: ast.AST, name: str) -> list[ast.Name]:
+    """The nodes at which a name is read."""
+    return [n for n in uses_of(tree, name) if isinstance(n.ctx, ast.Load)]
+
+
 def is_free_of(node: ast.AST, names: Iterable[str]) -> bool:
     """Whether the node reads none of the names."""
     return not names_read(node) & set(names)

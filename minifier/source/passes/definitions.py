@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, names_read
+from minifier.source.scopes import bound_names, names_read, uses_of
 from minifier.source.trees import Edit, call_arguments
 
 __all__ = [
@@ -99,7 +99,7 @@ def bind_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
         for parameter in _parameters(function, calls):
             given = [call_arguments(function, call, bound) for call, bound in callers]
             texts = {ast.unparse(g[parameter.arg]): g[parameter.arg] for g in given if g and parameter.arg in g}
-            reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg]
+            reads = uses_of(function, parameter.arg)
             if len(texts) != 1 or any(not isinstance(n.ctx, ast.Load) for n in reads):
                 continue
             value = copy.deepcopy(next(iter(texts.values())))  # the argument itself is removed
@@ -113,7 +113,7 @@ def parameters_to_attributes(tree: ast.Module, seen: Seen) -> Iterator[list[Edit
     calls = Calls(tree, seen)
     for function in _callables(tree):
         for parameter in _parameters(function, calls):
-            reads = {n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg}
+            reads = set(uses_of(function, parameter.arg))
             whole = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in reads]
             arguments = [_argument(function, parameter, call, bound) for call, bound in calls.callers(function)]
             if len({n.attr for n in whole}) == 1 and len(whole) == len(reads) and arguments:

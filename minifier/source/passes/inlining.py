@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,25 +15,15 @@ from minifier.source.scopes import (
     names_read,
     new_name,
     own_nodes,
+    reads_of,
     scope_of,
     use_counts,
 )
-from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
+from minifier.source.trees import Edit, call_arguments, parents_of, size, substitute
 
-__all__ = [
-    "call_directly",
-    "inline_calls",
-    "inline_exec",
-    "inline_variables",
-    "to_lambda",
-    "unroll_comprehensions",
-    "unroll_function_tools",
-    "unroll_generators",
-    "unwrap_single_items",
-]
+__all__ = ["call_directly", "inline_calls", "inline_exec", "inline_variables", "to_lambda"]
 
 _SIMPLE = (ast.Name, ast.Constant)
-_MAX_UNROLLED = 3  # elements
 
 
 def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
@@ -45,10 +34,9 @@ def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
             target = node.targets[0]
             if not isinstance(target, ast.Name):
                 continue
-            stores = [
-                n for n in own_nodes(scope) if isinstance(n, ast.Name) and n.id == target.id and n not in _loads(n)
-            ]
-            reads = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == target.id and _is_load(n)]
+            reads = reads_of(scope, target.id)
+            named = [n for n in own_nodes(scope) if isinstance(n, ast.Name) and n.id == target.id]
+            stores = [n for n in named if not isinstance(n.ctx, ast.Load)]
             later = [n for n in reads if n.lineno > node.lineno]  # the name is a parameter, or assigned before
             if later and len(later) < len(reads):
                 yield [{node: (), **dict.fromkeys(later, node.value)}]
@@ -56,14 +44,6 @@ def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 yield [{node: (), **dict.fromkeys(reads, node.value)}]
             elif reads:
                 yield [{reads[0]: node.value, node: ()}]
-
-
-def _is_load(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def _loads(node: ast.Name) -> tuple[ast.Name, ...]:
-    return (node,) if _is_load(node) else ()
 
 
 def inline_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
@@ -238,7 +218,7 @@ def _statement_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.stmt | 
 def to_lambda(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     """Replace the only use of a function of one expression by a lambda."""
     for function in functions(tree):
-        names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function.name and _is_load(n)]
+        names = reads_of(tree, function.name)
         body = [s for s in function.body if not isinstance(s, ast.Pass)]
         if len(names) != 1 or len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr) or body[0].value is None:
             continue
@@ -306,118 +286,3 @@ def _reads_by_key(tree: ast.Module, spaces: list[ast.expr]) -> dict[ast.AST, ast
                 if name in names and key.isidentifier():
                     found[node] = ast.Name(key, context)
     return found
-
-
-def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Replace a loop over a generator, or a `with` of one that is a context manager, by the generator's body, with the
-    body of the loop or `with` in place of its only yield.
-    """
-    calls = Calls(tree, seen)
-    counts = use_counts(tree)
-    for user in ast.walk(tree):
-        match user:
-            case ast.For(target=target, iter=ast.Call() as call):
-                body = user.body
-            case ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=target), *more]):
-                body = [ast.With(more, user.body)] if more else user.body
-            case _:
-                continue
-        for found in calls.targets(call):
-            unrolled = _unrolled(found, call, target, body)
-            if unrolled is not None:
-                gone: Edit = {found.function: ()} if counts[found.function.name] <= 1 else {}
-                yield [{user: unrolled, **gone}]
-
-
-def unroll_comprehensions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """`[f(a) for a in (x, y)]` becomes `[f(x), f(y)]`."""
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name), iter=values, ifs=[])])
-                | ast.SetComp(
-                    elt=element, generators=[ast.comprehension(target=ast.Name(id=name), iter=values, ifs=[])]
-                )
-            ) if isinstance(values, ast.List | ast.Tuple) and len(values.elts) <= _MAX_UNROLLED:
-                parts = [substitute(element, {name: value}) for value in values.elts]
-                yield [{node: ast.Set(parts) if isinstance(node, ast.SetComp) else ast.List(parts, ast.Load())}]
-
-
-def unroll_function_tools(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """`partial(f, x)(y)` becomes `f(x, y)`, `map(f, (x, y))` becomes `[f(x), f(y)]`, and `reduce(f, (x, y), z)` becomes
-    `f(f(z, x), y)`.
-    """
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Call(func=made, args=[function, *given], keywords=named)) if _is_called(
-                made, "partial"
-            ):
-                yield [{node: ast.Call(function, [*given, *node.args], [*named, *node.keywords])}]
-            case ast.Call(func=made, args=[function, ast.List(elts=values) | ast.Tuple(elts=values), *first]):
-                if _is_called(made, "map") and not first and len(values) <= _MAX_UNROLLED:
-                    yield [{node: ast.List([ast.Call(function, [value], []) for value in values], ast.Load())}]
-                elif _is_called(made, "reduce") and len(values) <= _MAX_UNROLLED and (first or values):
-                    start, *rest = [*first, *values]
-                    found = functools.reduce(lambda done, value: ast.Call(function, [done, value], []), rest, start)
-                    yield [{node: found}]
-
-
-def _is_called(function: ast.expr, name: str) -> bool:
-    """Whether an expression is a function of this name, or of a module."""
-    return name in (getattr(function, "id", ""), getattr(function, "attr", ""))
-
-
-def unwrap_single_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Replace a list, tuple or dict of one item by the item: `y = [x]` becomes `y = x`, with all that reads `y[0]` or
-    goes through it.
-    """
-    parents = parents_of(tree)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=[item]) | ast.Tuple(elts=[item])):
-                pass
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=[ast.expr()], values=[item])):
-                pass
-            case _:
-                continue
-        reads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and _is_load(n)]
-        edits = [_read_of_item(read, parents) for read in reads]
-        if edits and all(edits):
-            yield [{node.value: item} | {key: value for edit in edits for key, value in edit.items()}]
-
-
-def _read_of_item(read: ast.Name, parents: dict[ast.AST, ast.AST]) -> Edit:
-    """The edit that reads the item where ``read`` was what holds it; empty if it is used in another way."""
-    user = parents[read]
-    match user:
-        case ast.Subscript(value=value) if value is read:
-            return {user: read}
-        case ast.comprehension(target=ast.Name(id=name), ifs=[]):
-            whole = parents[user]
-            if isinstance(whole, ast.ListComp | ast.SetComp | ast.GeneratorExp) and len(whole.generators) == 1:
-                return {whole: ast.List([substitute(whole.elt, {name: read})], ast.Load())}
-        case ast.For(target=target):
-            return {user: (ast.Assign([target], read), *user.body)}
-    return {}
-
-
-def _unrolled(
-    found: CallTarget, call: ast.Call, target: ast.expr | None, body: list[ast.stmt]
-) -> tuple[ast.stmt, ...] | None:
-    """The body of a generator with another body in place of its yield; None if it has several, or returns."""
-    function = found.function
-    nodes = list(ast.walk(function))
-    yields = [n for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Yield)]
-    arguments = call_arguments(function, call, found.bound)
-    if len(yields) != 1 or arguments is None or any(isinstance(n, ast.Return) for n in nodes):
-        return None
-    if found.receiver is not None and function.args.args:
-        arguments[function.args.args[0].arg] = found.receiver
-    marker = yields[0]
-    assert isinstance(marker.value, ast.Yield)
-    value = marker.value.value or ast.Constant(None)
-    given = [ast.Assign([target], value)] if target is not None else []
-    marked = apply_edit(ast.Module(function.body, []), {marker: (*given, ast.Expr(ast.Constant(...)))})
-    whole = ast.Module([substitute(part, arguments) for part in marked.body], [])
-    places = [n for n in ast.walk(whole) if isinstance(n, ast.Expr) and ast.unparse(n) == "..."]
-    return tuple(apply_edit(whole, {place: tuple(body) for place in places}).body)  # whose names are not substituted

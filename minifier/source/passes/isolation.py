@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.statements import drop_unused
-from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes
+from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes, uses_of
 from minifier.source.trees import Edit, Replacement, apply_edit, expression, render, statements
 
 __all__ = ["isolate_calls"]
@@ -99,7 +99,7 @@ def _calls(
     name = callee if len(alike) == 1 or callee.isidentifier() else new_name("compiled", bound_names(tree))
     made = [f"{name} = {callee}"] if name != callee else []
     lines = [name + call.arguments for call in alike]
-    if any(isinstance(n, ast.Name) and n.id == "print" for n in ast.walk(tree)):  # its output may be what is wrong
+    if uses_of(tree, "print"):  # its output may be what is wrong
         lines = [f"print({line})" for line in lines]
     lines = [*made, *lines]
     if not first.grad:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minifier.source.calls import Calls
 from minifier.source.observed import Seen
-from minifier.source.scopes import bound_names, classes, names_read, new_name, scope_of, use_counts
+from minifier.source.scopes import bound_names, classes, names_read, new_name, scope_of, use_counts, uses_of
 from minifier.source.trees import Edit, Replacement, call_arguments, expression, parents_of, substitute
 
 __all__ = [
@@ -104,7 +104,7 @@ def collapse_classes(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     for owner in found.values():
         bases = [base for base in owner.bases if isinstance(base, ast.Name) and base.id in found]
         if len(owner.bases) == 1 and all(isinstance(part, ast.Pass) for part in owner.body):
-            uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == owner.name]
+            uses = uses_of(tree, owner.name)
             yield [{owner: (), **dict.fromkeys(uses, owner.bases[0])}]
         for base in bases:
             inherited = found[base.id]
@@ -268,7 +268,7 @@ def objects_to_arguments(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     for function in calls.plain.values():
         callers = [call_arguments(function, call, bound) or {} for call, bound in calls.callers(function)]
         for parameter in function.args.args[: len(function.args.args) - len(function.args.defaults)]:
-            uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == parameter.arg]
+            uses = uses_of(function, parameter.arg)
             reads = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in uses]
             names = list(dict.fromkeys(n.attr for n in reads))
             given = [arguments.get(parameter.arg) for arguments in callers]

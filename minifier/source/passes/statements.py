@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minifier.source.observed import Seen
-from minifier.source.scopes import classes, import_bindings, is_free_of, names_read, new_name, use_counts
+from minifier.source.scopes import classes, import_bindings, is_free_of, names_read, new_name, use_counts, uses_of
 from minifier.source.trees import Edit, apply_edit, blocks, expression, size
 
 __all__ = [
@@ -292,7 +292,7 @@ def _prints(node: ast.AST, name: str) -> bool:
     is_print = (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and "print" in ast.unparse(node.value.func)
     )
-    return is_print and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+    return is_print and bool(uses_of(node, name))
 
 
 def _jumps(loop: ast.stmt) -> dict[ast.AST, tuple[()]]:

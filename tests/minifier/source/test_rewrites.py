@@ -15,7 +15,7 @@ from minifier.source.assertions import (
     printing_assertions,
     with_plain_values,
 )
-from minifier.source.passes import definitions, expressions, inlining, objects, statements
+from minifier.source.passes import definitions, expressions, inlining, objects, statements, unrolling
 from minifier.source.reduction import Proposals
 from minifier.source.trees import apply_edit, render
 
@@ -33,12 +33,12 @@ def noted(name):
 """
 REWRITES: dict[str, tuple[Proposals, str, str]] = {
     "a with of a generator": (
-        inlining.unroll_generators,
+        unrolling.unroll_generators,
         GENERATOR + "name = 'x'\nwith noted('a') as upper:\n    found.append(upper + name)\nprint(found)\n",
         "with ",
     ),
     "a loop over a generator": (
-        inlining.unroll_generators,
+        unrolling.unroll_generators,
         "def g(n):\n    for i in range(n):\n        yield i * n\nn = 5\nfor j in g(3):\n    print(j, n)\n",
         "def ",
     ),
@@ -115,7 +115,7 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "def ",
     ),
     "a comprehension of two elements": (
-        inlining.unroll_comprehensions,
+        unrolling.unroll_comprehensions,
         "x = 3\nprint([x * y for x in (1, 2) for y in (4, 5)], [x * 2 for x in (4, x)], {-x for x in [7]}, x)\n",
         "in (4, x)",
     ),
@@ -164,12 +164,12 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "class ",
     ),
     "a list of one item": (
-        inlining.unwrap_single_items,
+        unrolling.unwrap_single_items,
         "y = [3]\nfor x in y:\n    print(x, y[0], sum(x * 2 for x in y))\n",
         "[3]",
     ),
     "a dict of one item": (
-        inlining.unwrap_single_items,
+        unrolling.unwrap_single_items,
         "y = {'a': 3}\n\ndef f():\n    return y['a']\nprint(f())\n",
         "'a'",
     ),
@@ -186,17 +186,17 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "a.k",
     ),
     "a partial function that is called": (
-        inlining.unroll_function_tools,
+        unrolling.unroll_function_tools,
         "import functools\nprint(functools.partial(max, 3, key=abs)(-4))\n",
         "partial",
     ),
     "a map over what is written": (
-        inlining.unroll_function_tools,
+        unrolling.unroll_function_tools,
         "print(list(map(str, (3, 4))))\n",
         "map",
     ),
     "a reduction of what is written": (
-        inlining.unroll_function_tools,
+        unrolling.unroll_function_tools,
         "from functools import reduce\nprint(reduce(pow, [2, 3], 4), reduce(divmod, [7]))\n",
         "[2, 3]",
     ),
