@@ -24,8 +24,7 @@ from dynadiag.recording.opening import fold_in_place
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
 from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
-from dynadiag.triage.environment import describe_environment, short_environment
-from dynadiag.triage.issue import TriagedCase, issue_text
+from dynadiag.triage.issue import TriagedCase, describe_environment, issue_text, short_environment
 from dynadiag.trial.program import Program, TargetError
 
 __all__ = ["FILES", "OF_RELEASES", "TriageRun"]

@@ -12,14 +12,13 @@ from dataclasses import replace
 from functools import partial
 
 from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.assertions import failed_assertion
 from dynadiag.explanation.blocks import handled_lines, unsplittable_block
-from dynadiag.explanation.data_parallel import wrapper_of, wrapper_title
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.hints import break_advice
 from dynadiag.explanation.identity import identity, place_text
+from dynadiag.explanation.known_breaks import failed_assertion, wrapper_of, wrapper_title
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
 from dynadiag.explanation.unknown_values import NumberCondition, branch_decision, number_advice, undecided

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from dynadiag.explanation.advice_table import advice, advice_for_text, torch_advice
-from dynadiag.explanation.assertions import assertion_advice
 from dynadiag.explanation.blocks import is_condition
-from dynadiag.explanation.data_parallel import wrapper_advice
 from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.known_breaks import assertion_advice, wrapper_advice
 from dynadiag.explanation.registry import is_general, specific_hints
 from dynadiag.explanation.remedies import family
 from dynadiag.recording.code_origin import is_torch_file

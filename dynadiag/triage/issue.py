@@ -7,6 +7,10 @@ folder in which the program was run.
 
 from __future__ import annotations
 
+import platform
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +18,7 @@ from dynadiag import __version__
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
+from dynadiag.explanation.registry import installed_torch
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
@@ -22,7 +27,7 @@ from dynadiag.render.wrap import truncate_end
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
 
-__all__ = ["TriagedCase", "issue_text"]
+__all__ = ["TriagedCase", "describe_environment", "issue_text", "short_environment"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
@@ -42,6 +47,8 @@ _NOT_WRONG = (
     "No compiled call gives a wrong result. Each was compared with its uncompiled self, and a float64 run judged what "
     "differs."
 )
+_TIMEOUT = 120.0  # seconds; it took 14 on a busy machine
+_PUBLIC = re.compile(r"(PyTorch version|CUDA used|ROCM used|OS|GCC version|Python version|GPU models)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +265,30 @@ def _end(text: str) -> str:
     notes = [f"({count(before, 'line')} before these)"] if before > 0 else []
     notes += [f"({count(warnings, 'line')} of compiler warnings left out)"] if warnings else []
     return fenced(escape_commands("\n".join([*notes, *lines[-_MAX_LOG_LINES:]])))
+
+
+def describe_environment(*, redact: bool) -> str:
+    """The report of ``python -m torch.utils.collect_env``; redacted, its lines about torch, Python and the system.
+
+    Raises `OSError` or `subprocess.SubprocessError` where it cannot be had.
+    """
+    command = [sys.executable, "-m", "torch.utils.collect_env"]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="backslashreplace",
+        timeout=_TIMEOUT,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    kept = [line for line in lines if _PUBLIC.match(line)] if redact else lines[1:]  # "Collecting ..." is the first
+    return "\n".join(kept)
+
+
+def short_environment() -> str:
+    """The versions that can be told without torch."""
+    torch = installed_torch() or "not installed"
+    return f"torch {torch}\nPython {platform.python_version()}, {platform.system()} {platform.machine()}"

@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import Note, WrongResult
-from dynadiag.trial.facts import run_facts
+from dynadiag.trial.events import Note, WrongResult, run_facts
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
 from dynadiag.trial.rank import this_rank
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call

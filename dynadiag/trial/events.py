@@ -7,13 +7,16 @@ the output of a crashing process cannot be trusted.
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dynadiag.capture.run_metadata import uses_gpu
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
@@ -42,6 +45,7 @@ __all__ = [
     "WrongResult",
     "parse_events",
     "parse_lines",
+    "run_facts",
     "write_line",
 ]
 
@@ -89,6 +93,23 @@ class RunFacts:
     cuda: bool = False
     disabled: bool = False
     job: LaunchedJob | None = None
+
+
+def run_facts() -> RunFacts:
+    """The facts of this process."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_num_threads"):
+        return RunFacts()
+    private = importlib.import_module("dynadiag.torch_private.trial")
+    compiles = "torch._dynamo.eval_frame" in sys.modules
+    return RunFacts(
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        backends=tuple(private.backends_used()) if compiles else (),
+        failed_compiles=tuple(private.failed_compiles()) if compiles else (),
+        cuda=uses_gpu(),
+        disabled=private.is_disabled(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from typing import NoReturn
 from dynadiag.trial import program
 from dynadiag.trial.child_processes import install_hooks, let_children_join
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded
-from dynadiag.trial.facts import run_facts
+from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded, run_facts
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.rank import killed_rank
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of

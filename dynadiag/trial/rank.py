@@ -17,8 +17,7 @@ from types import TracebackType
 
 from dynadiag.capture.run_metadata import ending_exception, exit_codes_of_ranks, job_place
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import LaunchedJob, RankEnded, RankFailed
-from dynadiag.trial.facts import run_facts
+from dynadiag.trial.events import LaunchedJob, RankEnded, RankFailed, run_facts
 from dynadiag.trial.program import Program
 from dynadiag.trial.rank_stacks import answer_with_stack
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
