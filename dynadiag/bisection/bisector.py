@@ -15,12 +15,12 @@ from dynadiag.bisection.descent import DescentResult, descend, find_culprits
 from dynadiag.bisection.failing_rung import (
     Bisection,
     BisectOptions,
+    FailingRung,
     plan_with_empty_caches,
     rerun_as_written,
     search_rungs,
 )
 from dynadiag.bisection.ladder import (
-    LadderResult,
     rung_plan,
 )
 from dynadiag.bisection.trial_log import TrialLog
@@ -96,12 +96,10 @@ def _run(bisection: Bisection) -> Verdict:
     located = search_rungs(bisection)
     if located.verdict is not None:
         return located.verdict
-    assert located.ladder is not None
-    bisection.rung = located.ladder.first
+    bisection.rung = located.rung
     if located.cached:
-        return _found(located.first, located.ladder, _find_confused_graphs(bisection, located.ladder))
-    finding = _descend(bisection, located.ladder)
-    return _flaky_or_found(bisection, located.first, located.ladder, finding)
+        return _found(located, _find_confused_graphs(bisection, located))
+    return _flaky_or_found(bisection, located, _descend(bisection, located))
 
 
 def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
@@ -122,16 +120,15 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
     return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_MAX_PRINTED_LINES:]
 
 
-def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
-    assert result.first is not None
-    assert result.outcome is not None
-    bisection.search.reference = result.outcome.signature
+def _descend(bisection: Bisection, located: FailingRung) -> DescentResult:
+    rung, outcome = located.rung, located.outcome
+    bisection.search.reference = outcome.signature
     bisection.search.fill_idle_core(rerun_as_written(bisection))
-    base = replace(rung_plan(bisection.base, result.first), record=())
-    is_hang = result.outcome.is_hang
+    base = replace(rung_plan(bisection.base, rung), record=())
+    is_hang = outcome.is_hang
     bisection.search.budget.leave(_MAX_HANG_TRIALS, by_time=not is_hang)
     try:
-        return descend(bisection.search, base, result.first, result.outcome)
+        return descend(bisection.search, base, rung, outcome)
     except SearchStoppedError as stop:
         by_time = isinstance(stop, TakesLongError | AnswersContradictError) and bisection.search.fails_by_time
         if bisection.search.budget.is_out_of_time or not (is_hang or by_time):
@@ -140,20 +137,20 @@ def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
         return DescentResult(notes=(f"{_GROWING_TIME.format(failing)}: {stop}",), fails_by_time=True)
 
 
-def _flaky_or_found(bisection: Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
-    bisection.notes += _random_number_notes(bisection, result)
+def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:
+    bisection.notes += _random_number_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:
-        return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
-    return _found(first, result, finding)
+        return Verdict("flaky", located.rungs, located.rung, located.first.signature, notes=(flaky,))
+    return _found(located, finding)
 
 
-def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
+def _found(located: FailingRung, finding: DescentResult) -> Verdict:
     return Verdict(
         "found",
-        result.rungs,
-        result.first,
-        first.signature,
+        located.rungs,
+        located.rung,
+        located.first.signature,
         finding.culprits,
         notes=finding.notes,
         confirmed=finding.confirmed,
@@ -161,15 +158,13 @@ def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verd
     )
 
 
-def _random_number_notes(bisection: Bisection, result: LadderResult) -> list[str]:
+def _random_number_notes(bisection: Bisection, located: FailingRung) -> list[str]:
     """A note if the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
-    assert result.first is not None
-    assert result.outcome is not None
-    operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
+    operators = (p for p in located.outcome.points if p.group in ("lowering", "decomposition"))
     drawn = any(_RANDOM_OPERATOR.search(f"{operator.name} {operator.target}") for operator in operators)
     if bisection.base.accuracy or not drawn:
         return []
-    plan = replace(rung_plan(bisection.base, result.first), fallback_random=True)
+    plan = replace(rung_plan(bisection.base, located.rung), fallback_random=True)
     passes = bisection.search.run(plan, "with eager's random numbers").passed
     return [_RANDOM_NUMBERS_NOTE] if passes else []
 
@@ -208,13 +203,11 @@ def _failure_rate_note(failed: int, count: int, repeat: int, confidence: float) 
     )
 
 
-def _find_confused_graphs(bisection: Bisection, result: LadderResult) -> DescentResult:
+def _find_confused_graphs(bisection: Bisection, located: FailingRung) -> DescentResult:
     """Which graphs are confused with one another in the caches."""
-    assert result.first is not None
-    assert result.outcome is not None
-    bisection.search.reference = result.outcome.signature
-    graphs = {point.key: point for point in result.outcome.points if point.group == "dynamo_graph"}
-    return find_culprits(bisection.search, plan_with_empty_caches(bisection, result.first), "dynamo_graph", graphs)
+    bisection.search.reference = located.outcome.signature
+    graphs = {point.key: point for point in located.outcome.points if point.group == "dynamo_graph"}
+    return find_culprits(bisection.search, plan_with_empty_caches(bisection, located.rung), "dynamo_graph", graphs)
 
 
 _ONE_THREAD = "each trial was a fork of this process, with one thread"

@@ -5,7 +5,7 @@ ladder.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dynadiag.bisection.ladder import (
     TRITON,
@@ -84,14 +84,16 @@ class Bisection:
 
 @dataclass(frozen=True, slots=True)
 class FailingRung:
-    """The first run and the ladder: at which rung the program fails first.
+    """The first run, and the first ``rung`` at which the program fails: with its ``outcome``, and the status of all.
 
-    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails
-    there only with the compiler's caches, even if they are empty at first.
+    ``verdict`` is set where no such rung was found, and the search ends here. ``cached`` says that it fails there only
+    with the compiler's caches, even if they are empty at first.
     """
 
     first: Outcome
-    ladder: LadderResult | None = None
+    rung: str = ""
+    outcome: Outcome = field(default_factory=Outcome)
+    rungs: dict[str, str] = field(default_factory=dict)
     verdict: Verdict | None = None
     cached: bool = False
     notes: tuple[str, ...] = ()
@@ -132,10 +134,10 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
         verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
-        return FailingRung(first, result, replace(verdict, compiled=_has_compiled(first)))
+        return FailingRung(first, verdict=replace(verdict, compiled=_has_compiled(first)))
     if result.first is None or result.outcome is None:
         return _fails_at_no_rung(bisection, first, result)
-    return FailingRung(first, result)
+    return FailingRung(first, result.first, result.outcome, result.rungs)
 
 
 def _available_rungs(bisection: Bisection) -> tuple[str, ...] | None:
@@ -264,21 +266,21 @@ def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult
     if failed == len(runs):
         bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
         if search.status(bare) != "same":
-            cached = _retry_with_empty_caches(bisection, _top_rung(bisection, first), result)
-            if cached.first is not None:
-                return FailingRung(first, cached, cached=True)
+            if (cached := _retry_with_empty_caches(bisection, first, result)) is not None:
+                return cached
             note = f"{note}; {_STALE_CACHE_NOTE}"
-    return FailingRung(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
+    return FailingRung(first, verdict=Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
 
 
-def _retry_with_empty_caches(bisection: Bisection, rung: str, result: LadderResult) -> LadderResult:
-    """Try the rung with caches that are empty at first, so that no earlier run has filled them."""
+def _retry_with_empty_caches(bisection: Bisection, first: Outcome, result: LadderResult) -> FailingRung | None:
+    """Try the program's own rung with caches that are empty at first, so that no earlier run has filled them."""
+    rung = _top_rung(bisection, first)
     plan = replace(plan_with_empty_caches(bisection, rung), record=("dynamo_graph",))
     outcome = bisection.search.run(plan, f"{rung}, caches empty at first", across_rungs=True)
     if bisection.search.status(outcome, across_rungs=True) != "same":
-        return result
+        return None
     bisection.notes.append(_CONFUSED_CACHE_NOTE)
-    return replace(result, rungs={**result.rungs, rung: "same"}, first=rung, outcome=outcome)
+    return FailingRung(first, rung, outcome, {**result.rungs, rung: "same"}, cached=True)
 
 
 def plan_with_empty_caches(bisection: Bisection, rung: str) -> Plan:

@@ -112,10 +112,7 @@ class _Minimizer:
             if verdict.verdict == "passes" and asked and (found := self._compare_output(located)) is not None:
                 return found
             return MinifyResult(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
-        assert located.ladder is not None
-        assert located.ladder.first is not None
-        assert located.ladder.outcome is not None
-        rung, failure = located.ladder.first, located.ladder.outcome.signature
+        rung, failure = located.rung, located.outcome.signature
         self.search.reference = failure
         base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch)
         self.search.budget.keep_back(self._seconds_to_prove(located.first.seconds))
@@ -149,9 +146,7 @@ class _Minimizer:
         return needed if left is None else min(needed, left * _SHARE_OF_PROOF)
 
     def _reduce_source(self, base: MinifyResult, located: FailingRung) -> MinifyResult:
-        assert located.ladder is not None
-        assert located.ladder.outcome is not None
-        options, outcome = self.request.options, located.ladder.outcome
+        options, outcome = self.request.options, located.outcome
         assert outcome.signature is not None
         from dynadiag.minify.source_minimizer import reduce_program  # loads the minifier, which the help does not need
 
@@ -161,7 +156,7 @@ class _Minimizer:
             look_for_other_failures(self.search, plan, outcome)
         result = reduce_program(self.search, base, outcome.signature, job)
         self.notes += () if result.text else result.notes
-        return self._prove(result, located.ladder.rungs) if result.text else result
+        return self._prove(result, located.rungs) if result.text else result
 
     def _compare_output(self, located: FailingRung) -> MinifyResult | None:
         """Reduce a program whose printed output differs although no compiled call is wrong. None if the output does not
@@ -182,17 +177,14 @@ class _Minimizer:
             raise Interrupted(self._result(base, listener) if listener.repro else replace(base, verdict="stopped"))
         if listener.repro is None and not listener.ended and self.search.budget.is_out_of_time:
             raise self.search.budget.out_of_time()
-        printed = end.printed
+        last = "".join(end.printed.strip().splitlines()[-1:])
         if not listener.captured:
-            last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the program did not reach the failing call again with uncompiled graphs ({last})")
             return replace(base, verdict="no_call")
         if listener.repro is None and not listener.ended:
-            last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the process that reduces the graph ended too early ({last})")
         result = self._result(base, listener)
-        assert located.ladder is not None
-        return self._prove(result, located.ladder.rungs) if result.text else result
+        return self._prove(result, located.rungs) if result.text else result
 
     def _reduce_with_seeds(
         self, base: MinifyResult, place: FailingCall, located: FailingRung
@@ -255,7 +247,6 @@ class _Minimizer:
         limits = self.search.runner.limits
         file = self.search.runner.scratch / "memo.json"
         file.write_text(json.dumps(listener.memo()))
-        assert located.ladder is not None
         return ReductionTask(
             graph=place.graph,
             call=place.call,
@@ -270,14 +261,13 @@ class _Minimizer:
             tolerance=self.request.options.tolerance,
             repeat=self.request.options.repeat,
             memo=str(file),
-            passes=tuple(rung for rung, status in located.ladder.rungs.items() if status == "pass"),
+            passes=tuple(rung for rung, status in located.rungs.items() if status == "pass"),
         )
 
     def _result(self, base: MinifyResult, listener: _ReductionListener) -> MinifyResult:
-        if listener.repro is None:
-            self.notes += listener.notes
-            return replace(base, verdict="refused" if listener.refused else "not_shown")
         self.notes += listener.notes
+        if listener.repro is None:
+            return replace(base, verdict="refused" if listener.refused else "not_shown")
         found = listener.repro
         return replace(
             base,
