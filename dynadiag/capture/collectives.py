@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from dynadiag.capture.code_locations import user_callers
+from dynadiag.capture.graphs import plain_size
 from dynadiag.torch_private import process_groups
 
 __all__ = ["CollectiveLimit", "UnseenCollectives", "describe_collective", "describe_group", "describe_standstill"]
@@ -95,7 +96,7 @@ def describe_collective(method: str, group: Any, frame: FrameType, number: int) 
         "op": method,
         "group": str(group.group_name),
         "number": number,
-        "sizes": [[_size(size) for size in each.shape] for each in tensors],
+        "sizes": [[plain_size(size) for size in each.shape] for each in tensors],
         "dtypes": [str(each.dtype).removeprefix("torch.") for each in tensors],
         "peer": next((known[name] for name in _PEERS if isinstance(known.get(name), int)), None),
         "async": bool(known.get("async_op", False)),
@@ -120,8 +121,3 @@ def _tensors(known: dict[str, Any]) -> Iterator[Any]:
     for each in list(value)[:_MAX_TENSORS] if isinstance(value, list | tuple) else [value]:
         if hasattr(each, "shape") and hasattr(each, "dtype"):
             yield each
-
-
-def _size(size: Any) -> int | str:
-    """A size; of a symbolic one its text, because to ask for its value adds a guard."""
-    return size if type(size) is int else str(size)

@@ -136,12 +136,12 @@ def _encode_value(value: Any, storages: dict[int, int]) -> Any:
 
 def _encode_tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "shape": [_size(size) for size in value.shape],
+        "shape": [plain_size(size) for size in value.shape],
         "dtype": str(value.dtype).removeprefix("torch."),
         "device": str(value.device),
     }
     if value.layout is torch.strided:
-        data["stride"] = [_size(step) for step in value.stride()]
+        data["stride"] = [plain_size(step) for step in value.stride()]
         if (storage := _storage_id(value)) is not None:
             data["storage"] = storages.setdefault(storage, len(storages))
     else:
@@ -159,7 +159,8 @@ def _storage_id(value: torch.Tensor) -> int | None:
         return None
 
 
-def _size(size: Any) -> int | str:
+def plain_size(size: Any) -> int | str:
+    """Return a size; of a symbolic one its text, because to ask for its value adds a guard."""
     return size if type(size) is int else str(size)
 
 

@@ -32,10 +32,10 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
 
 
-def list_some(items: Sequence[str]) -> str:
+def list_some(items: Sequence[str], most: int = _LISTED) -> str:
     """The first few items, and how many more there are."""
-    more = len(items) - _LISTED
-    return ", ".join(items[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def list_lines(places: Iterable[tuple[str, int]]) -> str:

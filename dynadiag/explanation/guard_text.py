@@ -128,9 +128,7 @@ def sizes_in(expression: str) -> tuple[str, ...]:
 
 def joined_sources(found: Sequence[ParsedGuard]) -> str:
     """The subjects, as the program writes them."""
-    each = list(dict.fromkeys(f"`{source_text(item.subject)}`" for item in found))
-    more = f" and {len(each) - 3} more" if len(each) > 3 else ""
-    return ", ".join(each[:3]) + more
+    return list_some(list(dict.fromkeys(f"`{source_text(item.subject)}`" for item in found)), 3)
 
 
 def own_attribute(item: ParsedGuard) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.diff.environment_differences import changed_options
 from dynadiag.explanation.formatting import brief, list_some
-from dynadiag.explanation.guard_text import input_names, source_text
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.guards import guarded_value
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Location
@@ -101,8 +101,7 @@ def _input_cause(found: RankDifference, doing: Sequence[Process], others: Sequen
         if is_size(here) or is_size(there):
             return None  # further inputs are not the same ones
         if here.target == there.target == "placeholder" and kind_of_type(here.type) != kind_of_type(there.type):
-            (name,) = input_names([here.name], (guard.source for guard in step.guards))
-            types = [short_type(node.type) for node in (here, there)]
+            name, types = step.input_name(here), [short_type(node.type) for node in (here, there)]
             return f"the input `{name}` is {types[0]} on {name_ranks(doing)}, {types[1]} on {name_ranks(others)}"
     return None
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.guard_text import input_names
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
@@ -73,7 +72,8 @@ def _outlier_divergence(
     is_input = isinstance(value, tuple) and value[0] == "placeholder"
     what = f"guards `{brief(str(value), _TEXT)}`" if is_guard else f"computes `{_node(value)}`"
     if is_input:
-        what = f"takes {_input_name(name, step)}, {_node(value)},"
+        node = step.graphs[int(str(name[1]))].graph.nodes[name[2]]
+        what = f"takes {step.input_name(node)}, {_node(value)},"
     other = f"`{brief(str(usual), _TEXT)}`" if is_guard else _node(usual) if is_input else f"`{_node(usual)}`"
     return Divergence(
         kind="recompile" if is_guard else "graph",
@@ -87,12 +87,6 @@ def _outlier_divergence(
         text=f"{rank_list(numbers)} {what} in {step.compile.function}, {rank_list(others)} {other}",
         cause=f"{name[1]} differs" if is_guard else None,
     )
-
-
-def _input_name(name: tuple[str, Hashable, int], step: CompileStep) -> str:
-    """An input of a graph as the program writes it."""
-    node = step.graphs[int(str(name[1]))].graph.nodes[name[2]]
-    return input_names([node.name], (guard.source for guard in step.guards))[0]
 
 
 def _node(value: Hashable) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode
+from dynadiag.explanation.guard_text import input_names
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Collective, Compile, Frame, Recompile, SkippedFrame
 
@@ -116,6 +117,10 @@ class CompileStep:
     graphs: tuple[GraphContent, ...]
     guards: tuple[GuardedValue, ...]
     unseen: int = 0
+
+    def input_name(self, node: CanonicalNode) -> str:
+        """An input of a graph as the program writes it."""
+        return input_names([node.name], (guard.source for guard in self.guards))[0]
 
     @property
     def label(self) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import zstandard
 
@@ -22,7 +22,7 @@ from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
 from dynadiag.recording.stranger_sqlite import connect_read_only, declared_size, printable, restrict
 
-__all__ = ["Database", "check_type"]
+__all__ = ["Database"]
 
 _MAGIC = b"SQLite format 3\0"
 R = TypeVar("R")
@@ -152,10 +152,3 @@ def _connect_packed(tables: bytes) -> sqlite3.Connection:
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     restrict(database)
     return database
-
-
-def check_type(value: Any, kind: type[R]) -> R:
-    """Return a cell if it has the type of its column, which SQLite does not enforce. Raises `FieldError`."""
-    if type(value) is not kind:
-        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
-    return value

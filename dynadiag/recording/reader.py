@@ -17,10 +17,10 @@ import zstandard
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.cache_keys import merge_components, parse_components
-from dynadiag.recording.database import Database, check_type
+from dynadiag.recording.database import Database
 from dynadiag.recording.log import parse_metadata, payload_text
 from dynadiag.recording.packing import Content
-from dynadiag.recording.record_mapping import FieldError
+from dynadiag.recording.record_mapping import FieldError, check_type
 from dynadiag.recording.records import (
     Break,
     CacheLookup,

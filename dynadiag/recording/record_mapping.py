@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_o
 
 import orjson
 
-__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "column_of"]
+__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "check_type", "column_of"]
 
 MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to this
 _MAX_TEXT = 1 << 20  # characters of one string; longer ones are cut, the event has the full text
@@ -114,8 +114,7 @@ def _write_scalar(value: Any, kind: type, optional: bool) -> Any:
         return None
     if kind is float and type(value) is int:
         value = float(value)
-    if type(value) is not kind:
-        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
+    check_type(value, kind)
     if isinstance(value, str):
         return _sqlite_text(value)
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
@@ -130,6 +129,11 @@ def _read_scalar(value: Any, kind: type, optional: bool) -> Any:
         return None
     if kind is bool and type(value) is int and value in (0, 1):
         return bool(value)
+    return check_type(value, kind)
+
+
+def check_type(value: Any, kind: type[R]) -> R:
+    """Return a value if it has the type, which SQLite does not enforce for a column. Raises `FieldError`."""
     if type(value) is not kind:
         raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
     return value

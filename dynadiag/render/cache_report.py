@@ -10,7 +10,7 @@ from dynadiag import __version__
 from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.formatting import count, duration, list_some
 from dynadiag.recording.records import Span
 from dynadiag.render.components import fact_lines, labelled_lines, location_line
 from dynadiag.render.json_document import SCHEMA, document_of
@@ -197,11 +197,10 @@ def _block(
     outcomes = Counter(entry.lookup.outcome for entry in entries)
     outcome = outcomes.most_common(1)[0][0]
     names = list(dict.fromkeys(f"{each[0].function} [{each[0].lookup.compile_id}]" for each in compiles))
-    what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
     unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
     told = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
-    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{what}: {told}", style)
+    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{list_some(names, 3)}: {told}", style)
     if span.file is not None and span.line is not None:
         yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
         yield from snippet(report.sources.get(span.file), span, style)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from dynadiag.torch_private.profiler_marks import profiler_mark
+from dynadiag.torch_private.profiler_marks import profiler_mark, with_mark
 
 __all__ = [
     "COMPILED_BACKWARD",
@@ -77,14 +77,8 @@ def mark_new_graphs(name_of: Callable[[Any], str]) -> None:
     call = OutputGraph.call_user_compiler
 
     def compile_graph(output: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-        name, compiled = name_of(gm), call(output, gm, *args, **kwargs)
-
-        def marked(*inputs: Any, **named: Any) -> Any:
-            with profiler_mark(name):
-                return compiled(*inputs, **named)
-
-        leave_to_python(marked)
-        return marked
+        name = name_of(gm)
+        return with_mark(call(output, gm, *args, **kwargs), name)
 
     OutputGraph.call_user_compiler = compile_graph  # as above
 

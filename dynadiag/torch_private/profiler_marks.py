@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["CACHE_LOOKUP", "COMPILED_REGION", "mark_graphs", "profiler_mark"]
+__all__ = ["CACHE_LOOKUP", "COMPILED_REGION", "mark_graphs", "profiler_mark", "with_mark"]
 
 COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"  # eval_frame.c
@@ -32,7 +32,7 @@ def mark_graphs(name: str) -> Iterator[None]:
     places = [(scope, key, scope[key]) for scope, key in _graph_globals()]
     try:
         for scope, key, graph in places:
-            scope[key] = _with_mark(graph, name)
+            scope[key] = with_mark(graph, name)
         yield
     finally:
         for scope, key, graph in places:
@@ -50,7 +50,8 @@ def _graph_globals() -> Iterator[tuple[dict[str, Any], str]]:
                 yield hook.scope, hook.name
 
 
-def _with_mark(graph: Callable[..., Any], name: str) -> Callable[..., Any]:
+def with_mark(graph: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that calls a graph between the begin and the end of a mark."""
     from torch._dynamo.eval_frame import skip_code
 
     def marked(*args: Any, **kwargs: Any) -> Any:

@@ -97,10 +97,13 @@ class Signature:
         return self._release_identity() == other._release_identity()
 
     def _release_identity(self) -> tuple[str, str, str]:
+        return self.kind, self.type.rpartition(".")[2], self._compared_message
+
+    @property
+    def _compared_message(self) -> str:
+        """The message without numbers; of a wrong result its beginning, since the first wrong output may vary."""
         message = normalise(self.message)
-        if self.kind in ("wrong_result", "nan"):
-            message = message.partition(": ")[0]
-        return self.kind, self.type.rpartition(".")[2], message
+        return message.partition(": ")[0] if self.kind in ("wrong_result", "nan") else message
 
     @property
     def is_endless_recursion(self) -> bool:
@@ -118,10 +121,7 @@ class Signature:
         if self.device_error:
             return ("device", normalise(self.device_error))
         place = self.where if self.kind == "exception" else None
-        message = normalise(self.message)
-        if self.kind in ("wrong_result", "nan"):  # which output is the first wrong one may vary
-            message = message.partition(": ")[0]
-        return self.kind, self.type, message, place, self.user
+        return self.kind, self.type, self._compared_message, place, self.user
 
 
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
