@@ -77,7 +77,7 @@ def reduce_graph(
     it counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names to try
     first. `votes` calls `fails` up to that often per candidate and takes the majority. `memo` is the memo of an earlier
     `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With an `executor` of threads,
-    `parallel` candidates run at the same time.
+    `width` candidates run at the same time.
 
     Raises `ReductionError` if the whole graph does not fail, or does not run uncompiled on these inputs.
     """

@@ -17,6 +17,7 @@ from minifier.graph_analysis import interpret
 
 __all__ = ["DEFAULT_CALL", "write_program"]
 
+_NAME = "f"  # of the function
 # $function is the function's name, $arguments the names of its inputs.
 DEFAULT_CALL = "print(torch.compile($function)($arguments))"
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -27,32 +28,29 @@ def write_program(
     inputs: Sequence[Any],
     *,
     call: str = DEFAULT_CALL,
-    header: str = "",
     preamble: str = "",
-    name: str = "f",
 ) -> str:
     """The source of a program that runs the graph on these inputs.
 
     `call` is the call site, with `$function` and `$arguments`. `preamble` comes after the imports (a custom op, a
-    kernel). `header` is the docstring. Nothing from the graph is executed, and its strings are quoted. A graph that
-    returns one value becomes a function that returns it without a tuple. Raises `EmitError`.
+    kernel). Nothing from the graph is executed, and its strings are quoted. A graph that returns one value becomes a
+    function that returns it without a tuple. Raises `EmitError`.
     """
-    names = NameAllocator(_names_in(call) | _names_in(preamble) | {name})
+    names = NameAllocator(_names_in(call) | _names_in(preamble) | {_NAME})
     values = _values(gm, inputs)
     shapes = {node: values.get(i) for i, node in enumerate(gm.graph.nodes)}
-    written = write_function(gm, name, names, shapes)
+    written = write_function(gm, _NAME, names, shapes)
     made = input_lines(inputs, written.parameters, names)
     body = "\n".join([*written.setup, *made])
     imports = {"torch"} | written.imports | ({"base64", "zlib"} if uses_packing(body) else set())
     arguments = ", ".join(written.parameters)
     parts = [
-        _docstring(header),
         "\n".join(f"import {module}" for module in sorted(imports, key=lambda m: (m == "torch", m))),
         preamble.strip("\n"),
         "\n".join(written.setup),
         "\n" + "\n".join(written.lines) + "\n",
         "\n".join(made),
-        _blank_lines_before(Template(call).substitute(function=name, arguments=arguments).strip("\n")),
+        _blank_lines_before(Template(call).substitute(function=_NAME, arguments=arguments).strip("\n")),
     ]
     return "\n\n".join(part for part in parts if part).replace("\n\n\n\n", "\n\n\n") + "\n"
 
@@ -68,13 +66,6 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, Any]:
         return interpret(gm, inputs).values
     except Exception:  # noqa: BLE001  any operation may raise
         return {}
-
-
-def _docstring(header: str) -> str:
-    if not header:
-        return ""
-    safe = header.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return f'"""{safe.strip()}\n"""' if "\n" in safe.strip() else f'"""{safe.strip()}"""'
 
 
 def _names_in(text: str) -> set[str]:
