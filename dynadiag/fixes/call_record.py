@@ -22,8 +22,8 @@ from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN
 from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
-from dynadiag.trial.reachable_state import find_scalars
-from dynadiag.trial.reference_run import ReplayableCall, RunResult
+from dynadiag.trial.reachable_state import expand_objects, find_scalars
+from dynadiag.trial.reference_run import ReplayableCall, RunResult, copy_tensors
 
 __all__ = [
     "CallDifference",
@@ -91,20 +91,23 @@ class CallDifference:
 
 @dataclass(frozen=True, slots=True)
 class StateAfter:
-    """The state after a call: the tensors, numbers and texts that it can reach, and the random number generators. It is
-    taken when the call returns, because `run_call` restores all of it afterwards.
+    """The state after a call: what it returns, the tensors, numbers and texts that it can reach, and the random number
+    generators. It is taken when the call returns, because `run_call` restores all of it afterwards: a tensor that is
+    returned may be one of the state.
     """
 
+    outputs: list[Any] = field(default_factory=list)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     random: str = ""
 
     @classmethod
-    def of(cls, call: ReplayableCall, globals_: UserGlobals) -> StateAfter:
-        """The state now."""
+    def of(cls, call: ReplayableCall, globals_: UserGlobals, result: Any = None) -> StateAfter:
+        """The state now. ``result`` is what the call returns."""
+        outputs = copy_tensors(expand_objects(pytree.tree_leaves(result)))
         tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
         tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
-        return cls(tensors, {**globals_.scalars(), **scalars_of(call)}, random_state())
+        return cls(outputs, tensors, {**globals_.scalars(), **scalars_of(call)}, random_state())
 
 
 def record_of(
@@ -124,7 +127,7 @@ def record_of(
         error=None if ran.backward_error is None else f"backward: {type(ran.backward_error).__name__}",
         tensors=positions,
         form=_ADDRESS.sub("", str(pytree.tree_structure(ran.result))),
-        outputs=[_plain(value) for value in ran.outputs],
+        outputs=[_plain(value) for value in after.outputs],
         arguments=dict(zip(names, (_plain(value) for value in ran.inputs), strict=False)),
         gradients=_gradients(call, ran, names),
         state=after.tensors,

@@ -355,10 +355,12 @@ def _run_variant(
 
     def observed(*args: Any, **kwargs: Any) -> Any:
         nonlocal after
+        result = None
         try:
-            return changed(*args, **kwargs)
+            result = changed(*args, **kwargs)
         finally:
-            after = StateAfter.of(call, held)
+            after = StateAfter.of(call, held, result)
+        return result
 
     with captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")

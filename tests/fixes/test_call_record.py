@@ -39,7 +39,7 @@ def recorded(module: torch.nn.Module, x: torch.Tensor, n: int = 3, name: str = O
     def observed(*args: object, **kwargs: object) -> object:
         nonlocal after
         result = function(*args, **kwargs)
-        after = StateAfter.of(call, UserGlobals("", call))
+        after = StateAfter.of(call, UserGlobals("", call), result)
         return result
 
     return record_of(call, 0, name, run_call(call, observed, arguments), after)

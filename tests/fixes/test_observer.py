@@ -39,3 +39,29 @@ def test_a_call_starts_from_the_values_of_the_unchanged_program(tmp_path: Path, 
     result = watch(changed.forward, changed.forward, (torch.full((2,), 1.001),), {})
     assert differences == []
     assert torch.equal(result, changed.scale * 1.001)  # the program goes on with its own values
+
+
+class Total(torch.nn.Module):
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step = step
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total += x.detach() * self.step
+        return self.total
+
+
+@pytest.mark.parametrize(("step", "found"), [(1.0, set()), (1.5, {"results", "mutations"})])
+def test_a_result_that_is_state_is_compared_as_it_was_returned(
+    tmp_path: Path, differences: list[Any], step: float, found: set[str]
+) -> None:
+    asked = Observation(records=str(tmp_path / "records"), uncompiled=True)
+    reference, unchanged, changed = _Reference(asked), Total(1.0), Total(step)
+    for _ in range(2):
+        reference(unchanged.forward, unchanged.forward, (torch.ones(2),), {})
+    reference.finish()
+    watch = _Candidate(asked)
+    watch(changed.forward, changed.forward, (torch.ones(2),), {})
+    watch(changed.forward, changed.forward, (torch.ones(2),), {})
+    assert {each.what for each in differences} == found
