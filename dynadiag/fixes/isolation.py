@@ -7,13 +7,15 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from dynadiag.fixes.printed_output import comparable
 
-__all__ = ["TooLong", "captured_output", "printed_text", "silence", "time_limit"]
+__all__ = ["TooLong", "captured_output", "every_warning", "printed_text", "silence", "time_limit"]
 
 
 class TooLong(BaseException):  # no handler of the program's catches it
@@ -48,6 +50,23 @@ def captured_output() -> Iterator[list[bytes]]:
         _flush()
         file.seek(0)
         found.append(file.read())
+
+
+@contextmanager
+def every_warning() -> Iterator[None]:
+    """Show each warning as often as it is given, but for those that the program ignores or makes errors.
+
+    The program's filters stay: a change may have put the call into a context that sets them.
+    """
+    with warnings.catch_warnings():
+        filters: list[Any] = list(warnings.filters)
+        warnings.resetwarnings()
+        for action, message, category, module, line in filters:
+            shown: Any = action if action in ("ignore", "error") else "always"
+            texts = [str(getattr(each, "pattern", each or "")) for each in (message, module)]
+            warnings.filterwarnings(shown, texts[0], category, texts[1], line, append=True)
+        warnings.simplefilter("always", append=True)
+        yield
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import random
 import sys
 import time
 import types
-import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
-from dynadiag.fixes.isolation import TooLong, captured_output, printed_text, silence, time_limit
+from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, random_state, record_of
+from dynadiag.fixes.isolation import TooLong, captured_output, every_warning, printed_text, silence, time_limit
 from dynadiag.fixes.observation import (
     CALL_BUILTIN,
     SIDE_BUILTIN,
@@ -264,10 +263,10 @@ class _Reference(_Watch):
         return value
 
     def finish(self) -> None:
-        """Write the records."""
+        """Write the records, and how the random number generators are when the program has ended."""
         assert self._asked.records is not None
         scratch = f"{self._asked.records}.part"
-        torch.save([record.to_json() for record in self._records], scratch)
+        torch.save({"calls": [record.to_json() for record in self._records], "random": random_state()}, scratch)
         Path(scratch).rename(self._asked.records)
 
 
@@ -278,7 +277,8 @@ class _Candidate(_Watch):
         super().__init__()
         assert asked.records is not None
         loaded = torch.load(asked.records, weights_only=True)
-        self._expected = [CallRecord(**record) for record in loaded]
+        self._expected = [CallRecord(**record) for record in loaded["calls"]]
+        self._random = loaded["random"]
         self._asked = asked
         self._count = self._compared = self._reported = 0
         self._gradients = False
@@ -320,7 +320,12 @@ class _Candidate(_Watch):
                 TRIAL.send(CallDiffers(expected.call, expected.inputs, found.what, found.text, found.rounding))
 
     def finish(self) -> None:
-        """Report how much was compared, and calls that were not made."""
+        """Report how much was compared, calls that were not made, and whether the program would draw other random
+        numbers now: what is around a call may draw them, or set the generators back.
+        """
+        if random_state() != self._random:
+            text = "behind it the program draws other random numbers"
+            TRIAL.send(CallDiffers(max(self._count - 1, 0), OWN, "random", text))
         missing = {record.call for record in self._expected if record.call >= self._count}
         if missing:
             TRIAL.send(CallDiffers(min(missing), OWN, "results", f"it makes {self._count} compiled calls only"))
@@ -362,8 +367,7 @@ def _run_variant(
             after = StateAfter.of(call, held, result)
         return result
 
-    with captured_output() as printed, warnings.catch_warnings():
-        warnings.simplefilter("always")
+    with captured_output() as printed, every_warning():
         restore, held = _random_restorer(), UserGlobals(asked.root, call)
         changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
         try:

@@ -21,6 +21,7 @@ class Adversary:
     hints: tuple[str, ...] = ()
     values: tuple[str, str] | None = None
     function: str = "target"
+    in_library: bool = False  # whether the place of the break counts as a library's
 
 
 def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str:
@@ -33,6 +34,8 @@ def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str
 _CALL = "call(torch.randn(3, 4, requires_grad=True))"
 _WHERE, _TENSOR = "`torch.where`", "a tensor instead of reading"
 _SYMBOLS = "torch._dynamo.config.allow_unspec_int_on_nn_module"
+_SHOWN = "logging.StreamHandler(sys.stdout)"
+_IGNORED = "Add the logging method to `torch._dynamo.config.ignore_logging_functions`."
 _SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
 
 
@@ -57,6 +60,60 @@ def _attribute(body: str, found_by: str, title: str = "in a buffer") -> Adversar
     )
     found = frozenset(found_by.split())
     return Adversary(source, "L['self'].calls", title, found, values=("0", "1"), function="Net.forward")
+
+
+def _state(
+    body: str, marked: str, found_by: str, made: str = "self.best = torch.zeros(())", more: str = ""
+) -> Adversary:
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    source = (
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        {made}\n\n{more}    def forward(self, x):\n{lines}\n\n"
+        "target = Net()\n\n\ndef run(call):\n    for sign in (1, -1):\n        y = call(sign * torch.arange(3.0))\n"
+    )
+    return Adversary(source, marked, _WHERE, frozenset(found_by.split()))
+
+
+def _cond(taken: str, other: str, found_by: str, then: str = "") -> Adversary:
+    """A branch on which one side sets two names, and the other one of them."""
+    sides = [side.replace("\n", "\n    ") for side in (taken, other)]
+    body = f"a, c = x * 2, x * 5\nif x.sum() > 0:\n    {sides[0]}\nelse:\n    {sides[1]}\n{then}return a, b"
+    return _change(body, "x.sum() > 0", "`torch.cond`", found_by, head="SEEN = [0]\n\n", compiled=True)
+
+
+def _method(rest: str, found_by: str, check: str = "") -> Adversary:
+    lines = "".join(f"        {line}\n" for line in rest.splitlines())
+    source = (
+        "import sys\nimport time\nimport torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n"
+        f"    def forward(self, x):\n        time.sleep(0)\n{lines}\n\n"
+        "target = Net()\n\n\ndef made():\n    return torch.compile(target, backend='eager')\n\n\n"
+        f"def run(call):\n    y = call(torch.randn(3))\n    {check}\n"
+    )
+    found = frozenset(found_by.split())
+    return Adversary(source, "time.sleep(0)", "in front of what is compiled", found, function="Net.forward")
+
+
+def _library(context: str, body: str, found_by: str) -> Adversary:
+    first, _, rest = context.partition("\n")
+    block = f"with {first}:\n" + "".join(f"    {line}\n" for line in [*rest.splitlines(), "y = x * 2"])
+    head = "import contextlib\nimport warnings\n\nwarnings.showwarning = lambda message, *_: print(message)\n\n"
+    source = _program(body.replace("BLOCK\n", block), f"y = {_CALL}", head)
+    return Adversary(source, f"with {first}", "around the call", frozenset(found_by.split()))
+
+
+def _logged(head: str, found_by: str, body: str = "return x * 2", calls: str = _CALL) -> Adversary:
+    """A program with a message that counts as a library's, whose logger it has."""
+    logger = "import logging\nimport sys\n\nLIBRARY = logging.Logger('library')\n"
+    source = _program(f"LIBRARY.warning('few')\n{body}", calls, f"{logger}{head}")
+    return Adversary(
+        source,
+        "LIBRARY.warning('few')",
+        "leave out what the library logs",
+        frozenset(found_by.split()),
+        compiled=True,
+        hints=(_IGNORED,),
+        in_library=True,
+    )
 
 
 def _flag(body: str, found_by: str, check: str = "") -> Adversary:
@@ -199,6 +256,32 @@ ADVERSARIES = {
         "sides",
         "torch.ones(()) + 0 * x.detach().nan_to_num().sum() > 0",
     ),
+    "a side's number of the object goes to the caller": _state(
+        "if x.sum() > 0:\n    self.best = 1\nreturn x * 2, self.best", "x.sum() > 0", "results", "self.best = 0"
+    ),
+    "a side's attribute is an alias": _state(
+        "y = x * 2\nif x.sum() > 0:\n    self.best = y\ny += 1\nreturn x * 3", "x.sum() > 0", "mutations"
+    ),
+    "a side's attribute has another type": _state(
+        "if x.sum() > 0:\n    self.best = x.sum().double()\nreturn x * 3", "x.sum() > 0", "mutations"
+    ),
+    "a side's attribute counts how often it is set": _state(
+        "if x.sum() > 0:\n    self.best = x.sum()\nreturn x * 3",
+        "x.sum() > 0",
+        "mutations",
+        "self.sets = 0",
+        "    @property\n    def best(self):\n        return torch.zeros(())\n\n"
+        "    @best.setter\n    def best(self, _):\n        self.sets += 1\n\n",
+    ),
+    "a side's attribute is nothing at first": _state(
+        "if x.sum() > 0:\n    self.best = x.sum()\nreturn x * 3", "x.sum() > 0", "ends", "self.best = None"
+    ),
+    "one of two names is the argument on a side": _cond("a = x * 3\nb = x * 4", "b = x", "results gradients"),
+    "one of two names has no gradient on a side": _cond("a = x * 3\nb = x * 4", "b = x.detach() * 2", "results"),
+    "one of two names is written to afterwards": _cond(
+        "a = x * 3\nb = x * 4", "b = c", "mutations", "b += 1\nSEEN[0] = c.detach().sum()\n"
+    ),
+    "one of two values has another type": _cond("a = x * 3\nb = x.double()", "b = x * 2", "ends"),
     # numbers
     "the caller gets the number": _number("return x * 2, x.sum().item()", "x.sum().item()", "results"),
     "the number is kept": _number(
@@ -242,6 +325,23 @@ ADVERSARIES = {
     "a context prints": _within("with CONTEXT:\n    y = x * 2\nreturn y", "print('in')", "print('out')", "printed"),
     "a context leaves something behind": _within(
         "with CONTEXT:\n    y = x * 2\nreturn y", "FACTOR[0] = 2", "FACTOR[0] = 3", "mutations"
+    ),
+    "a context ignores a warning of the rest": _library(
+        "warnings.catch_warnings()\nwarnings.simplefilter('ignore')",
+        "BLOCK\nif x.shape[0] > 4:\n    warnings.warn('many')\nreturn y",
+        "printed",
+    ),
+    "a context makes a warning of the rest an error": _library(
+        "warnings.catch_warnings()\nwarnings.simplefilter('error')",
+        "BLOCK\nif x.shape[0] > 4:\n    warnings.warn('many')\nreturn y",
+        "error",
+    ),
+    "a context forgets the numbers that the rest draws": _library(
+        "torch.random.fork_rng()", "BLOCK\nreturn y * torch.rand(4)", "random"
+    ),
+    "a context has no gradients": _library("torch.no_grad()", "BLOCK\nreturn y * x", "results gradients"),
+    "a context takes what the rest prints": _library(
+        "contextlib.redirect_stdout(None)", "BLOCK\nprint('done')\nreturn y", "printed"
     ),
     # timers
     "the call prints its time": _timer("print('ms', 1e3 * (time.perf_counter() - began) < 0)"),
@@ -338,6 +438,13 @@ ADVERSARIES = {
     "the program asks for the name of what it compiles": _split(
         "return x * len(kept)", "ends", f"{_CALL}\nassert made().__name__ == 'target'"
     ),
+    "the program asks for the compiled model": _method(
+        "return x * 2", "ends", "assert type(made()).__name__ == 'OptimizedModule'"
+    ),
+    "a method computes with its own code": _method(
+        "return x * len(type(self).forward.__code__.co_names)", "results gradients"
+    ),
+    "a method prints its own name": _method("print(sys._getframe().f_code.co_name)\nreturn x * 2", "printed"),
     # number_arguments, number_attributes
     "the argument comes back": _argument("return x * n, n", "results"),
     "the argument is larger than an integer of torch": _argument("return x * float(n * 10**12 * 10**9)", "results"),
@@ -404,7 +511,7 @@ ADVERSARIES = {
         "return x * torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
         "torch.zeros(3, 4).uniform_(**{'to': 1 + random.random(), 'from': random.random()})",
         "by position",
-        "results gradients random",
+        "results gradients",
         head="import random\n\n",
     ),
     "a bound prints": _change(
@@ -442,6 +549,25 @@ ADVERSARIES = {
         "set `torch._dynamo.config.capture_scalar_outputs",
         "ends",
         hints=(_SCALARS,),
+    ),
+    "the message is shown": _logged(f"LIBRARY.addHandler({_SHOWN})\n\n", "printed"),
+    "a handler keeps the message": _logged(
+        "SEEN = []\n\n\nclass Kept(logging.Handler):\n    def emit(self, record):\n        SEEN.append(record.msg)\n\n"
+        "LIBRARY.addHandler(Kept())\n\n",
+        "mutations",
+        "return x * 2 + 0 * len(SEEN)",
+    ),
+    "a handler makes the message an error": _logged(
+        "class Strict(logging.Handler):\n    def emit(self, record):\n        raise ValueError(record.msg)\n\n\n"
+        "LIBRARY.addHandler(Strict())\n\n",
+        "error",
+        "return x * 2",
+        f"try:\n    {_CALL}\nexcept ValueError:\n    pass",
+    ),
+    "the setting is for the program's messages too": _logged(
+        f"OWN = logging.Logger('own')\nOWN.addHandler({_SHOWN})\nLIBRARY.addHandler(logging.NullHandler())\n\n",
+        "printed",
+        "if x.shape[0] > 4:\n    OWN.warning('many')\nreturn x * 2",
     ),
     # dynamic_sizes
     "a loop needs the number of rows": _size(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sys
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,10 +34,17 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What both processes of a proof report, here in one process."""
     found: list[Any] = []
     monkeypatch.setattr(TRIAL, "send", found.append)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     logging_functions = set(torch._dynamo.config.reorderable_logging_functions)
-    with torch._dynamo.config.patch(capture_scalar_outputs=False, allow_unspec_int_on_nn_module=False):
+    ignored = set(torch._dynamo.config.ignore_logging_functions)
+    with (
+        warnings.catch_warnings(),
+        torch._dynamo.config.patch(capture_scalar_outputs=False, allow_unspec_int_on_nn_module=False),
+    ):
+        warnings.resetwarnings()
         yield found
     torch._dynamo.config.reorderable_logging_functions = logging_functions
+    torch._dynamo.config.ignore_logging_functions = ignored
     torch._dynamo.reset()
     sys.modules.pop("adversary", None)
 
@@ -47,6 +57,7 @@ def load(text: str, folder: Path) -> ModuleType:
     sys.modules["adversary"] = module
     exec(compile(text, module.__file__, "exec"), vars(module))
     torch.manual_seed(0)
+    random.seed(0)
     return module
 
 
@@ -56,7 +67,9 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     if one.values is None:
         line = text[: text.rindex("call(")].count("\n") + 1
         called = (Frame("f.py", line, "run"), Frame("f.py", 1, "target"))
-        return problem_at(text, one.marked, hints=one.hints, function="target", stack=called, nothing_before=True)
+        found = problem_at(text, one.marked, hints=one.hints, function=one.function, stack=called, nothing_before=True)
+        place = replace(found.span, file=str(folder / "f.py"))
+        return replace(found, file=None, span=place) if one.in_library else found
     definition = "def forward" if "." in one.function else "def target"
     line, call_line = (text[: text.index(place)].count("\n") + 1 for place in (definition, "= call("))
     return recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
@@ -135,7 +148,10 @@ def test_a_wrong_change_is_found_out(
 
 
 def test_each_rewrite_has_three_adversaries(tmp_path: Path) -> None:
-    names = [name_of(one, tmp_path) for one in ADVERSARIES.values()]
+    folders = [tmp_path / str(number) for number in range(len(ADVERSARIES))]
+    for folder in folders:
+        folder.mkdir()
+    names = [name_of(one, folder) for one, folder in zip(ADVERSARIES.values(), folders, strict=True)]
     assert {rewrite.name for rewrite in CATALOGUE if names.count(rewrite.name) < 3} == set()
 
 
