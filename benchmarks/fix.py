@@ -3,11 +3,12 @@
     python benchmarks/fix.py FOLDER_OR_FILE... [--markdown] [--results FILE]
     python benchmarks/fix.py --models [NAME...]
 
-The models are those of `twelve.py`. Each program is searched in a scratch folder as the command does it, but for the
-two runs in fresh interpreters: all programs share one process that has torch loaded. A line for each cause: program,
-cause, verdict, change or reason; then the share of causes with a proved change, and the seconds of the slowest program.
-With --markdown the lines are a table as in docs/fix.md. What stands in the file of --results, which has the patches
-too, is not searched again, so that a run can be stopped and go on.
+The models are those of `twelve.py`, all or those that are named. Each program is searched in a scratch folder as the
+command does it, but for the two runs in fresh interpreters: all programs share one process that has torch loaded. A
+line for each cause, also where one change removes several: program, cause, verdict, change or reason; then the share of
+causes with a proved change, and the seconds of the slowest program. With --markdown the lines are a table as in
+docs/fix.md. What stands in the file of --results, which has the patches too, is not searched again, so that a run can
+be stopped and go on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import msgspec
 
 from dynadiag.fixes.edits import Edit, unified_diff
 from dynadiag.fixes.fix_report import FixEntry
-from dynadiag.fixes.fix_result import document_of
+from dynadiag.fixes.fix_result import entries_of
 from dynadiag.fixes.fix_search import FailsUncompiled, find_fixes
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.trials import HOOKS, RecordedRun, Trials
@@ -118,7 +119,7 @@ def _fixed(target: Target, folder: Path, runner: Runner) -> tuple[tuple[Cause, .
         result = find_fixes(_Forked(project, runner, _quiet), _quiet)
     except FailsUncompiled:
         return (Cause(target.name, "", "fails uncompiled", ""),), ""
-    entries = document_of(result, project, 0, 0.0).fixes
+    entries = entries_of(result, project)
     none = Cause(target.name, "", "nothing to fix", "")
     patch = unified_diff({name: project.source(name) for name in result.changed}, result.changed)
     return tuple(_cause(target, entry) for entry in entries) or (none,), patch

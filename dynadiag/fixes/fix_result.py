@@ -11,7 +11,7 @@ from dynadiag.fixes.fix_search import Fix, FixResult
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
 
-__all__ = ["document_of", "exit_code_of"]
+__all__ = ["document_of", "entries_of", "exit_code_of"]
 
 _NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
 _NAMED = re.compile(r"`[^`]*?(\w+)(?:\s*=\s*\w+)?`")  # the last name of a setting or a function
@@ -36,12 +36,17 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
         torch=result.torch,
         target=project.program.text,
         folder=str(project.root.absolute()),
-        fixes=tuple(_without_repeats(_entry(fix, project) for fix in _without_consequences(result.fixes))),
+        fixes=tuple(_without_repeats(entries_of(result, project))),
         patch=None,
         evidence=result.evidence,
         trials=trials,
         seconds=round(seconds, 3),
     )
+
+
+def entries_of(result: FixResult, project: Project) -> Iterator[FixEntry]:
+    """An entry for each cause, but for recompiles that end with a graph break that is left."""
+    return (_entry(fix, project) for fix in _without_consequences(result.fixes))
 
 
 def _without_consequences(fixes: Sequence[Fix]) -> Iterator[Fix]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Sources
 from dynadiag.fixes.edits import Edit, EditConflict, apply_edits
 from dynadiag.fixes.fix_report import Evidence, Rejected
+from dynadiag.fixes.observation import CallDiffers
 from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project
@@ -25,6 +26,7 @@ from dynadiag.fixes.proof import (
     UnchangedProgram,
     evidence_of,
     first_objection,
+    with_other_inputs,
 )
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
@@ -294,7 +296,7 @@ class _Search:
         """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
         if set(self._conditions) - set(self._baseline.reference.conditions):
             reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
-            self._baseline = replace(self._baseline, reference=reference)
+            self._baseline = replace(self._baseline, reference=reference, flaws=None)
 
     def _prove(self, picks: Sequence[_Pick]) -> tuple[Proof | None, str | None]:
         """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
@@ -332,8 +334,18 @@ class _Search:
             label = f"{candidate.title}, with other inputs"
             compared = self.trials.compared(label, candidate, self._baseline.reference, "eager")
             proof = replace(proof, compared=compared)
-            self._tried[candidate.edits] = proof
+        if first_objection(proof, COMPARISONS) is not None and with_other_inputs(proof.compared):
+            proof = replace(proof, baseline=replace(proof.baseline, flaws=self._flaws()))
+        self._tried[candidate.edits] = proof
         return proof, first_objection(proof, COMPARISONS)
+
+    def _flaws(self) -> Collection[CallDiffers]:
+        """What torch makes wrong of the unchanged program with other inputs: no change is to blame for that."""
+        if self._baseline.flaws is None:
+            unchanged = Candidate("as written, compiled, with other inputs", "source", (), "")
+            run = self.trials.compared(unchanged.title, unchanged, self._baseline.reference, "eager")
+            self._baseline = replace(self._baseline, flaws=with_other_inputs(run))
+        return self._baseline.flaws or ()
 
     def _timed_again(self, proof: Proof) -> Proof:
         """The proof with the shorter time of one more run of each program: the machine may have been busy."""

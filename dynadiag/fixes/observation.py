@@ -10,6 +10,7 @@ from dynadiag.trial.events import HookEvent
 
 __all__ = [
     "CALL_BUILTIN",
+    "MAX_DIFFERENCES",
     "SIDE_BUILTIN",
     "CallDiffers",
     "CallsCompared",
@@ -21,6 +22,8 @@ __all__ = [
 
 CALL_BUILTIN = "__dynadiag_call__"  # the builtin decorator of a function whose calls are compared
 SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
+
+MAX_DIFFERENCES = 20  # reported differences of one trial, rounding aside; the first decides
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_uns
 from dynadiag.fixes.isolation import TooLong, captured_output, every_warning, printed_text, silence, time_limit
 from dynadiag.fixes.observation import (
     CALL_BUILTIN,
+    MAX_DIFFERENCES,
     SIDE_BUILTIN,
     CallDiffers,
     CallsCompared,
@@ -48,7 +49,6 @@ __all__ = ["install"]
 _MAX_OWN_CALLS = 12  # calls that are compared with the program's own inputs
 _MAX_VARIED_CALLS = 3  # calls, each of another form, that are compared with other inputs
 _MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compared with its own inputs only
-_MAX_DIFFERENCES = 20  # reported differences of one trial; the first decides
 _VARIANT_SECONDS = 2.0  # for one call of the unchanged program with other inputs; beyond it may never end
 _WARM_SECONDS = 0.3
 _MIN_WARM_CALLS = 12  # more than torch compiles a function again: each call may change what the next one guards on
@@ -315,7 +315,7 @@ class _Candidate(_Watch):
         self._compared += 1
         self._gradients |= expected.gradients is not None
         for found in compare(expected, actual, self._asked.as_tensors):
-            if self._reported < _MAX_DIFFERENCES:
+            if self._reported < MAX_DIFFERENCES:
                 self._reported += not found.rounding
                 TRIAL.send(CallDiffers(expected.call, expected.inputs, found.what, found.text, found.rounding))
 

@@ -19,6 +19,7 @@ from dynadiag.recording.records import Break, Frame, Recompile, Span
 
 __all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
 
+_SPECIALIZED = ("0", "1")  # sizes that torch compiles for themselves
 _MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
 
 
@@ -94,10 +95,18 @@ def problems_of(explanation: Explanation, project: Project) -> tuple[FixProblem,
     """The causes in a run of the unchanged program, each once, in the order torch met them."""
     found = [_break_problem(item, explanation, project) for item in explanation.roots]
     found += [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
+    return _each_once(found)
+
+
+def _each_once(found: Iterable[FixProblem]) -> tuple[FixProblem, ...]:
+    """The causes, each where it was met first. A size counts where it first becomes one that torch makes a symbol of:
+    that call can be marked.
+    """
     first: dict[tuple[object, ...], FixProblem] = {}
     for problem in found:
-        line = problem.span.line if problem.kind == "break" else None
-        first.setdefault((problem.identity, line), problem)
+        key = problem.identity, problem.span.line if problem.kind == "break" else None
+        if key not in first or (first[key].now in _SPECIALIZED and problem.now not in _SPECIALIZED):
+            first[key] = problem
     return tuple(first.values())
 
 

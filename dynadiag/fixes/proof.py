@@ -8,12 +8,12 @@ compared call by call, with the program's inputs and with others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
-from dynadiag.fixes.observation import CallDiffers
+from dynadiag.fixes.observation import MAX_DIFFERENCES, CallDiffers
 from dynadiag.fixes.printed_output import difference, has_same_lines
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
@@ -29,6 +29,7 @@ __all__ = [
     "UnchangedProgram",
     "evidence_of",
     "first_objection",
+    "with_other_inputs",
 ]
 
 _SHRUNK = 0.9  # share of the largest graph's operators that has to stay compiled
@@ -41,7 +42,9 @@ class UnchangedProgram:
     """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` and ``files`` have unstable parts
     masked.
 
-    ``exit_code`` is that of the run which the changed program has to be like.
+    ``exit_code`` is that of the run which the changed program has to be like. ``flaws`` is how it differs from itself
+    when it is compiled as it is written, with other inputs than the program's: torch may fail on them. ``None`` while
+    that was not looked at.
     """
 
     recorded: RecordedRun
@@ -50,6 +53,7 @@ class UnchangedProgram:
     stable: bool
     exit_code: int | None
     files: Mapping[str, str] = field(default_factory=dict)
+    flaws: Collection[CallDiffers] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +253,20 @@ def _ended(outcome: Outcome, code: int | None) -> str | None:
 
 
 def _differences(proof: Proof) -> Iterator[CallDiffers]:
-    return iter(proof.compared.differences if proof.compared is not None else ())
+    """How the changed program's calls differ, without what is the same in the unchanged one when it is compiled."""
+    found = proof.compared.differences if proof.compared is not None else ()
+    return (each for each in found if each not in (proof.baseline.flaws or ()))
+
+
+def with_other_inputs(run: ComparedRun | None) -> list[CallDiffers]:
+    """How the calls of a run differ with other inputs than the program's; nothing if more differs than is reported."""
+    found = [each for each in run.differences if not each.rounding] if run is not None else []
+    return [each for each in found if not _is_own(each.inputs)] if len(found) < MAX_DIFFERENCES else []
 
 
 def _inputs(name: str) -> str:
-    return name if name.startswith("the ") else f"other inputs ({name})"
+    return name if _is_own(name) else f"other inputs ({name})"
+
+
+def _is_own(inputs: str) -> bool:
+    return inputs.startswith("the ")

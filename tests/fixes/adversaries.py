@@ -116,6 +116,23 @@ def _logged(head: str, found_by: str, body: str = "return x * 2", calls: str = _
     )
 
 
+def _property(getter: str, found_by: str, setter: str = "self.kept = value") -> Adversary:
+    """A program whose compiled function reads a property that counts as a library's, and that can be set."""
+    head = (
+        "import logging\n\n\nclass Net:\n    kept, calls = None, 0\n\n    @property\n    def gain(self):\n"
+        f"        if self.kept is not None:\n            return self.kept\n        {getter}\n\n"
+        f"    @gain.setter\n    def gain(self, value):\n        {setter}\n\n\nNET = Net()\n\n\n"
+        "class Step:\n    def __init__(self, call):\n        vars(self)['call'] = call\n\n"
+        "    def __call__(self, x):\n        return self.call(x)\n\n"
+        "    def __getattr__(self, name):\n        return getattr(NET, name)\n\n"
+        "    def __setattr__(self, name, value):\n        setattr(NET, name, value)\n\n"
+    )
+    calls = "again = Step(call)\nfor _ in range(2):\n    y = again(torch.randn(3))"
+    source = _program("NET.calls += 1\nreturn x * NET.gain", calls, head)
+    found = frozenset(found_by.split())
+    return Adversary(source, f"{getter}\n", "once, in front", found, function="Net.gain", in_library=True)
+
+
 def _flag(body: str, found_by: str, check: str = "") -> Adversary:
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     source = (
@@ -528,6 +545,10 @@ ADVERSARIES = {
         "ends",
         head="class Noise:\n    def uniform_(_, to, **m):\n        return to - m['from']\n\n\nNOISE = Noise()\n\n",
     ),
+    # library_properties
+    "a property changes from call to call": _property("return self.calls", "results mutations"),
+    "a property prints": _property("return print('gain') or 2", "printed mutations"),
+    "a property that is set counts": _property("return 2 + self.calls - self.calls", "mutations", "self.calls += 100"),
     # config_lines
     "the program asks for the setting": _change(
         "n = x.detach().sum().item()\nreturn x * (2 if torch._dynamo.config.capture_scalar_outputs else 3) * n",

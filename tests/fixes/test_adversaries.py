@@ -65,7 +65,7 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     """The break or the recompile of a program."""
     text = one.source
     if one.values is None:
-        line = text[: text.rindex("call(")].count("\n") + 1
+        line = text[: max(text.rindex("call("), text.rfind("again("))].count("\n") + 1
         called = (Frame("f.py", line, "run"), Frame("f.py", 1, "target"))
         found = problem_at(text, one.marked, hints=one.hints, function=one.function, stack=called, nothing_before=True)
         place = replace(found.span, file=str(folder / "f.py"))

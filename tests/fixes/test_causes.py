@@ -8,7 +8,7 @@ from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.fixes.fix_report import Rejected
 from dynadiag.fixes.fix_result import document_of
 from dynadiag.fixes.fix_search import Fix, FixResult, refused_in
-from dynadiag.fixes.problems import FixProblem, _tensor_operators
+from dynadiag.fixes.problems import FixProblem, _each_once, _tensor_operators
 from dynadiag.fixes.project import Project
 from dynadiag.recording.records import Span
 from dynadiag.trial.program import Program
@@ -27,6 +27,14 @@ GRAPH = """class GraphModule(torch.nn.Module):
 
 def test_operators_on_symbols_are_not_counted() -> None:
     assert _tensor_operators(GRAPH) == 2
+
+
+def test_a_size_is_met_where_it_can_become_a_symbol() -> None:
+    met = [("0/1", "1"), ("0/2", "12"), ("0/3", "13")]
+    found = [FixProblem("recompile", "r", None, Span("l.py", 3), "f", each, "", now=now) for each, now in met]
+    assert _each_once(found) == (found[1],)
+    assert _each_once(found[:1]) == (found[0],)
+    assert _each_once(found[1:]) == (found[1],)
 
 
 def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:

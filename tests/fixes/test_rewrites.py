@@ -394,6 +394,26 @@ def test_what_a_library_logs_unseen_is_left_out(tmp_path: Path) -> None:
     assert made == text.replace("import nn\n", f"import nn\nimport logging\n\n{line}", 1)
 
 
+PROPERTY = "class A:\n    @property\n    def loss(self):\n        log.warning('a')\n{}"
+SETTER = "\n    @loss.setter\n    def loss(self, value):\n        pass\n"
+
+
+@pytest.mark.parametrize(("setter", "others"), [(SETTER, ""), ("", ""), (SETTER, "model = 2\n")])
+def test_a_property_of_a_library_is_read_once_where_it_can_be_set(tmp_path: Path, setter: str, others: str) -> None:
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / "library.py"
+    library.write_text(PROPERTY.format(setter))
+    made = "    model = torch.compile(library.A())\n"
+    text = f"{HEAD}{others}def main(x):\n{made}    return model(x)\n"
+    stack = (Frame("f.py", text.count("\n"), "main"),)
+    broken = replace(
+        problem_at(text, "model(x)"), file=None, span=Span(str(library), 4), function="A.loss", stack=stack
+    )
+    line = "    model.loss = model.loss\n"
+    expected = [text.replace(made, f"{made}{line}")] if setter and not others else []
+    assert changed(text, candidates(text, broken, tmp_path)) == expected
+
+
 def test_a_function_of_math_is_torchs(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    return x * math.log(x.sum())\n"
     assert one(text, "math.log(x.sum())", tmp_path)[0] == "return x * torch.log(x.sum().detach())"
