@@ -215,6 +215,18 @@ def _split(rest: str, found_by: str, calls: str = _CALL) -> Adversary:
     return Adversary(source, "time.sleep(0)", "in front of what is compiled", frozenset(found_by.split()))
 
 
+def _nested(rest: str, found_by: str, check: str = "") -> Adversary:
+    lines = "".join(f"        {line}\n" for line in rest.splitlines())
+    source = (
+        'import time\nimport torch\n\n\ndef made():\n    def inner(x):\n        "Doubles."\n        time.sleep(0)\n'
+        f"{lines}\n    return torch.compile(inner, backend='eager')\n\n\n"
+        "target = getattr(made(), '_torchdynamo_orig_callable', None)\n\n\n"
+        f"def run(call):\n    y = call(torch.randn(3))\n    {check}\n"
+    )
+    found = frozenset(found_by.split())
+    return Adversary(source, "time.sleep(0)", "in front of what is compiled", found, function="made.<locals>.inner")
+
+
 def _argument(body: str, found_by: str) -> Adversary:
     source = _program(body, "for n in range(3):\n    y = call(torch.randn(3), n)", arguments="x, n")
     return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
@@ -462,6 +474,15 @@ ADVERSARIES = {
         "return x * len(type(self).forward.__code__.co_names)", "results gradients"
     ),
     "a method prints its own name": _method("print(sys._getframe().f_code.co_name)\nreturn x * 2", "printed"),
+    "the program asks an inner function for what is compiled": _nested(
+        "return x * 2", "ends", "assert made()._torchdynamo_orig_callable"
+    ),
+    "the program asks for the name of an inner function": _nested(
+        "return x * 2", "ends", "assert made().__name__ == 'inner'"
+    ),
+    "the program shows what an inner function is for": _nested(
+        "return x * 2", "ends", "assert 'Doubles' in made().__doc__"
+    ),
     # number_arguments, number_attributes
     "the argument comes back": _argument("return x * n, n", "results"),
     "the argument is larger than an integer of torch": _argument("return x * float(n * 10**12 * 10**9)", "results"),

@@ -750,8 +750,8 @@ REST = "    y = x + len(kept) * k\n    return y\n"
 HEAD_OF = "    size = 3\n    kept = bytearray(size)\n"
 
 
-def split(text: str, tmp_path: Path, marked: str = "bytearray(size)") -> list[str]:
-    problem = problem_at(text, marked, function="f", nothing_before=True)
+def split(text: str, tmp_path: Path, marked: str = "bytearray(size)", function: str = "f") -> list[str]:
+    problem = problem_at(text, marked, function=function, nothing_before=True)
     return changed(text, [each for each in candidates(text, problem, tmp_path) if "in front of" in each.title])
 
 
@@ -774,6 +774,19 @@ def test_what_torch_compile_makes_is_called_behind_the_first_statements(tmp_path
         f"def _prepared_f(f):\n    def _call(x, k=2):\n{inner}        return f(x, k, kept)\n\n    return _call\n"
         "\n\ng = _prepared_f(torch.compile(f, dynamic=False))\n"
     )
+
+
+def test_a_function_inside_another_is_called_behind_the_first_statements(tmp_path: Path) -> None:
+    made = "    whole = torch.compile(step, backend='eager')\n    return whole(state.step)\n"
+    text = f"{HEAD}def main(a, state):\n    def step(x):\n        a.zero()\n        return x * 2\n\n{made}"
+    (after,) = split(text, tmp_path, "a.zero()", "main.<locals>.step")
+    assert after == (
+        f"{HEAD}def main(a, state):\n    def step(x):\n        return x * 2\n\n"
+        "    def _prepared_step(step):\n        def _call(x):\n            a.zero()\n            return step(x)\n\n"
+        "        return _call\n\n"
+        "    whole = _prepared_step(torch.compile(step, backend='eager'))\n    return whole(state.step)\n"
+    )
+    assert split(text.replace("whole(state.step)", "step"), tmp_path, "a.zero()", "main.<locals>.step") == []
 
 
 def test_a_value_that_breaks_is_made_in_front_of_what_is_compiled(tmp_path: Path) -> None:

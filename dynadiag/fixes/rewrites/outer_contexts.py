@@ -19,7 +19,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
 
-__all__ = ["candidates", "has_long_text", "is_of_libraries"]
+__all__ = ["candidates", "has_long_text", "is_of_libraries", "is_read"]
 
 _OF_OBJECT = re.compile(r"^self((?:\.\w+)+)$")
 _WHY = "the whole call runs in the context, the block in it too"
@@ -64,12 +64,13 @@ def _first_calls(file: ParsedSource, block: cst.With) -> list[cst.CSTNode]:
 
 def is_of_libraries(file: ParsedSource, value: cst.BaseExpression) -> bool:
     """Whether an expression is a call that reads imported modules and constants alone."""
-    names = [name for name in file.nodes(cst.Name, value) if _is_read(file, name)]
+    names = [name for name in file.nodes(cst.Name, value) if is_read(file, name)]
     own = all(file.imports(name.value) or name.value in ("True", "False", "None") for name in names)
     return isinstance(value, cst.Call) and own
 
 
-def _is_read(file: ParsedSource, name: cst.Name) -> bool:
+def is_read(file: ParsedSource, name: cst.Name) -> bool:
+    """Whether a name stands for a variable, and not for an attribute or a parameter that is given."""
     above = file.parent(name)
     attribute = isinstance(above, cst.Attribute) and above.attr is name
     return not attribute and not (isinstance(above, cst.Arg) and above.keyword is name)

@@ -1,5 +1,5 @@
-"""Splits a function, or `forward` of a model, that breaks before its first operator. The call that breaks then runs
-before what is compiled.
+"""Splits a function (also one inside another), or `forward` of a model, that breaks before its first operator. The call
+that breaks then runs before what is compiled.
 
 Right because the same calls are made in the same order, and nothing leaves the graph: torch compiled no operator in
 front of the break, and the call at the break runs uncompiled in any case. The proof compares calls of the whole.
@@ -16,7 +16,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
-from dynadiag.fixes.rewrites.outer_contexts import has_long_text
+from dynadiag.fixes.rewrites.outer_contexts import has_long_text, is_read
 
 __all__ = ["candidates"]
 
@@ -83,9 +83,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     split = _split_at(file, problem)
     made = _compiled_by_decorator(split) if split is not None else None
-    if split is not None and made is None and sources.is_program(file):
-        method = split.function not in file.module.body
-        made = _compiled_by_method(split, sources) if method else _compiled_by_call(split)
+    if split is not None and made is None:
+        owner = file.enclosing(split.function, cst.ClassDef, cst.FunctionDef)
+        if isinstance(owner, cst.ClassDef):
+            made = _compiled_by_method(split, sources)
+        elif owner is not None or sources.is_program(file):  # no other file imports the function
+            made = _compiled_by_call(split)
     if split is not None and made is not None:
         name, edits = made
         title = f"run `{file.code(split.call)}` in front of what is compiled"
@@ -93,14 +96,15 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _split_at(file: ParsedSource, problem: FixProblem) -> _Split | None:
-    """The function or method of the module that breaks at a call, if it can be split there."""
+    """The function or method that breaks at a call, if it can be split there."""
     wanted, call = problem.function, file.at(problem.span, cst.Call)
     function = file.enclosing(call, cst.FunctionDef) if call is not None else None
     if call is None or not isinstance(function, cst.FunctionDef) or not isinstance(function.body, cst.IndentedBlock):
         return None
-    class_ = file.enclosing(function, cst.ClassDef, cst.FunctionDef)
-    owner = f"{class_.name.value}." if isinstance(class_, cst.ClassDef) else ""
-    if f"{owner}{function.name.value}" != wanted or (class_ or function) not in file.module.body:
+    around = file.enclosing(function, cst.ClassDef, cst.FunctionDef)
+    owner = "" if around is None else f"{file.code(around.name)}."  # type: ignore[attr-defined]  # both have a name
+    owner += "<locals>." if isinstance(around, cst.FunctionDef) else ""
+    if f"{owner}{function.name.value}" != wanted or (around or function) not in file.module.body:
         return None
     body = function.body.body[1 if function.get_docstring() is not None else 0 :]
     place = next((n for n, each in enumerate(body) if file.line(each) <= file.line(call) <= file.end_line(each)), None)
@@ -155,18 +159,22 @@ def _compiled_by_decorator(split: _Split) -> tuple[str, tuple[Edit, ...]] | None
 def _compiled_by_call(split: _Split) -> tuple[str, tuple[Edit, ...]] | None:
     """What `torch.compile` makes of the rest is called behind the first calls. It is the function's only use."""
     file, function = split.file, split.function
-    uses = [each for each in file.nodes(cst.Name) if each.value == function.name.value and each is not function.name]
+    scope = file.enclosing(function, cst.FunctionDef)
+    named = [each for each in file.nodes(cst.Name, scope) if each.value == function.name.value]
+    uses = [each for each in named if is_read(file, each) and each is not function.name]
     argument = file.parent(uses[0]) if len(uses) == 1 else None
     call = file.parent(argument) if isinstance(argument, cst.Arg) else None
     if function.decorators or not isinstance(call, cst.Call) or file.code(call.func) != "torch.compile":
         return None
-    name, end, unit = function.name.value, file.newline, file.indent_unit
+    name, end, unit, pad = function.name.value, file.newline, file.indent_unit, file.indent(function)
     prepared, whole = file.free_name(f"_prepared_{name.strip('_')}", of=function), file.free_name("_call", of=call)
     given, own = split.arguments, [parameter.name.value for parameter in function.params.params]
-    inner = f"{unit}def {whole}({file.code(function.params)}):{end}{split.head(unit * 2)}"
-    last = f"{unit * 2}return {name}({', '.join(given)}){end}{end}{unit}return {whole}{end}"
+    blank = end if pad else end * 2
+    inner = f"{pad}{unit}def {whole}({file.code(function.params)}):{end}{split.head(pad + unit * 2)}"
+    last = f"{pad}{unit * 2}return {name}({', '.join(given)}){end}{end}{pad}{unit}return {whole}{end}"
+    made = f"{blank}{pad}def {prepared}({name}):{end}{inner}{last}"
     edits = [
-        file.insert_line(file.end_line(function) + 1, f"{end}{end}def {prepared}({name}):{end}{inner}{last}"),
+        file.insert_line(file.end_line(function) + 1, made),
         file.replace(call, f"{prepared}({file.code(call)})"),
     ]
     if split.first:
