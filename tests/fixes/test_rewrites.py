@@ -398,7 +398,7 @@ PROPERTY = "class A:\n    @property\n    def loss(self):\n        log.warning('a
 SETTER = "\n    @loss.setter\n    def loss(self, value):\n        pass\n"
 
 
-@pytest.mark.parametrize(("setter", "others"), [(SETTER, ""), ("", ""), (SETTER, "model = 2\n")])
+@pytest.mark.parametrize(("setter", "others"), [(SETTER, "model = 2\n"), ("", ""), (SETTER, "")])
 def test_a_property_of_a_library_is_read_once_where_it_can_be_set(tmp_path: Path, setter: str, others: str) -> None:
     (tmp_path / "lib").mkdir()
     library = tmp_path / "lib" / "library.py"
@@ -410,8 +410,10 @@ def test_a_property_of_a_library_is_read_once_where_it_can_be_set(tmp_path: Path
         problem_at(text, "model(x)"), file=None, span=Span(str(library), 4), function="A.loss", stack=stack
     )
     line = "    model.loss = model.loss\n"
-    expected = [text.replace(made, f"{made}{line}")] if setter and not others else []
+    expected = [text.replace(made, f"{made}{line}")] if setter else []
     assert changed(text, candidates(text, broken, tmp_path)) == expected
+    twice = text.replace(made, made * 2)
+    assert candidates(twice, replace(broken, stack=(replace(stack[0], line=twice.count("\n")),)), tmp_path) == []
 
 
 def test_a_function_of_math_is_torchs(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if problem.kind != "break" or problem.file is not None or not _can_be_set(problem.span.file, name):
         return
     for site in call_sites(problem, sources, []):
-        made = _assignment(site.file, site.file.code(site.call.func))
+        made = _assignment(site.file, site.call)
         if made is not None:
             file, object_ = site.file, site.file.code(site.call.func)
             line = f"{file.indent(made)}{object_}.{name} = {object_}.{name}{file.newline}"
@@ -45,8 +45,22 @@ def _can_be_set(file: str | None, name: str) -> bool:
     return all(re.search(rf"^ +@{kind}\n +def {name}\(", text, re.M) for kind in ("property", rf"{name}\.setter"))
 
 
-def _assignment(file: ParsedSource, name: str) -> cst.CSTNode | None:
-    """The statement that makes what a name stands for; ``None`` unless it is the only one."""
+def _assignment(file: ParsedSource, call: cst.Call) -> cst.CSTNode | None:
+    """The statement that makes the object that is called; ``None`` unless it is the only one in its scope."""
+    name = file.code(call.func)
     targets = [target for target in file.nodes(cst.AssignTarget) if file.code(target.target) == name]
+    for scope in _scopes(file, call) if isinstance(call.func, cst.Name) else ():
+        if own := [target for target in targets if file.enclosing(target, cst.FunctionDef) is scope]:
+            targets = own
+            break
     statements = [file.statement(target) for target in targets]
     return statements[0] if len(statements) == 1 and isinstance(statements[0], cst.SimpleStatementLine) else None
+
+
+def _scopes(file: ParsedSource, node: cst.CSTNode) -> Iterator[cst.CSTNode | None]:
+    """The functions around a node, the innermost first, then the module."""
+    scope = file.enclosing(node, cst.FunctionDef)
+    while scope is not None:
+        yield scope
+        scope = file.enclosing(scope, cst.FunctionDef)
+    yield None
