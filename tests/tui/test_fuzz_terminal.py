@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import termios
 import time
 from pathlib import Path
@@ -37,13 +39,17 @@ ESCAPE_ALONE = 0.2  # seconds after which an escape is a key of its own and not 
 def walk(path: Path, seed: int, count: int) -> int:
     """Press keys in browsers over a recording, a new one whenever one was left. Return how many were started.
 
+    Each has a copy of the recording, or of the folder of them, since there are keys that delete one.
     Fails where a browser ends with another code than 0, or with a traceback.
     """
     chosen = random.Random(seed)
     started = pressed = 0
     while pressed < count:
         started += 1
-        pressed += _one(path, chosen, count - pressed)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, path.name)
+            shutil.copytree(path, copy) if path.is_dir() else shutil.copy(path, copy)
+            pressed += _one(copy, chosen, count - pressed)
     return started
 
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from textual.geometry import Region
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
@@ -149,3 +150,13 @@ async def test_a_recording_that_grows_while_a_screen_comes_or_goes_is_no_error(p
             await asyncio.sleep(0)
         assert not view.is_open
         assert pilot.app.is_running
+
+
+async def test_lines_that_were_removed_are_drawn_empty(program: Path) -> None:
+    """By the screen under a dialog, when another recording has been opened."""
+    async with browsing(program) as pilot:
+        await press(pilot, "5")
+        lines = pilot.app.focused
+        assert isinstance(lines, Lines)
+        await lines.remove()
+        assert [strip.text for strip in lines.render_lines(Region(0, 0, 3, 2))] == ["   ", "   "]

@@ -189,7 +189,12 @@ class Lines(ScrollView, can_focus=True):
         return self.cursor
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw the lines of an area. Their styles are looked up once: that takes as long as to draw a line."""
+        """Draw the lines of an area. Their styles are looked up once: that takes as long as to draw a line.
+
+        A screen under a dialog draws a widget once more that has been removed, and has no styles any longer.
+        """
+        if not self.is_running:
+            return [Strip.blank(crop.width)] * crop.height
         self._style_of_lines = self.rich_style
         self._style_of_cursor = self.get_component_rich_style("lines--cursor")
         return super().render_lines(crop)
