@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dynadiag.explanation.formatting import shorten
 from tui.styled_text import one_line
 
 __all__ = ["brief_error", "first_sentence"]
@@ -19,17 +20,13 @@ def brief_error(reason: str) -> str:
     """Return the first lines of an error, as many as fit. If a compiler wrote it, the first one and what it marks."""
     first, *rest = [one_line(text) for text in reason.split("\n") if text.strip()] or [""]
     said = next((text[text.find(_ERROR_MARK) :] for text in rest if _ERROR_MARK in text), "")
-    shown = _cut(first, _MAX_CHARS)
+    shown = shorten(first, _MAX_CHARS)
     for text in ["…", said] if said else rest:
         room = _MAX_CHARS - len(shown) - 1
         if len(text) > room:
-            return f"{shown} {_cut(text, room)}" if room >= _MIN_PART_CHARS else f"{shown.rstrip('… ')} …"
+            return f"{shown} {shorten(text, room)}" if room >= _MIN_PART_CHARS else f"{shown.rstrip('… ')} …"
         shown = f"{shown} {text}"
     return shown
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def first_sentence(text: str) -> str:
