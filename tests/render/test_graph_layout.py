@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +75,20 @@ def test_boxes_stand_apart_and_lines_lead_from_box_to_box(graph: tuple[dict[str,
 @given(graphs())
 def test_lines_that_have_nothing_in_common_only_cross(graph: tuple[dict[str, tuple[int, int]], list[Edge]]) -> None:
     assert not shared_cells(lay_out(*graph))
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        pytest.param("0-10 6-10 6-11 8-10 8-11 9-11", id="a third line comes to two boxes that read the same two"),
+        pytest.param("3-6 1-5 3-4 1-6 4-6 2-5 4-5 2-3", id="a long line comes to two boxes that read the same two"),
+        pytest.param("3-4 0-5 1-4 1-6 0-6 1-5 6-7", id="one of two sources goes to a third box"),
+    ],
+)
+def test_lines_that_wait_for_each_other_only_cross(edges: str) -> None:
+    pairs = [(f"n{source}", f"n{target}") for source, target in (edge.split("-") for edge in edges.split())]
+    for width in (7, 9, 22):
+        assert not shared_cells(lay_out({f"n{number}": (width, 3) for number in range(12)}, pairs))
 
 
 def test_an_edge_against_the_order_is_left_out() -> None:

@@ -11,7 +11,7 @@ A unit is a cell of a terminal. y grows downwards.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -267,49 +267,121 @@ def _drawn(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], 
 
 
 def _choose_entries(layers: Sequence[Sequence[_Vertex]]) -> None:
-    """Where lines enter each box: below no source of the layer above that it does not read."""
-    sources: dict[int, int] = {}
-    for layer in layers:
-        for vertex in layer:
-            own = {id(other) for other in vertex.upper}
-            free = [
-                vertex.x + port
-                for port in _PORTS
-                if abs(port) < vertex.left and sources.get(vertex.x + port) in (None, *own)
-            ]
-            vertex.entry = free[0] if free and vertex.name is not None else vertex.x
-        sources = {vertex.x: id(vertex) for vertex in layer if vertex.lower}
+    """Where lines enter each box: below no source of the layer above that it does not read.
+
+    A box that stands below one of its sources is entered there, in a straight line, unless lines would have to be above
+    each other in a circle.
+    """
+    for upper, lower in pairwise([[], *layers]):
+        sources = {vertex.x: id(vertex) for vertex in upper if vertex.lower}
+        for vertex in lower:
+            vertex.entry = vertex.x
+            if vertex.name is not None:
+                own = {id(other) for other in vertex.upper}
+                _enter(vertex, {column for column, source in sources.items() if source not in own})
+        while circles := [vertex for vertex in _targets_in_circles(_nets(upper)) if vertex.entry in sources]:
+            if not any(_enter(vertex, sources.keys()) for vertex in circles):
+                break
+
+
+def _enter(vertex: _Vertex, taken: Set[int]) -> bool:
+    """Let lines enter a box, or pass a layer, in a column that is not taken. Whether there is one."""
+    reach = vertex.left if vertex.name is not None else _GAP  # a line stays between its neighbours
+    free = [vertex.x + port for port in _PORTS if abs(port) < reach and vertex.x + port not in taken]
+    if free:
+        vertex.entry = free[0]
+        if vertex.name is None:
+            vertex.x = free[0]
+    return bool(free)
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    """The lines that share a row of a channel: from one vertex, or to one and the same box.
+
+    ``starts`` and ``ends`` are the columns in which they come and go.
+    """
+
+    sources: tuple[_Vertex, ...]
+    starts: frozenset[int]
+    ends: frozenset[int]
+
+
+def _nets(layer: Sequence[_Vertex]) -> list[_Net]:
+    """The lines below a layer that turn."""
+    found: dict[int, list[_Vertex]] = {}
+    for vertex in layer:
+        if any(other.entry != vertex.x for other in vertex.lower):
+            found.setdefault(id(vertex.lower[0] if len(vertex.lower) == 1 else vertex), []).append(vertex)
+    return [
+        _Net(
+            tuple(sources),
+            frozenset(vertex.x for vertex in sources),
+            frozenset(other.entry for vertex in sources for other in vertex.lower),
+        )
+        for sources in found.values()
+    ]
+
+
+def _above(nets: Sequence[_Net]) -> list[list[int]]:
+    """The numbers of the nets whose row has to be above that of each: they come down in a column where it goes on."""
+    coming: dict[int, list[int]] = {}
+    for number, net in enumerate(nets):
+        for column in net.starts:
+            coming.setdefault(column, []).append(number)
+    return [
+        [other for column in net.ends for other in coming.get(column, ()) if other != number]
+        for number, net in enumerate(nets)
+    ]
+
+
+def _targets_in_circles(nets: Sequence[_Net]) -> list[_Vertex]:
+    """Where nets go of which each has to be above the other. Two that go to the same boxes may share cells."""
+    above = _above(nets)
+    before = [_reached(number, above) for number in range(len(nets))]
+    circles = [{other for other in before[number] if number in before[other]} for number in range(len(nets))]
+    wrong = {one for circle in circles if len({nets[each].ends for each in circle}) > 1 for one in circle}
+    return [vertex for one in wrong for source in nets[one].sources for vertex in source.lower]
+
+
+def _first_circle(waiting: Sequence[int], above: Sequence[Sequence[int]], done: Collection[int]) -> list[int]:
+    """The nets that wait for the fewest others, themselves among them: a circle that waits for no other circle."""
+    waits = {number: len(_reached(number, above, done) | {number}) for number in waiting}
+    fewest = min(waits.values())
+    return [number for number, count in waits.items() if count == fewest]
+
+
+def _reached(number: int, above: Sequence[Sequence[int]], done: Collection[int] = ()) -> set[int]:
+    """The nets that have to be above a net, directly or above others, without those that are done."""
+    found: set[int] = set()
+    rest = [number]
+    while rest:
+        new = {other for other in above[rest.pop()] if other not in found and other not in done}
+        found |= new
+        rest += new
+    return found
 
 
 def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
-    """The row in the channel below a layer of each vertex (by its id) whose lines turn there.
-
-    Lines that lead to one and the same box share a row. A line that comes down in a column has its row above that of
-    another line, which goes on in the same column.
-    """
-    nets: dict[int, list[_Vertex]] = {}
-    for vertex in layer:
-        if any(other.entry != vertex.x for other in vertex.lower):
-            nets.setdefault(id(vertex.lower[0] if len(vertex.lower) == 1 else vertex), []).append(vertex)
-    starts = {key: {vertex.x for vertex in net} for key, net in nets.items()}
-    ends = {key: {other.entry for vertex in net for other in vertex.lower} for key, net in nets.items()}
-    above = {key: [other for other in nets if other != key and starts[other] & ends[key]] for key in nets}
+    """The row in the channel below a layer of each vertex (by its id) whose lines turn there."""
+    nets = _nets(layer)
+    above = _above(nets)
     found: dict[int, int] = {}
     taken: list[list[tuple[int, int]]] = []
-    waiting = list(nets)
+    waiting = list(range(len(nets)))
     while waiting:
-        ready = [key for key in waiting if all(other in found for other in above[key])]
-        key = min(ready or waiting, key=lambda one: min(starts[one]))  # none is ready where lines block each other
-        waiting.remove(key)
-        columns = starts[key] | ends[key]
+        ready = [one for one in waiting if all(other in found for other in above[one])]
+        number = min(ready or _first_circle(waiting, above, found), key=lambda one: min(nets[one].starts))
+        waiting.remove(number)
+        columns = nets[number].starts | nets[number].ends
         first, last = min(columns), max(columns)
-        track = max((found[other] + 1 for other in above[key] if other in found), default=0)
+        track = max((found[other] + 1 for other in above[number] if other in found), default=0)
         while track < len(taken) and any(first <= end and start <= last for start, end in taken[track]):
             track += 1
         taken += [[] for _ in range(track + 1 - len(taken))]
         taken[track].append((first, last))
-        found[key] = track
-    return {id(vertex): found[key] for key, net in nets.items() for vertex in net}
+        found[number] = track
+    return {id(vertex): found[number] for number, net in enumerate(nets) for vertex in net.sources}
 
 
 def _corners(path: Sequence[_Vertex], rows: Mapping[int, int], boxes: Mapping[str, Rectangle]) -> tuple[Corner, ...]:
