@@ -14,6 +14,7 @@ from tests.tui.conftest import screen, settle
 from tui.app import Browser
 from tui.session import Session
 from tui.views import SCREENS
+from tui.widgets.lines import Lines
 
 
 @asynccontextmanager
@@ -57,6 +58,19 @@ async def test_a_filled_screen_is_the_same_as_one_that_is_read_when_it_is_opened
                     await settle(pilot)
                     shown.append(screen(pilot))
         assert shown[0] == shown[1], key
+
+
+async def test_a_filled_screen_has_its_details_and_scroll_bars(program: Path) -> None:
+    """So to show it is one layout: it was laid out as large as it will be."""
+    async with filling(program) as (app, pilot):
+        await filled(app, pilot)
+        for key, name in (("7", "kernels"), ("4", "breaks"), ("9", "events")):
+            panes = list(app._views[name].query(Lines))
+            before = [(pane.count, pane.show_vertical_scrollbar) for pane in panes]
+            assert all(count for count, _ in before)
+            await pilot.press(key)
+            await settle(pilot)
+            assert [(pane.count, pane.show_vertical_scrollbar) for pane in panes] == before
 
 
 async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path) -> None:

@@ -130,6 +130,7 @@ class PanedView(View):
             self._current_pane = order[here % len(order)]
         self.lay_out()
         self._focus_pane(self.pane(self._current_pane))
+        self.highlight()  # before the message of the focus, which comes after the screen is drawn
         return True
 
     def _focus_pane(self, pane: CodePane) -> None:

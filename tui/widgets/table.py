@@ -213,8 +213,10 @@ class Table(FilterableLines):
         return max(places, key=lambda place: widths[place], default=None)
 
     def on_resize(self) -> None:
+        before = self._widths
         self._fit()
-        self.refresh()
+        if self._widths != before:
+            self.refresh()
 
     @property
     def count(self) -> int:
