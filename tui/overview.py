@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.formatting import count, duration
-from dynadiag.explanation.guard_text import source_text
+from dynadiag.explanation.formatting import brief, count, duration, list_some
+from dynadiag.explanation.guard_text import described, source_text
 from dynadiag.explanation.timing import PhaseShare, Timing
-from dynadiag.recording.records import GuardFailure, Recompile, Run
+from dynadiag.recording.records import Recompile, Run
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence
@@ -205,34 +206,28 @@ def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:
         yield replace(line(("       help: ", "help"), (first, "dim"), to=target), continues=True)
 
 
-def guard_change_fragments(item: Recompile) -> list[Fragment]:
-    """Return the first failed guard with its old and new value."""
-    if item.limit_reached and not item.reasons:
-        return [("the recompile limit was reached", "error")]
-    if not item.reasons:
-        return [("no reason was recorded", "dim")]
-    first, *others = _by_value(item.reasons)
-    return [*_change(first), *([(f"  and {len(others)} more", "dim")] if others else [])]
+def guard_change_fragments(item: Recompile, against: str | None = None) -> list[Fragment]:
+    """Return the first change that the report tells, with its old and new value.
+
+    ``against`` is a compile id: then only what kept the code of that compile from being used.
+    """
+    changed = main_changes([each for each in item.reasons if against in (None, each.against)])
+    if not changed:
+        return [
+            ("the recompile limit was reached", "error") if item.limit_reached else ("no reason was recorded", "dim")
+        ]
+    more = len(changed) - 1
+    return [*_change(changed[0]), *([(f"  and {more} more", "dim")] if more else [])]
 
 
-def _by_value(reasons: Sequence[GuardFailure]) -> list[list[GuardFailure]]:
-    """The failures of guards on the same value together: torch lists one for each compile that did not fit."""
-    found: dict[object, list[GuardFailure]] = {}
-    for number, item in enumerate(reasons):
-        known = item.source is not None and item.was is not None
-        found.setdefault((item.source, item.now) if known else number, []).append(item)
-    return list(found.values())
-
-
-def _change(group: Sequence[GuardFailure]) -> list[Fragment]:
+def _change(change: GuardChange) -> list[Fragment]:
     """A changed value: what the compiles so far were made for, and what it is now."""
-    reason = group[0]
-    if reason.was is None and reason.now is None:
-        return [(one_line(reason.guard)[:200], "")]
-    source = f"{one_line(source_text(reason.source or reason.guard))}: "
-    values = list(dict.fromkeys(one_line(item.was or "?") for item in group))
-    before = ", ".join(values[:_MAX_VALUES]) + (" …" if len(values) > _MAX_VALUES else "")
-    return [(source, ""), (before, "remove"), (" → ", "dim"), (one_line(reason.now or "?"), "add")]
+    source, was, now = source_text(change.source), [brief(text) for text in change.was], brief(change.now)
+    told = described(change)
+    if not was or told != f"{source} was {list_some(was)}, now {now}":
+        return [(one_line(told)[:_LONGEST], "")]
+    before = ", ".join(was[:_MAX_VALUES]) + (" …" if len(was) > _MAX_VALUES else "")
+    return [(f"{one_line(source)}: ", ""), (one_line(before), "remove"), (" → ", "dim"), (one_line(now), "add")]
 
 
 def _time(timing: Timing) -> Iterator[Line]:

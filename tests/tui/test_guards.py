@@ -17,8 +17,9 @@ def _guard(kind: str, source: str) -> Guard:
 def test_what_can_change_comes_first() -> None:
     identity, size, state = _guard("ID_MATCH", "L['f']"), _guard("TENSOR_MATCH", "L['x']"), _guard("GLOBAL_STATE", "")
     failed, constant = _guard("EQUALS_MATCH", "L['n']"), _guard("EQUALS_MATCH", "G['LIMIT']")
-    order = sorted([state, constant, identity, size, failed], key=lambda item: _rank(item, {"L['n']"}))
-    assert order == [failed, size, identity, state, constant]
+    mark = _guard("DIMENSION_DYNAMIC_MARKING_GUARD", "L['x']")
+    order = sorted([state, mark, constant, identity, size, failed], key=lambda item: _rank(item, {"L['n']"}))
+    assert order == [failed, size, identity, state, constant, mark]
 
 
 def test_a_guard_reads_as_the_program_does_and_bears_a_sign_where_it_failed() -> None:
@@ -42,3 +43,20 @@ async def test_a_guard_that_is_not_there_any_more_has_no_detail(program: Path) -
         (known,) = view._guards
         assert view.detail(known)
         assert view.detail(known + 1000) == []
+
+
+async def test_a_guard_that_failed_tells_the_change_that_its_own_compile_did_not_fit(tmp_path: Path) -> None:
+    """A later recompile, which another compile came nearer to, has other changes."""
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
+    for compile_id, source, was, now, against in (
+        ("0/1", "L['x'].dtype", "torch.float32", "torch.bfloat16", "0/0"),
+        ("0/2", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1"),
+    ):
+        (made, text), artifact = build.recompile_events(compile_id, was, now)
+        made["dynadiag_recompile"]["failures"][0].update(source=source, against=against)
+        events += [(made, text), artifact, *build.compile_events(compile_id)]
+    async with browsing(build.recording(tmp_path, [*events, *build.end_events()])) as pilot:
+        await press(pilot, "6")
+        assert "it failed: x.dtype: torch.float32 → torch.bfloat16" in screen(pilot)
+        await press(pilot, "]")
+        assert "it failed: x.dtype: torch.bfloat16 → torch.float32" in screen(pilot)

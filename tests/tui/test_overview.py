@@ -128,6 +128,20 @@ def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> 
     assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0 … → 9  and 1 more"
 
 
+def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() -> None:
+    """Not by what other compiles failed by too, nor by a stride that follows from a size: the report says the same."""
+    size = GuardFailure("", "L['x'].size()[1]", "8", "12", "0/0", None, None)
+    stride = GuardFailure("", "L['x'].stride()[0]", "8", "12", "0/0", None, None)
+    other = GuardFailure("", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1", None, None)
+    again = replace(a_recompile(""), reasons=(other, replace(size, against="0/1"), size, stride))
+
+    def told(against: str | None) -> str:
+        return "".join(text for text, _ in overview.guard_change_fragments(again, against))
+
+    assert told(None) == told("0/0") == "x.size()[1]: 8 → 12"
+    assert told("0/1") == "x.dtype: torch.bfloat16 → torch.float32  and 1 more"
+
+
 async def test_without_findings_the_kernels_are_told(program: Path, tmp_path: Path) -> None:
     """What matters then is where the time goes from now on."""
     async with browsing(program) as pilot:

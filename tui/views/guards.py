@@ -27,7 +27,8 @@ from tui.widgets.tree import Branch, Tree
 
 __all__ = ["GuardsView"]
 
-_TENSOR_PART = re.compile(r"\.(?:size|stride|storage_offset)\(\).*$")  # the guard is that of the tensor
+# The guard is that of the tensor.
+_TENSOR_PART = re.compile(r"\.(?:(?:size|stride|storage_offset|dim)\(\).*|dtype|device|requires_grad)$")
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
 _CHANGING = {
     "TENSOR_MATCH",
@@ -36,8 +37,15 @@ _CHANGING = {
     "CONSTANT_MATCH",
     "SEQUENCE_LENGTH",
     "LIST_LENGTH",
+    "LENGTH_CHECK",
+    "DICT_LENGTH",
     "BOOL_MATCH",
+    "TRUE_MATCH",
+    "FALSE_MATCH",
+    "NONE_MATCH",
 }
+# Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
+_MARKS = "DIMENSION_DYNAMIC_MARKING_GUARD"
 GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 
 
@@ -49,7 +57,7 @@ class GuardsView(ListingView):
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40),
-        Column("kind", max_width=24),
+        Column("kind", max_width=len(_MARKS)),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200),
     )
@@ -142,10 +150,11 @@ class GuardsView(ListingView):
             self._compile = next((item.compile_id for item in guarded or explanation.compiles), "-")
         cwd = explanation.run.cwd
         failed = {
-            _TENSOR_PART.sub("", reason.source): item.index
+            value: item.index
             for item in reversed(explanation.recompiles)
             for reason in item.reasons
             if reason.source and reason.against == self._compile
+            for value in (_TENSOR_PART.sub("", reason.source), reason.source)
         }
         self._failed = failed
         guards = sorted(self.session.guards(self._compile), key=lambda item: _rank(item, failed))
@@ -212,7 +221,7 @@ class GuardsView(ListingView):
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
         again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None
-        words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again)] if again else []
+        words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again, guard.compile_id)] if again else []
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(_value(guard))}"),
             line(one_line(guard.expression)),
@@ -240,11 +249,13 @@ def _failed(item: Guard, failed: Container[str]) -> bool:
 
 
 def _rank(item: Guard, failed: Container[str]) -> int:
-    """What can change comes first: guards that failed, values of the call, their attributes, then all else."""
+    """What can change comes first: guards that failed, values of the call, their attributes, all else, then marks."""
     if _failed(item, failed):
         return 0
     if item.kind in _CHANGING and not is_global(item.source):
         return 1
+    if item.kind == _MARKS:
+        return 4
     return 2 if item.source.startswith("L[") else 3
 
 

@@ -31,7 +31,6 @@ class RecompilesView(ListingView):
         Column("compile"),
         Column("function", max_width=30),
         Column("where", max_width=36, is_path=True),
-        Column("guards", numeric=True),
         Column("what changed", max_width=120),
     )
 
@@ -73,7 +72,6 @@ def _row(item: Recompile, cwd: str | None) -> Row:
         one_line(item.compile_id),
         one_line(item.function),
         source_location(item.file, item.line, None, cwd),
-        str(len(item.reasons)),
         "".join(text for text, _ in guard_change_fragments(item)),
     )
     return Row(cells, item.index, "error" if item.limit_reached else "")
