@@ -26,6 +26,7 @@ _OUTCOME = {
     "skipped": ("- skipped", "dim"),
     "running": ("● running", "good"),
 }
+_GAVE_UP = ("✗ gave up", "error")  # torch records such a compile as a skipped frame
 _MAX_COMPILES = 200  # compiles listed in the detail of one call; the tree has all of them
 _MAX_REASON_LINES = 40  # lines of an error that no compiler wrote
 _MAX_ERRORS = 5  # further errors of a compiler
@@ -134,8 +135,14 @@ def _compiles_below(call: _CallNode) -> Iterator[Compile]:
         yield from (item,) if isinstance(item, Compile) else _compiles_below(item)
 
 
+def _outcome(item: Compile, made: CompileTree) -> Fragment:
+    """How a compile ended."""
+    again = made.recompiles.get(item.compile_id)
+    return _GAVE_UP if again is not None and again.limit_reached else _OUTCOME.get(item.outcome, (item.outcome, ""))
+
+
 def _compile_branch(item: Compile, made: CompileTree) -> Branch:
-    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    mark, role = _outcome(item, made)
     seconds = duration(item.seconds.total) if item.seconds.total is not None else "-"
     parts: list[Fragment] = [
         (f"{one_line(item.compile_id):<5} ", "key"),
@@ -195,7 +202,7 @@ def call_lines(key: str, made: CompileTree) -> list[Line]:
         line((count(len(compiles), "compile"), "strong"), f", {duration(spent)}"),
         Line(),
         *_section("called", [_frame_line(frame, made) for frame in frames]),
-        *_section("compiled", [_compile_line(item) for item in compiles[:_MAX_COMPILES]]),
+        *_section("compiled", [_compile_line(item, made) for item in compiles[:_MAX_COMPILES]]),
     ]
 
 
@@ -204,15 +211,15 @@ def _ends_path_step(key: str, end: int) -> bool:
     return end == len(key) or key[end] == "/"
 
 
-def _compile_line(item: Compile) -> Line:
-    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+def _compile_line(item: Compile, made: CompileTree) -> Line:
+    mark, role = _outcome(item, made)
     parts = (f"{one_line(item.compile_id):<6} ", "key"), (f"{mark:<10}", role), one_line(item.function)
     return line(*parts, to=Location("compiles", compile_id=item.compile_id))
 
 
 def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
     """Return the details of one compile."""
-    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    mark, role = _outcome(item, made)
     code = Location("code", item.compile_id)
     lines = [
         line(

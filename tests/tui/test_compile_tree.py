@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Frame
-from tests.explanation.build import FILE, FakeRecording, a_compile
+from tests.explanation.build import FILE, FakeRecording, a_compile, a_recompile
 from tests.tui.conftest import browsing, press, screen
-from tui.compile_tree import CompileTree, compile_branches
+from tui.compile_tree import CompileTree, compile_branches, compile_lines
 
 
 def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> None:
@@ -39,3 +39,13 @@ async def test_a_function_that_was_compiled_again_says_why(program: Path) -> Non
     async with browsing(program) as pilot:
         await press(pilot, "2")
         assert "↻ x.size()[0]: 4 → 5" in screen(pilot)
+
+
+def test_a_compile_that_torch_gave_up_says_so_where_torch_records_a_skipped_frame() -> None:
+    skipped = (a_compile(0, "0/8", outcome="skipped"), a_compile(1, "1/0", outcome="skipped"))
+    again = a_recompile("n == 3", index=0, compile_id="0/8", limit_reached=True)
+    explanation = explain(FakeRecording(compile_records=skipped, recompile_records=(again,)))
+    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
+    heads = ["".join(text for text, _ in branch.fragments) for branch in compile_branches(tree)]
+    assert ["gave up" in head for head in heads] == [True, False]
+    assert ["gave up" in compile_lines(item, tree)[0].text for item in skipped] == [True, False]

@@ -38,7 +38,7 @@ class KernelsView(ListingView):
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
-    NOTHING: ClassVar[str] = "no kernel was generated"
+    NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor`, the default, generates kernels"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True, spare=True),
