@@ -10,6 +10,7 @@ import msgspec
 from dynadiag import __version__
 from dynadiag.bisection.document import BisectDocument, FailureDocument
 from dynadiag.bisection.verdict import Verdict, first_few
+from dynadiag.explanation.formatting import count
 from dynadiag.minify.repro_header import add_header_line, strip_directories
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import CommandDocument
@@ -252,11 +253,10 @@ def _minimal(result: MinifyResult) -> str:
 def sizes(result: MinifyResult) -> str:
     """The size before and after, in words."""
     if result.level == "source":
-        lines = f"{result.lines_before} -> {result.lines_after} lines"
-        return f"{lines}, {result.tokens_before} -> {result.tokens_after} tokens"
-    inputs, elements = result.inputs_after, result.elements_after
-    left = f"{inputs} input{'' if inputs == 1 else 's'} with {elements} element{'' if elements == 1 else 's'}"
-    return f"{result.nodes_before} -> {result.nodes_after} operations; {left}"
+        lines = f"{result.lines_before} -> {count(result.lines_after or 0, 'line')}"
+        return f"{lines}, {result.tokens_before} -> {count(result.tokens_after or 0, 'token')}"
+    left = f"{count(result.inputs_after or 0, 'input')} with {count(result.elements_after or 0, 'element')}"
+    return f"{result.nodes_before} -> {count(result.nodes_after or 0, 'operation')}; {left}"
 
 
 def _first_line(result: MinifyResult, style: Style) -> str:

@@ -15,6 +15,7 @@ from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisection.ladder import rung_plan
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.other_failures import FRAME, look_for_other_failures
@@ -335,7 +336,7 @@ class _ReductionListener:
         if self.captured:
             return
         self.captured = True
-        self._search.on_message(f"the failing graph has {event.operations} operations; reducing it")
+        self._search.on_message(f"the failing graph has {count(event.operations, 'operation')}; reducing it")
 
     def _candidate(self, event: CandidateTried) -> None:
         self._candidates += 1
@@ -350,8 +351,8 @@ class _ReductionListener:
         self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
 
     def _label(self, event: CandidateTried) -> str:
-        unit = "lines" if event.stage.startswith("text") else "operations"
-        parts = [f"{event.stage}: {event.size} {unit}"]
+        unit = "line" if event.stage.startswith("text") else "operation"
+        parts = [f"{event.stage}: {count(event.size, unit)}"]
         if event.best is not None:
             parts.append(f"best {event.best}")
         if self.cached:

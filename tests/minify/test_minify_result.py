@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, issue_text, result_text
+from dynadiag.minify.minimizer import _ReductionListener
+from dynadiag.minify.reduction_task import CandidateTried, GraphCaptured
 from dynadiag.render.style import Style
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
 RESULT = MinifyResult(
@@ -25,7 +30,18 @@ def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
     assert "/home" not in text
     assert "\x1b" not in text
     assert "````text" in text
-    assert "The program below is reduced: 40 -> 1 operations;" in text
+    assert "The program below is reduced: 40 -> 1 operation;" in text
+
+
+def test_a_trial_of_one_operation_is_told_as_one() -> None:
+    told: list[Any] = []
+    log = SimpleNamespace(count=1, add=lambda *_: None)
+    search = SimpleNamespace(log=log, on_message=told.append, on_trial=lambda *trial: told.append(trial[1]))
+    listener = _ReductionListener(cast("Any", search))
+    listener.on_event(GraphCaptured(1, ()))
+    for size in (1, 2):
+        listener.on_event(CandidateTried(str(size), "witness", size, "pass", False, Outcome(None, 1.0)))
+    assert told == ["the failing graph has 1 operation; reducing it", "witness: 1 operation", "witness: 2 operations"]
 
 
 def test_a_report_says_what_bisection_found() -> None:

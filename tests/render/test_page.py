@@ -26,6 +26,8 @@ from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.store import save_derived
 from dynadiag.render.clean import clean
 from dynadiag.render.page.flame import flame_boxes
+from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.page.search import _sentence
 from dynadiag.render.report import report
 from tests.commands.build import CONTEXT, recording
 from tests.job import build as ranks
@@ -347,6 +349,11 @@ def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:
     assert re.search(r"1 ?off: cummin ?fails ?cummin: cummin ?1\.0 ?2 ?off: cummin ?passes", words)
     assert "Findings" not in words
     assert "{" not in words
+
+
+def test_a_reduction_to_one_operation_is_told_as_one() -> None:
+    verdict = {"verdict": "reduced", "level": "graph", "nodes_before": 40, "nodes_after": 1, "proved": True}
+    assert _sentence(verdict, Redaction()) == "reduced from 40 operations to 1, proved"
 
 
 def test_a_failure_of_a_search_is_told_once(tmp_path: Path) -> None:

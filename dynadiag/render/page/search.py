@@ -86,7 +86,7 @@ def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
     if "nodes_before" in verdict:
         unit = "operations" if verdict.get("level") == "graph" else "lines"
         kind = "nodes" if unit == "operations" else "lines"
-        size = f"{verdict.get(f'{kind}_before')} to {verdict.get(f'{kind}_after')} {unit}"
+        size = f"{verdict.get(f'{kind}_before')} {unit} to {verdict.get(f'{kind}_after')}"
         return f"reduced from {size}, {'proved' if verdict.get('proved') else 'not proved'}"
     if verdict.get("versions"):
         return f"last good release {verdict.get('last_good')}, first bad release {verdict.get('first_bad')}"
