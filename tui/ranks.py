@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from dynadiag.compare.variant import UNCOMPILED_NOTE
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
@@ -99,8 +100,11 @@ def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[Compa
 def differences(ranks: Sequence[RankSummary]) -> list[Line]:
     """Return where the ranks differ: items that do not occur equally often, exit codes, slow ranks."""
     read = [rank for rank in ranks if rank.items is not None]
-    if len(read) < 2:
-        return [line(("only one recording could be read, so there is nothing to compare", "dim"))]
+    compiled = [rank for rank in read if not _is_uncompiled(rank)]
+    if len(compiled) < 2:
+        why = "only one recording could be read" if len(read) < 2 else "only one of them compiles anything"
+        return [line((f"{why}, so there is nothing to compare", "dim"))]
+    read = compiled
     made = [*_exit_lines(read), *_slow_ranks(read)]
     for kind in ("break", "recompile", "compile"):
         made += _unequal_lines(kind, read)
@@ -109,6 +113,11 @@ def differences(ranks: Sequence[RankSummary]) -> list[Line]:
         so_far = "So far: t" if any(rank.live for rank in read) else "T"
         return [line((f"{so_far}{same[1:]}, and none compiled much longer than the others.", "good"))]
     return made[:-1] if not made[-1].fragments else made
+
+
+def _is_uncompiled(rank: RankSummary) -> bool:
+    """Whether it is the uncompiled variant of a comparison: that it compiled nothing is no difference."""
+    return rank.run is not None and UNCOMPILED_NOTE in rank.run.notes
 
 
 def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
@@ -160,8 +169,7 @@ def _unequal_lines(kind: str, ranks: Sequence[RankSummary]) -> list[Line]:
     )
     if not unequal:
         return []
-    same = len(found) - len(unequal)
-    head = line((f"{kind.capitalize()}s that differ", "title"), (f"  {len(unequal):,}, {same:,} the same", "dim"))
+    head = line((f"{kind.capitalize()}s that differ", "title"), (f"  {len(unequal):,} of {len(found):,}", "dim"))
     more = [line((f"and {len(unequal) - _MAX_DIFFERENCES:,} more", "dim"))] if len(unequal) > _MAX_DIFFERENCES else []
     return [
         head,

@@ -4,7 +4,8 @@ TARGET is FILE.py:NAME or pkg.mod:NAME, a function without arguments that return
 Options come before it; words after it belong to the program. All variants are set up first and then measured in turn,
 so that a machine that slows down affects all of them alike. The uncompiled call is always measured.
 
-Each variant writes a recording into a folder (-o). `dynadiag explain` and `dynadiag browse` show what was compiled.
+Each variant writes a recording into a folder (-o). `dynadiag explain` and `dynadiag browse` show what was compiled,
+`browse` also the times.
 Exit code: 0 if a variant was measured, 1 if every variant failed, 2 usage error, 130 after Ctrl-C.
 """
 
@@ -25,6 +26,7 @@ from dynadiag.compare.comparison_report import comparison_text
 from dynadiag.compare.document import compare_document
 from dynadiag.compare.variant import AMP, DYNAMIC, MODES, Variant, variants
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.opening import COMPARISON_NAME
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.supervise import Limits
@@ -110,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     except DynadiagError:
         _discard(folder)
         raise
-    _report(comparison, program, args)
+    _report(comparison, program, args, folder)
     common.print_path(folder)
     if comparison.interrupted:
         return common.INTERRUPTED
@@ -145,8 +147,8 @@ def _recordings_folder(output: Path | None, program: Program, chosen: tuple[Vari
 
 def _remove_recordings(folder: Path) -> None:
     """Delete the recordings of an earlier comparison, by their names, and nothing else."""
-    for old in folder.glob("[0-9][0-9]-*.dynadiag"):
-        old.unlink()
+    for old in (*folder.glob("[0-9][0-9]-*.dynadiag"), folder / COMPARISON_NAME):
+        old.unlink(missing_ok=True)
 
 
 def _discard(folder: Path) -> None:
@@ -156,8 +158,9 @@ def _discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace) -> None:
+def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:
     document = encode(compare_document(comparison, program.text))
+    common.write_file(folder / COMPARISON_NAME, document, force=True)
     common.write_result(args.json, document, lambda style: comparison_text(comparison, program.text, style))
 
 

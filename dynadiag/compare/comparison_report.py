@@ -12,6 +12,7 @@ from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
+from dynadiag.render.relative_speed import break_even, relative_speed
 from dynadiag.render.runtime_cost import entries_table, price_table
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
@@ -66,7 +67,7 @@ def _times(comparison: VariantComparison) -> list[Column]:
         ("first call", lambda result: short_duration(result.first[0])),
         ("warm call", lambda result: short_duration(result.warm.median) if result.warm else _MISSING),
         ("spread", lambda result: short_duration(result.warm.spread) if result.warm else _MISSING),
-        ("against eager", lambda result: _against_eager(comparison.against_eager(result), _ratio)),
+        ("against eager", lambda result: _against_eager(comparison.against_eager(result), _speed)),
         ("pays after", lambda result: _against_eager(comparison.against_eager(result), _break_even)),
     ]
 
@@ -75,18 +76,12 @@ def _against_eager(against: RelativeSpeed | None, show: Callable[[RelativeSpeed]
     return "" if against is None else show(against)
 
 
-def _ratio(against: RelativeSpeed) -> str:
-    if against.noise:
-        return "within the noise"
-    if against.ratio >= 1:
-        return f"{against.ratio:.2f}x faster"
-    return f"{1 / against.ratio:.2f}x slower"
+def _speed(against: RelativeSpeed) -> str:
+    return relative_speed(against.ratio, noise=against.noise)
 
 
 def _break_even(against: RelativeSpeed) -> str:
-    if against.noise:
-        return _MISSING
-    return "never" if against.pays_after is None else count(against.pays_after, "call")
+    return break_even(against.pays_after, noise=against.noise)
 
 
 def _results(results: Sequence[VariantResult]) -> list[Column]:

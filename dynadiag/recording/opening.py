@@ -21,6 +21,7 @@ from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
 
 __all__ = [
+    "COMPARISON_NAME",
     "READ_SUFFIXES",
     "fold_in_place",
     "has_recordings",
@@ -32,6 +33,7 @@ __all__ = [
     "read_head",
 ]
 
+COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
 READ_SUFFIXES = (SUFFIX, ".log")  # of what is read, never run
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '

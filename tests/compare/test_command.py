@@ -13,6 +13,7 @@ import pytest
 
 import dynadiag
 from dynadiag.explanation.explanation import explain
+from dynadiag.recording.opening import COMPARISON_NAME
 from dynadiag.render.report import explanation_text
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
@@ -90,6 +91,7 @@ def compared(tmp_path: Path, name: str, *options: str, code: int = 0) -> tuple[d
     ended = run([*options, "--json", str(document), "-o", str(tmp_path / "out"), f"{program}:{name}"], tmp_path)
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
+    assert (tmp_path / "out" / COMPARISON_NAME).read_bytes() == document.read_bytes()  # the browser shows it
     return json.loads(document.read_text()), ended.stdout
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dynadiag.compare.variant import UNCOMPILED_NOTE
+from dynadiag.recording.opening import COMPARISON_NAME
 from dynadiag.recording.packing import write_packed
 from dynadiag.recording.reader import Recording
 from tests.tui import build
@@ -19,6 +23,7 @@ from tests.tui.test_terminal import terminal
 from tui.app import Browser
 from tui.open_recordings import open_recordings
 from tui.ranks import differences, exit_status, read_rank
+from tui.widgets.table import Table
 
 
 def _rank(
@@ -192,3 +197,55 @@ async def test_a_packed_job_is_browsed_as_its_folder_is(folder: Path) -> None:
         assert "rank 3" in screen(pilot)
         await press(pilot, "greater_than_sign", "1")
         assert "train.py" in screen(pilot)
+
+
+def _compared(folder: Path, rows: object) -> None:
+    """The folder of a comparison: an uncompiled and a compiled variant, and the document beside them."""
+    bare = [*build.run_events("train.py"), *build.end_events()]
+    bare[-1][0]["dynadiag_exit"]["notes"] = [UNCOMPILED_NOTE]
+    build.recording(folder, bare, "00-f-eager")
+    events = [*build.run_events("train.py"), *build.break_events("0/0"), *build.compile_events("0/0")]
+    build.recording(folder, [*events, *build.end_events()], "01-f-default")
+    (folder / COMPARISON_NAME).write_text(json.dumps({"rows": rows}))
+
+
+def _row(file: str, variant: str, seconds: float, speed: object = None) -> dict[str, object]:
+    call = {"first_call": 2.0, "warm_call": {"median": seconds}, "against_eager": speed}
+    return {"recording": f"/elsewhere/{file}", "variant": variant, "name": "f", **call}
+
+
+async def test_a_comparison_tells_the_times_of_its_variants(tmp_path: Path) -> None:
+    """They are what it was made for; that the uncompiled variant compiles nothing is no difference."""
+    speed = {"ratio": 1.5, "noise": False, "pays_after": 1234}
+    _compared(
+        tmp_path, [_row("00-f-eager.dynadiag", "eager", 3e-4), _row("01-f-default.dynadiag", "default", 2e-4, speed)]
+    )
+    assert _texts(tmp_path) == ["only one of them compiles anything, so there is nothing to compare"]
+    async with _browsing(tmp_path) as pilot:
+        text = screen(pilot)
+        assert re.search(r"eager +300 µs +2\.00 s", text)
+        assert re.search(r"default +200 µs +1\.50x faster +1,234 calls +2\.00 s +1 +0 +3 +1", text)
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert re.search(r"default +200 µs +1\.50x faster +1,234 calls +2\.00 s", screen(pilot))
+
+
+@pytest.mark.parametrize(
+    "rows", ["rows", [1, {}], [{"recording": "00-f-eager.dynadiag", "warm_call": {"median": "fast"}}]]
+)
+async def test_a_strangers_comparison_is_shown_as_far_as_it_is_one(rows: object, tmp_path: Path) -> None:
+    _compared(tmp_path, rows)
+    async with _browsing(tmp_path) as pilot:
+        assert ("failed" in screen(pilot)) == (rows not in ("rows", [1, {}]))
+        assert pilot.app.query_one("#ranks-list", Table).count == 2
+
+
+async def test_a_rank_that_ended_is_no_warning_and_the_tabs_have_their_counts(tmp_path: Path) -> None:
+    """`torchrun` does not tell a rank its exit code. At 120 columns the titles are shorter, and the counts stay."""
+    for rank in range(2):
+        _rank(tmp_path, rank, ends=[({"dynadiag_end": {"seconds": 2.5, "notes": []}}, None)])
+    async with _browsing(tmp_path) as pilot:
+        await press(pilot, "1")
+        text = screen(pilot)
+        assert "ended; a rank does not see its own exit code" in text
+        assert "4 Breaks 1  5 Recomp  6 Guards  7 Kernels 3 " in text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
-from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.formatting import duration, short_duration
+from dynadiag.render.relative_speed import break_even, relative_speed
 from tui.location import Location
+from tui.measured_calls import MeasuredCall, read_measured_calls
 from tui.ranks import RankSummary, differences, exit_status, read_rank
 from tui.styled_text import line
 from tui.views.listing import ListingView
@@ -15,6 +18,15 @@ from tui.widgets.table import Column, Row
 __all__ = ["RanksView"]
 
 _COUNTED_KINDS = ("compile", "graph", "break", "recompile", "kernel")
+_COMPARED_COLUMNS = (
+    Column("variant", max_width=40),
+    Column("warm call", numeric=True),
+    Column("against eager", numeric=True),
+    Column("pays after", numeric=True),
+    Column("first call", numeric=True),
+    *(Column(kind, numeric=True, spare=True) for kind in ("graphs", "recompiles", "kernels")),
+    Column("breaks", numeric=True),
+)  # of the recordings of `dynadiag compare`
 
 
 class RanksView(ListingView):
@@ -33,6 +45,7 @@ class RanksView(ListingView):
     def __init__(self) -> None:
         super().__init__()
         self._ranks: list[RankSummary] = []
+        self._measured: Mapping[Path, MeasuredCall] = {}
 
     def on_mount(self) -> None:
         self.details.show([line(("reading ...", "dim"))])
@@ -40,7 +53,15 @@ class RanksView(ListingView):
     def load(self) -> None:
         """Read the ranks once. Switching to another rank changes nothing here."""
         if not self._ranks:
-            self._read_next(0)
+            paths = self.browser.paths
+            self.fetch("measured", lambda: read_measured_calls(paths), self._use_measured)
+
+    def _use_measured(self, measured: Mapping[Path, MeasuredCall]) -> None:
+        self._measured = measured
+        self._read_next(0)
+
+    def columns(self) -> Sequence[Column]:
+        return _COMPARED_COLUMNS if self._measured else self.COLUMNS
 
     def _read_next(self, index: int) -> None:
         """Read one more rank. One at a time, so that memory holds only one."""
@@ -54,8 +75,11 @@ class RanksView(ListingView):
 
     def _add_rank(self, rank: RankSummary) -> None:
         self._ranks.append(rank)
-        self._show([_row(one) for one in self._ranks])
+        self._show([self._row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
+
+    def _row(self, rank: RankSummary) -> Row:
+        return _compared_row(rank, self._measured.get(self.browser.paths[rank.index])) if self._measured else _row(rank)
 
     def cursor_moved(self, lines: object) -> None:
         """Do nothing: the detail is about all ranks."""
@@ -75,3 +99,17 @@ def _row(rank: RankSummary) -> Row:
     numbers = (rank.count_of("compile"), rank.graphs, rank.count_of("break"), rank.count_of("recompile"), rank.kernels)
     cells = (rank.name, ended, *map(str, numbers), duration(rank.seconds) if rank.seconds is not None else "-")
     return Row(cells, rank.index, "" if role == "good" else role)
+
+
+def _compared_row(rank: RankSummary, call: MeasuredCall | None) -> Row:
+    """The row of a variant of a comparison; of one that failed, nothing was measured."""
+    if call is None or call.warm is None:
+        return Row(
+            (call.variant if call else rank.name, "failed", *("-" for _ in _COMPARED_COLUMNS[2:])), rank.index, "error"
+        )
+    speed, paid = "", ""
+    if call.ratio is not None:
+        speed, paid = relative_speed(call.ratio, noise=call.noise), break_even(call.pays_after, noise=call.noise)
+    first = short_duration(call.first) if call.first is not None else "-"
+    numbers = (rank.graphs, rank.count_of("recompile"), rank.kernels, rank.count_of("break"))
+    return Row((call.variant, short_duration(call.warm), speed, paid, first, *map(str, numbers)), rank.index)
