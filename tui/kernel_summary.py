@@ -40,7 +40,7 @@ def _lines(kernels: Sequence[Kernel], costs: Costs, cwd: str | None) -> Iterator
     yield line((title, "title"), (f"  {_whole(kernels, costs)}", "dim"))
     for item in ranked[:_MAX_LISTED]:
         cost = costs[item.event, item.name]
-        place = one_line(cost.lines[0].removeprefix(f"{cwd}/")) if cost.lines else "-"
+        place = one_line(cost.lines[0].removeprefix(f"{cwd}/")) if cost.lines else ""
         more = f" +{len(cost.lines) - 1}" if len(cost.lines) > 1 else ""
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),

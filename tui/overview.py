@@ -35,6 +35,7 @@ _RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # 
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
 _LEGEND = 2  # parts of the compiler on a line of the legend
 _BAR_WIDTH = 40  # columns of a bar of 100%
+_COMPILE_BAR, _MAX_NAME = 8, 22  # columns of the bar and the name of a compile: a line fits in half of 110 columns
 PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
@@ -158,7 +159,7 @@ def _groups(explanation: Explanation) -> list[list[Finding]]:
 
 def _finding_fragments(group: Sequence[Finding], explanation: Explanation) -> Iterator[Fragment]:
     item = group[0]
-    at = _shorten_path(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
+    at = _shorten(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
     yield f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
@@ -244,8 +245,8 @@ def _time(timing: Timing) -> Iterator[Line]:
         parts: list[str | Fragment] = [
             (f"{one_line(item.compile_id):<6} ", "key"),
             f"{duration(spent.seconds):>8}  ",
-            *_bar(spent.shares, longest, 16, pad=True),
-            f"  {one_line(item.function)}",
+            *_bar(spent.shares, longest, _COMPILE_BAR, pad=True),
+            f"  {_shorten(one_line(item.function), _MAX_NAME)}",
             ("  recompile" if spent.again else "", "dim"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
@@ -273,9 +274,9 @@ def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *,
     return pieces
 
 
-def _shorten_path(at: str) -> str:
-    """Return a location; of a long path only its end."""
-    return fit_end(at, _MAX_PATH_WIDTH) if len(at) > _MAX_PATH_WIDTH else at
+def _shorten(text: str, width: int = _MAX_PATH_WIDTH) -> str:
+    """Return a location or a name; of a long one only its end."""
+    return fit_end(text, width) if len(text) > width else text
 
 
 def _title_line(text: str, number: int) -> Line:

@@ -34,6 +34,8 @@ def _exit_sentence(run: Run, *, live: bool) -> Fragment:
         return "✓ ended with exit code 0", "good"
     if run.is_foreign:
         return "? an imported log: it does not say how the program ended", "dim"
+    if run.exit_code is None and run.complete and run.rank is not None:
+        return "ended; a rank does not see its own exit code", ""
     if run.exit_code is None:
         return f"? {'the exit code is not known' if run.complete else 'the recording was cut short'}", "break"
     if run.exit_code < 0:

@@ -15,6 +15,7 @@ from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
 from tui.run_header import run_lines
 from tui.session import Session
+from tui.views.overview import MIN_DETAILED
 from tui.widgets.table import Table
 
 
@@ -156,3 +157,12 @@ async def test_without_findings_the_kernels_are_told(program: Path, tmp_path: Pa
 def test_a_log_that_names_no_program_says_so() -> None:
     run = replace(FakeRecording().run, target="?")
     assert run_lines(run, live=False)[0].text == "a program that is not named"
+
+
+def test_a_compile_of_a_long_name_is_one_line_beside_the_details() -> None:
+    name = "a_function_with.<locals>.a_name_that_is_long"
+    item = a_compile(0, "0/0", function=name)
+    texts = shown(FakeRecording(compile_records=(item,)))
+    (told,) = (text for text in texts if text.startswith("0/0 "))
+    assert told.endswith("…>.a_name_that_is_long")
+    assert len(told) <= MIN_DETAILED // 2 - 6, "frame, mark and scrollbar take the rest"

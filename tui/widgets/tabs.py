@@ -57,9 +57,11 @@ class Tabs(Widget):
 
     def _texts(self) -> list[str]:
         """Return the text of each tab, as long as fits."""
+        counts = [f" {tab.count:,}" if tab.count else "" for tab in self.tabs]
         layouts = (
-            [f" {tab.key} {tab.title}{f' {tab.count:,}' if tab.count else ''} " for tab in self.tabs],
-            [f" {tab.key} {tab.title} " for tab in self.tabs],
+            [f" {tab.key} {tab.title}{number} " for tab, number in zip(self.tabs, counts, strict=True)],
+            [f" {tab.key} {tab.short_title}{number} " for tab, number in zip(self.tabs, counts, strict=True)],
+            [f" {tab.key} {tab.short_title} " for tab in self.tabs],
             [f"{' ' if place else ''}{tab.key}{tab.short_title}" for place, tab in enumerate(self.tabs)],
             [
                 f"{' ' if place else ''}{tab.key}{tab.shortest_title or tab.short_title}"
