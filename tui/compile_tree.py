@@ -28,7 +28,8 @@ _OUTCOME = {
 }
 _GAVE_UP = ("✗ gave up", "error")  # torch records such a compile as a skipped frame
 _MAX_COMPILES = 200  # compiles listed in the detail of one call; the tree has all of them
-_MAX_REASON_LINES = 40  # lines of an error that no compiler wrote
+_MAX_REASON_LINES = 12  # lines of an error that no compiler wrote; the end of the details has the rest
+_MAX_MESSAGE_LINES = 1000  # lines of all of it
 _MAX_ERRORS = 5  # further errors of a compiler
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")  # what Dynamo calls the rest of a function after a break
 _MAX_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
@@ -150,11 +151,17 @@ def _compile_branch(item: Compile, made: CompileTree) -> Branch:
         (f"{seconds:>7}  ", ""),
         (one_line(item.function), "strong"),
         (f":{item.line}" if item.line else "", "dim"),
-        (f"  {item.attempts} attempts" if item.attempts > 1 else "", "break"),
+        (_break_names(made.breaks.get(item.compile_id, [])), "break"),
+        (f"  {item.attempts} attempts" if item.attempts > 1 else "", "dim"),
         *_change_fragments(made.recompiles.get(item.compile_id)),
     ]
     target = Location("code", compile_id=item.compile_id)
     return Branch(f"compile/{item.index}", _non_empty(parts), target, lambda: _compile_children(item, made))
+
+
+def _break_names(breaks: Sequence[Break]) -> str:
+    """The ids of the breaks that a compile met, each once."""
+    return "".join(f"  {name}" for name in dict.fromkeys(one_line(each.gb_id or "break") for each in breaks))
 
 
 def _change_fragments(item: Recompile | None) -> Sequence[Fragment]:
@@ -245,8 +252,11 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
     titles = (title.text for title in graph_titles(graphs))
     lines += _section("graphs", [_graph_line(one, title) for one, title in zip(graphs, titles, strict=True)])
     lines += _section("kernels", [_kernel_line(one) for one in made.kernels(item.compile_id)[:_MAX_KERNELS]])
-    said = parse_compiler_output(item.reason or "")
-    return lines + (_section("the compiler's command", [line((one_line(said.command), "dim"))]) if said else [])
+    said, texts = parse_compiler_output(item.reason or ""), (item.reason or "").split("\n")
+    if said is not None:
+        return lines + _section("the compiler's command", [line((one_line(said.command), "dim"))])
+    whole = texts[:_MAX_MESSAGE_LINES] if len(texts) > _MAX_REASON_LINES else []
+    return lines + _section("the whole message", [line(f"  {text}") for text in whole])
 
 
 def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
@@ -254,15 +264,21 @@ def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
         return []
     head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
     said = parse_compiler_output(item.reason or "")
+    mine = _section(
+        "at this line of yours" if said is None else "made of these lines of yours", _user_lines(item, made)
+    )
     if said is None:
-        return [head, *(line(f"  {text}") for text in (item.reason or "").split("\n")[:_MAX_REASON_LINES])]
+        texts = (item.reason or "").split("\n")
+        cut = [line(("  … all of it is below", "dim"))] if len(texts) > _MAX_REASON_LINES else []
+        shown = [line(f"  {text}") for text in texts[:_MAX_REASON_LINES]]
+        return [head, *shown, *cut, *([Line(), *mine[:-1]] if mine else [])]
     lines = [head, line("  ", (one_line(said.error), "error")), Line()]
     lines += [line(("  also: ", "dim"), one_line(text)) for text in said.more[:_MAX_ERRORS]]
     if said.code:
         target = _generated_line(item, said.code, made)
         where = f"line {target.line:,} of the generated code" if target else "in the generated code"
         lines += _section(where, [line(f"  {said.code}", to=target)])
-    return (lines + _section("made of these lines of yours", _user_lines(item, made)))[:-1]
+    return (lines + mine)[:-1]
 
 
 def _generated_line(item: Compile, code: str, made: CompileTree) -> Location | None:
@@ -277,10 +293,12 @@ def _generated_line(item: Compile, code: str, made: CompileTree) -> Location | N
 
 
 def _user_lines(item: Compile, made: CompileTree) -> list[Line]:
-    """Return the lines of the program that the finding on a failed compile names."""
+    """Return the lines of the program that the finding on a failed compile names; of one that names none, its own."""
     found = (each for each in made.explanation.findings if each.rule == "failed-compile")
-    mine = (each for each in found if item.compile_id in each.compile_ids)
-    spans = (fact.span for each in mine for fact in each.evidence if fact.label == "line" and fact.span)
+    mine = next((each for each in found if item.compile_id in each.compile_ids), None)
+    if mine is None:
+        return []
+    spans = [fact.span for fact in mine.evidence if fact.label == "line" and fact.span] or [mine.span]
     return [_user_line(item, span, made) for span in spans if span.file and span.line]
 
 

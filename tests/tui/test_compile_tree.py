@@ -6,9 +6,11 @@ from pathlib import Path
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Frame
-from tests.explanation.build import FILE, FakeRecording, a_compile, a_recompile
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
+from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.compile_tree import CompileTree, compile_branches, compile_lines
+from tui.views.compiles import CompilesView
 
 
 def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> None:
@@ -49,3 +51,34 @@ def test_a_compile_that_torch_gave_up_says_so_where_torch_records_a_skipped_fram
     heads = ["".join(text for text, _ in branch.fragments) for branch in compile_branches(tree)]
     assert ["gave up" in head for head in heads] == [True, False]
     assert ["gave up" in compile_lines(item, tree)[0].text for item in skipped] == [True, False]
+
+
+async def test_the_screen_opens_at_the_first_compile_that_failed_and_stays_where_it_is(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.compile_events("0/0"), *build.compile_events("1/0")]
+    events[-1][0]["compilation_metrics"].update(fail_type="E", fail_reason="no", has_guarded_code=False)
+    for code, shown in ((0, "0/0"), (1, "1/0")):
+        made = events[: 1 + len(build.compile_events("0/0")) * (code + 1)]
+        async with browsing(build.recording(tmp_path, [*made, *build.end_events(code)], f"run{code}")) as pilot:
+            await press(pilot, "2")
+            view = pilot.app.query_one(CompilesView)
+            assert view.location().compile_id == shown
+            await press(pilot, "g", "r")
+            assert view.location().compile_id is None, "the call, as before"
+
+
+def test_a_compile_names_the_breaks_that_it_met() -> None:
+    explanation = explain(FakeRecording(compile_records=(a_compile(0, "0/0"),), break_records=(a_break(), a_break(1))))
+    (branch,) = compile_branches(CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: ""))
+    text = "".join(text for text, _ in branch.fragments)
+    assert text.count("GB0170") == 1
+
+
+def test_of_a_long_error_the_details_begin_with_its_first_lines_and_end_with_all() -> None:
+    long = a_compile(0, "0/0", outcome="error", error="E", reason="\n".join(f"line {number}" for number in range(30)))
+    short = a_compile(0, "0/0", outcome="error", error="E", reason="line 0\nline 1")
+    for item in (long, short):
+        explanation = explain(FakeRecording(compile_records=(item,)))
+        tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
+        texts = [line.text for line in compile_lines(item, tree)]
+        assert texts.index("  line 1") < next(place for place, text in enumerate(texts) if "attempt" in text)
+        assert [texts.count("  line 0"), texts.count("  line 29")] == ([2, 1] if item is long else [1, 0])

@@ -62,7 +62,7 @@ async def test_a_table_makes_the_rows_that_are_seen(program: Path) -> None:
 
         def make(index: int) -> Row:
             made.add(index)
-            return Row((f"{index}/0", "f", "prog.py:5", "1", f"size {index}"), index)
+            return Row((f"{index}/0", "f", "prog.py:5", f"size {index}"), index)
 
         table.show(LazyRows(100_000, make))
         await press(pilot, "G")

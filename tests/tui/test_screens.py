@@ -44,7 +44,7 @@ async def test_the_overview_tells_where_a_break_is_at_80_columns(program: Path) 
 
 async def test_a_call_tells_what_it_led_to(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
-        await press(pilot, "2")
+        await press(pilot, "2", "k")
         text = screen(pilot)
         assert "2 compiles, 4.0 s" in text
         assert "called  1" in text
@@ -93,7 +93,7 @@ async def test_a_small_screen_tells_whose_guards_it_shows(program: Path) -> None
 
 async def test_a_time_line_is_of_a_compile(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
-        await press(pilot, "2", "v")
+        await press(pilot, "2", "k", "v")
         assert "one first" in screen(pilot)
         await press(pilot, "j", "v")
         assert "called  1" not in screen(pilot)

@@ -74,6 +74,7 @@ class CompilesView(View):
         self.details.show([line((one_line(reason), "error"))])
 
     def _show(self, found: tuple[CompileTree, list[Branch]]) -> None:
+        is_first = self._tree_data is None
         self._tree_data, roots = found
         self.tree_.show(roots)
         number = len(self._tree_data.explanation.compiles)
@@ -82,6 +83,9 @@ class CompilesView(View):
             self.details.show([line((self.nothing("nothing was compiled"), "dim"))])
         elif self._pending_compile is not None:
             self._go_to(self._pending_compile)
+        elif is_first:
+            failed = (item for item in self._compiles if item.outcome == "error")
+            self._go_to(next(failed, self._compiles[0]).compile_id)
         else:
             self._describe()
 
