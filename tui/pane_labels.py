@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynadiag.explanation.formatting import count
 from tui.line_links import LineKey
 from tui.styled_text import one_line
 from tui.widgets.code_pane import CodePane, is_kernel_line
@@ -31,7 +32,7 @@ def pane_status(pane: CodePane, places: frozenset[LineKey], lit: int, *, here: b
     if not places or not lit:
         return "no mapping"
     guess = pane.links.lines_of(places)[0] in pane.links.inferred
-    return f"{lit} line{'s' if lit != 1 else ''}{', inferred' if guess else ''}"
+    return f"{count(lit, 'linked line')}{', inferred' if guess else ''}"
 
 
 def user_lines_text(pane: CodePane, places: frozenset[LineKey]) -> str:

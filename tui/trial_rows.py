@@ -21,12 +21,13 @@ _SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _MAX_INDENT = 12  # columns; a recording may come from a stranger
 _MAX_DEPTH = 6
+_STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 
 def running_row(item: TrialProgress) -> Row:
     """Return the row of a finished trial of a running search. Its key is that of the later record."""
-    cells = (str(item.number), "", item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
+    cells = (str(item.number), "", _words_of(item.status), f"{item.seconds:.1f}", "-", one_line(item.label))
     return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
 
 
@@ -50,14 +51,21 @@ def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
     outcome = _json(item.outcome)
     status = _status(outcome)
     mark = _DECIDES if item.index in deciding else ""
-    cells = (str(item.index + 1), mark, status, f"{item.seconds:.1f}", str(item.pid or "-"), _label(item, outcome))
+    cells = (
+        str(item.index + 1),
+        mark,
+        _words_of(status),
+        f"{item.seconds:.1f}",
+        str(item.pid or "-"),
+        _label(item, outcome),
+    )
     return Row(cells, item.index, _ROLES.get(status, ""))
 
 
 def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
     """Return the details of a trial: failure, output, then all else that is known of candidate and outcome."""
     outcome = _json(item.outcome)
-    made = [line((f"trial {item.index + 1}", "title"), f"  {_status(outcome)}, {item.seconds:.1f} s")]
+    made = [line((f"trial {item.index + 1}", "title"), f"  {_words_of(_status(outcome))}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
     if item.index in deciding:
         made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))
@@ -131,6 +139,11 @@ def _output_lines(tail: Any) -> list[Line]:
 def _status(outcome: Any) -> str:
     found = outcome.get("status") if isinstance(outcome, dict) else outcome
     return one_line(str(found))[:40] or "?"
+
+
+def _words_of(status: str) -> str:
+    """A status in words: whether a failure is that of the first trial is what a search asks."""
+    return _STATUS_WORDS.get(status, status)
 
 
 def _label(item: Trial, outcome: Any) -> str:

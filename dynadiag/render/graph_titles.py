@@ -15,6 +15,8 @@ _STAGE_NAMES = {
     "before_pre_grad": "before pre-grad passes",
     "pre_grad": "after pre-grad passes",
     "joint": "joint graph",
+    "before_joint": "before joint-graph passes",
+    "after_joint": "after joint-graph passes",
     "before_post_grad": "{direction}, before passes",
     "post_grad": "{direction}, after passes",
 }

@@ -293,3 +293,24 @@ async def test_a_stage_that_is_selected_and_not_read_yet_is_waited_for(program: 
         lex_ahead(model)
         view.show_pane("later")
         assert view.pane("later").document is shown
+
+
+async def test_the_node_of_a_source_line_is_that_of_a_graph_on_the_screen(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        assert (view.pane("dynamo").display, view.pane("later").display) == (True, False)
+        assert "l_x_.sin()" in view.node_details.full_text()
+        assert view.node_details.border_title == "Dynamo's graph"
+
+
+async def test_a_compile_without_a_graph_opens_at_the_line_that_says_why(tmp_path: Path) -> None:
+    """Line 5 is that of the function, line 8 the one with the break."""
+    kept = ("dynadiag_frame", "dynamo_start", "compilation_metrics")
+    events = [event for event in build.compile_events("0/0") if any(name in event[0] for name in kept)]
+    made = [*build.run_events(), *build.source_events(), *build.break_events("0/0"), *events, *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "3")
+        source = pilot.app.query_one(CodeView).pane("source")
+        assert source.cursor == 7
+        assert source.cursor in source.notes

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynadiag.recording.records import Trial
-from tui.trial_rows import trial_lines
+from tui.trial_rows import trial_lines, trial_row
 
 SETTINGS = {"rung": "inductor", "caches": False, "record": ["call", "frame"], "switches": [], "task": None}
 OUTCOME = {
@@ -66,3 +66,10 @@ def test_a_strangers_outcome_is_shown_too(outcome: object) -> None:
     texts = _details("{", outcome)
     assert texts[texts.index("candidate") + 1] == "  {"
     assert len(texts) > texts.index("outcome") + 1
+
+
+def test_whether_a_failure_is_that_of_the_first_trial_is_told_in_words() -> None:
+    for status, words in (("same", "same failure"), ("different", "other failure"), ("pass", "pass")):
+        item = Trial(0, 7, "{}", json.dumps({"status": status}), 0.5)
+        assert trial_row(item).cells[2] == words
+        assert f"  {words}, 0.5 s" in trial_lines(item)[0].text

@@ -171,7 +171,7 @@ class CodeView(GraphActions, StageActions):
             pane.move_to(pane.document.line_of(line - 1))
         elif pane.cursor == 0:
             own = board.line if name == "source" and not board.selected[name] else None
-            first = self._first_linked(pane) if pane.links.keys else (own - 1 if own else None)
+            first = self._first_linked(pane) if pane.links.keys else (own and self._first_finding(pane, own - 1))
             pane.move_to(first) if first is not None else None
         self._current_pane = name
         self.lay_out()
@@ -189,6 +189,10 @@ class CodeView(GraphActions, StageActions):
             if document and links.first_operator(pane.links.keys_of(line), document.lines) is not None
         )
         return next(operators, min(pane.links.keys))
+
+    def _first_finding(self, pane: CodePane, start: int) -> int:
+        """The first line from here on that has a finding: of a compile without a graph it says why; or this line."""
+        return next((line for line in sorted(pane.notes) if line >= start), start)
 
     def _pane_with_text(self) -> str:
         """The current pane, or where it is empty the first one that is not."""
@@ -321,6 +325,7 @@ class CodeView(GraphActions, StageActions):
                 printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
                 lines = node_lines(found, document, board.compile_id)
+        self.node_details.border_title = self._title(name) if name is not None else ""
         self.node_details.show(lines)
 
     def line_chosen(self, lines: Lines) -> None:

@@ -163,8 +163,9 @@ class GraphActions(PanedView):
             self.highlight()
 
     def graph_pane(self) -> str | None:
-        """The current pane if it shows a graph, or the last one that does."""
-        names = (name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo"))
+        """The current pane if it shows a graph, or the last one that does: of those on the screen, if there are any."""
+        graphs = [name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo")]
+        names = sorted(graphs, key=lambda name: not self.pane(name).display)
         return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
 
     def graph_line(self, name: str) -> int | None:

@@ -38,7 +38,7 @@ class KernelsView(ListingView):
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
-    NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor`, the default, generates kernels"
+    NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor` generates them"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True, spare=True),
@@ -145,7 +145,7 @@ class KernelsView(ListingView):
         head = line(
             (one_line(kernel.name), "strong"), (f"  {kernel.language}, compile {one_line(kernel.compile_id)}", "dim")
         )
-        return [head, *(_cost_lines(cost) if cost is not None else ()), *made, *cut]
+        return [head, *(_cost_lines(cost, self.session.run.cwd) if cost is not None else ()), *made, *cut]
 
     def target_of(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)
@@ -182,7 +182,7 @@ def _times(cost: KernelCost | None) -> tuple[str, str]:
     return seconds, "-" if cost is None or cost.peak_share is None else f"{cost.peak_share:.0%}"
 
 
-def _cost_lines(cost: KernelCost) -> list[Line]:
+def _cost_lines(cost: KernelCost, cwd: str | None) -> list[Line]:
     """Return the measured time of a kernel and the source lines that it computes."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
@@ -191,7 +191,7 @@ def _cost_lines(cost: KernelCost) -> list[Line]:
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
     work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []
     about = [line((", ".join(work), "dim"))] if work else []
-    return [*timed, *about, *(line((at, "key")) for at in map(one_line, cost.lines))]
+    return [*timed, *about, *(line((one_line(at.removeprefix(f"{cwd}/")), "key")) for at in cost.lines)]
 
 
 def kernel_bounds(lines: Sequence[str], name: str) -> tuple[int, int]:
