@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dynadiag.errors import DynadiagError
+from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.stages import CompiledStages
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
+from tui.app import Browser
 from tui.code_panes import read_panes, set_stages
 from tui.documents import split_lines
 from tui.kernel_stages import CompiledKernel, kernel_call_at
@@ -100,6 +103,56 @@ async def test_from_a_source_line_its_machine_code_is_one_key_away(
         assert "void  kernel(" in kernel.text_of(kernel.cursor)
         await press(pilot, "shift+tab", "shift+tab", "shift+tab", "g", "a")
         assert any("no kernel of the generated code" in note.message for note in pilot.app._notifications)
+
+
+async def _compiled_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, meanwhile: list[str], *more: Path
+) -> str:
+    """The screen after a kernel was compiled, where keys are pressed before the compiler is done."""
+    going = threading.Event()
+
+    def compiled(session: Session, call: KernelCall) -> CompiledKernel:
+        going.wait(60)
+        return replace(_made(session)[0], call=call)
+
+    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", compiled)
+    async with browsing(path, (200, 40)) as pilot:
+        assert isinstance(pilot.app, Browser)
+        pilot.app.paths = [path, *more]
+        await press(pilot, "3", "tab", "tab", "tab", *keys.split())
+        await pilot.press("a")
+        while "compiling" not in screen(pilot):
+            await pilot.pause(0.01)
+        for key in meanwhile:
+            await pilot.press(key)
+            for _ in range(20):
+                await pilot.pause(0.01)
+        going.set()
+        await settle(pilot)
+        return screen(pilot)
+
+
+async def test_a_kernel_of_a_module_that_was_left_and_is_read_no_more_is_shown_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recording was read again meanwhile, at another module."""
+    second = ({"inductor_output_code": {"filename": "/tmp/l.py"}, **build.at("0/0")}, build.MODULE)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), second, *build.end_events()]
+    path = build.recording(tmp_path, events)
+    text = await _compiled_meanwhile(path, monkeypatch, "right_square_bracket slash a u t o enter", ["[", "r"])
+    assert "mov %rax, %rbx" in text
+
+
+async def test_a_kernel_of_another_recording_is_not_shown(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its compile has the same id, its module has not."""
+    events = [*build.run_events(), *build.compile_events("0/0")[-5:], *build.end_events()]
+    other = build.recording(tmp_path, events, "other")
+    text = await _compiled_meanwhile(program, monkeypatch, "slash a u t o enter", ["greater_than_sign"], other)
+    assert "other.dynadiag" in text
+    assert "mov %rax, %rbx" not in text
 
 
 def test_no_kernel_stands_on_an_import(program: Path) -> None:

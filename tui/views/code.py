@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -66,6 +67,7 @@ class CodeView(GraphActions, StageActions):
         super().__init__()
         self._pending_target: Location | None = None  # where to go once the documents are read
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
+        self._compiling: Path | None = None  # the recording of the kernel that is compiled
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -247,7 +249,7 @@ class CodeView(GraphActions, StageActions):
     def stages_started(self, call: KernelCall, line: int) -> None:
         pane = self.pane("kernel")
         pane.move_to(line)
-        self._current_pane = "kernel"
+        self._current_pane, self._compiling = "kernel", self.session.path
         self._show_stage_message(f"compiling {one_line(call.name)} ...")
         pane.focus()
 
@@ -259,7 +261,11 @@ class CodeView(GraphActions, StageActions):
 
     def show_stages(self, made: CompiledKernel) -> None:
         board = self._model
-        if board is None or made.call.compile_id != board.compile_id:
+        if board is None or made.call.compile_id != board.compile_id or self._compiling != self.session.path:
+            return
+        if made.module not in board.links:  # the recording was read again meanwhile, at another module
+            if board.find(made.module) is not None:
+                self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.show_stages(made))
             return
         set_stages(board, made)
         self._stage_message = ""
