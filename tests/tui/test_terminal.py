@@ -89,6 +89,14 @@ def test_a_user_walks_through_and_the_terminal_is_left_as_it_was_found(program: 
         assert termios.tcgetattr(shown.slave) == before
 
 
+def test_no_text_is_wrapped_to_a_narrow_column_before_the_screen_is_laid_out(program: Path) -> None:
+    """A text is drawn once before it has a size."""
+    with terminal(str(program)) as shown:
+        shown.read_until("Not one graph")
+        drawn = re.findall(rb"torch 2\.13\.0, Python.{7}", _COLOURS.sub(b"", shown.seen))
+        assert set(drawn) == {b"torch 2.13.0, Python 3.11.7"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was_found_too(number: signal.Signals, program: Path) -> None:
     with terminal(str(program)) as shown:

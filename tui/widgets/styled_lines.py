@@ -57,6 +57,8 @@ class StyledLines(Lines):
         return len(self._to_width(self._unwrapped[:number]))
 
     def _to_width(self, lines: Sequence[Line]) -> list[Line]:
+        if not self._wrapped_columns:  # before it has a size, which it is drawn once without
+            return list(lines)
         return wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
 
     def _kept_number(self, lines: Sequence[Line]) -> int:
@@ -71,7 +73,7 @@ class StyledLines(Lines):
         self._unwrapped = self._lines = lines
         self._marks = self._marked and any(item.target for item in lines)
         if self._wrap:
-            if self.size.width or not self._wrapped_columns:  # a hidden pane has no width: it keeps the last one
+            if self.size.width:  # a hidden pane has none: it keeps the last one
                 self._wrapped_columns = self.columns
             self._lines = self._to_width(lines)
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
