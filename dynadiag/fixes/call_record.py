@@ -39,8 +39,9 @@ __all__ = [
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
-# A module's own list of names, in which a new buffer is, and the mark of what is compiled.
-_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$")
+# A module's own list of names, in which a new buffer is, and the marks of what is compiled.
+_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._(?:is_torch_compile|super_module_initialized)$")
+_RANDOM = "it draws other random numbers, or another count of them"
 _RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -51,10 +52,10 @@ class CallRecord:
 
     Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
     the type of an exception; it is ``deliberate`` if a line of the user's raised it, and no library. Of the rest
-    ``printed`` counts then, and of a deliberate one ``state`` and ``scalars``. ``tensors`` are the positions of the
-    tensors among the arguments. ``form`` is the structure of what the call returned. ``unstable`` are the scalars that
-    differ from run to run. The record of the program's own inputs has the values of the tensors that the call starts
-    from, ``start_state`` by name and ``start_arguments`` by position.
+    ``printed`` counts then, and of a deliberate one what the call changed, and ``random``. ``tensors`` are the
+    positions of the tensors among the arguments. ``form`` is the structure of what the call returned. ``unstable`` are
+    the scalars that differ from run to run. The record of the program's own inputs has the values of the tensors that
+    the call starts from, ``start_state`` by name and ``start_arguments`` by position.
     """
 
     call: int
@@ -107,7 +108,9 @@ class StateAfter:
         outputs = copy_tensors(expand_objects(pytree.tree_leaves(result)))
         tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
         tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
-        return cls(outputs, tensors, {**globals_.scalars(), **scalars_of(call)}, random_state())
+        scalars = {**globals_.scalars(), **scalars_of(call)}
+        scalars = {name: value for name, value in scalars.items() if not _MARKS_OF_TORCH.search(name)}
+        return cls(outputs, tensors, scalars, random_state())
 
 
 def record_of(
@@ -116,11 +119,13 @@ def record_of(
     """The record of a run. ``root`` is the folder of the user's modules."""
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    names = [f"argument {i}" for i in positions]
+    arguments = dict(zip(names, (_plain(value) for value in ran.inputs), strict=False))
     if (error := ran.error) is not None:
         name = "math domain error" if str(error) == "math domain error" else type(error).__name__
         record = CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
-        return replace(record, state=after.tensors, scalars=after.scalars) if record.deliberate else record
-    names = [f"argument {i}" for i in positions]
+        changed = replace(record, arguments=arguments, state=after.tensors, scalars=after.scalars, random=after.random)
+        return changed if record.deliberate else record
     return CallRecord(
         index,
         inputs,
@@ -128,7 +133,7 @@ def record_of(
         tensors=positions,
         form=_ADDRESS.sub("", str(pytree.tree_structure(ran.result))),
         outputs=[_plain(value) for value in after.outputs],
-        arguments=dict(zip(names, (_plain(value) for value in ran.inputs), strict=False)),
+        arguments=arguments,
         gradients=_gradients(call, ran, names),
         state=after.tensors,
         scalars=after.scalars,
@@ -155,8 +160,7 @@ def _is_deliberate(error: Exception, root: str) -> bool:
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:
     """The numbers and texts that the call can reach now."""
     found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
-    kept = {name: _plain(value) for name, value in found.items()}
-    return {name: value for name, value in kept.items() if not _MARKS_OF_TORCH.search(name)}
+    return {name: _plain(value) for name, value in found.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -225,7 +229,7 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
     if all(_is_finite(value) for value in expected.outputs):  # of NaN and infinity no gradient makes sense
         yield from _compared_gradients(expected.gradients, actual.gradients)
     if expected.random != actual.random:
-        yield CallDifference("random", "it draws other random numbers, or another count of them")
+        yield CallDifference("random", _RANDOM)
     yield from _printed(expected, actual)
 
 
@@ -248,8 +252,11 @@ def _compared_errors(expected: CallRecord, actual: CallRecord, as_tensors: tuple
     if not alike and not undefined:
         yield CallDifference("error", _errors(expected.error, actual.error))
     elif expected.deliberate:
+        yield from _same_names("mutations", expected.arguments, actual.arguments, " after the exception")
         yield from _same_names("mutations", expected.state, actual.state, " after the exception")
         yield from _scalars(expected, actual, as_tensors)
+        if expected.random != actual.random:
+            yield CallDifference("random", _RANDOM)
         yield from _printed(expected, actual)
 
 

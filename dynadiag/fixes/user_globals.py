@@ -32,6 +32,7 @@ class UserGlobals:
 
     def __init__(self, root: str, call: ReplayableCall) -> None:
         self._namespaces = list(_namespaces(root))  # once: torch alone has thousands of modules
+        self._own = getattr(call.function, "__globals__", None)
         self._known = {id(value) for value in (*call.state, *call.containers)}
         self._scalars = list(self._scalar_globals())
         objects = [value for _, value in self._objects()]
@@ -62,7 +63,7 @@ class UserGlobals:
 
     def scalars(self) -> dict[str, Any]:
         """The numbers and texts now, by name."""
-        found = {f"{namespace['__name__']}.{name}": value for namespace, name, value in self._scalar_globals()}
+        found = {self._name(namespace, name): value for namespace, name, value in self._scalar_globals()}
         return found | find_scalars_in(self._objects())
 
     def _locks(self, holders: Iterable[Any]) -> Iterator[Any]:
@@ -72,7 +73,7 @@ class UserGlobals:
 
     def _objects(self) -> list[tuple[str, Any]]:
         roots = [
-            (f"{space['__name__']}.{name}", value)
+            (self._name(space, name), value)
             for space in self._namespaces
             for name, value in _own_globals(space)
             if not isinstance(value, (*_CODE, *_SCALARS))
@@ -84,6 +85,12 @@ class UserGlobals:
             if len(found) >= _MAX_OBJECTS:
                 break
         return found
+
+    def _name(self, space: dict[str, Any], name: str) -> str:
+        """What a global is called: a changed program may name one in a function that the compiled one calls, so one of
+        the compiled function's module is called as that function names it.
+        """
+        return name if space is self._own else f"{space['__name__']}.{name}"
 
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
         for space in self._namespaces:

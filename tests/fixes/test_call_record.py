@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, record_of
+from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, random_state, record_of
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN, variant, variant_names
 from dynadiag.trial.reference_run import ReplayableCall, run_call
@@ -145,6 +146,30 @@ def test_an_error_that_the_program_raises_itself_keeps_its_type_and_what_is_prin
     assert what(raises, CallRecord(0, "zeros", "ValueError", printed="rows 5\n")) == []
     assert what(raises, CallRecord(0, "zeros", "RuntimeError", printed="rows 5\n")) == ["error"]
     assert what(raises, CallRecord(0, "zeros", "ValueError")) == ["printed"]
+
+
+def test_what_a_call_changes_and_draws_before_its_own_error_is_compared() -> None:
+    def of(before: Callable[[torch.Tensor], object]) -> CallRecord:
+        def refuses(x: torch.Tensor) -> None:
+            before(x)
+            raise ValueError("no")
+
+        call, after = ReplayableCall(refuses, (X.detach(),), {}), StateAfter()
+
+        def observed(x: torch.Tensor) -> None:
+            nonlocal after
+            try:
+                refuses(x)
+            finally:
+                after = StateAfter(random=random_state())
+
+        with torch.random.fork_rng():
+            ran = run_call(call, observed, call.copies())
+        return record_of(call, 0, OWN, ran, after, root=str(Path(__file__).parent))
+
+    assert what(of(torch.sin), of(torch.cos)) == []
+    assert what(of(torch.sin), of(torch.Tensor.exp_)) == ["mutations"]
+    assert what(of(torch.sin), of(torch.rand_like)) == ["random"]
 
 
 def test_only_a_line_that_raises_is_the_programs_own_error() -> None:

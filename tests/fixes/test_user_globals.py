@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from dynadiag.fixes.call_record import scalars_of
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.trial.reference_run import ReplayableCall
 
@@ -24,6 +25,8 @@ def note(value):
     COUNT += 1
     SEEN.append(value)
     TOTAL.add_(1)
+def pass_on(value):
+    note(value)
 """
 
 
@@ -48,6 +51,15 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     held.restore()
     assert held.scalars() == before == {"notes_of_a_user.COUNT": 0, "len(notes_of_a_user.SEEN)": 0}
     assert held.tensors()["notes_of_a_user.TOTAL"].item() == 0
+
+
+def test_a_global_has_the_name_by_which_the_called_function_knows_it(
+    note: Callable[[Any], None], tmp_path: Path
+) -> None:
+    """A changed program may name it in a function that the called one calls."""
+    calls = [ReplayableCall(each, (2.5,), {}) for each in (note, sys.modules[note.__module__].pass_on)]
+    first, second = [scalars_of(call) | UserGlobals(str(tmp_path), call).scalars() for call in calls]
+    assert first == second == {"COUNT": 0, "len(SEEN)": 0}
 
 
 def test_a_lock_that_a_call_left_taken_is_free_again(
