@@ -6,7 +6,7 @@ is the value that changes, and ``values`` are two of its values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,27 @@ def _state(
         "target = Net()\n\n\ndef run(call):\n    for sign in (1, -1):\n        y = call(sign * torch.arange(3.0))\n"
     )
     return Adversary(source, marked, _WHERE, frozenset(found_by.split()))
+
+
+def _object(body: str, found_by: str, more: str = "") -> Adversary:
+    """A branch with an effect on the object."""
+    made = _state(body, "x.sum() > 0", found_by, "self.count, self.seen = 0, []", more)
+    return replace(made, title="run what is done on the condition", compiled=True, function="Net.forward")
+
+
+def _side(body: str, found_by: str, title: str = "print on the condition", calls: str = _CALL) -> Adversary:
+    """A branch with an effect of its own on a side."""
+    head = "SEEN = []\n\n\ndef loud(y):\n    print('loud')\n    return y + 1\n\n"
+    return _change(body, "x.sum() > 0", title, found_by, calls, head, compiled=True)
+
+
+def _rotation(methods: str, found_by: str) -> Adversary:
+    lines = "".join(f"    {line}\n" for line in methods.splitlines())
+    head = (
+        f"import collections\n\n\nclass deque(collections.deque):\n{lines}\n\n"
+        "TURNS = []\nQUEUE = deque([1.0, 2.0, 3.0])\n\n"
+    )
+    return _change("QUEUE.rotate(1)\nreturn x * QUEUE[0]", "QUEUE.rotate(1)", "`extendleft`", found_by, head=head)
 
 
 def _cond(taken: str, other: str, found_by: str, then: str = "") -> Adversary:
@@ -344,6 +365,48 @@ ADVERSARIES = {
         head="SEEN = []\n\n",
         compiled=True,
     ),
+    "a function prints on a side": _side(
+        "y = x\nif x.sum() > 0:\n    print('first')\n    y = loud(y)\nreturn y * 2", "printed"
+    ),
+    "the length of what a side keeps is read behind": _side(
+        "y = x\nif x.sum() > 0:\n    SEEN.append(2.0)\n    y = y * 2\nreturn y * len(SEEN)",
+        "results gradients",
+        calls="call(torch.ones(3, requires_grad=True))",
+    ),
+    "an argument changes behind an exception": _side(
+        "if x.sum() > 0:\n    raise ValueError('a')\nx.add_(1)\nreturn x * 2",
+        "mutations error",
+        "raise on the condition in a function of its own, which torch calls after",
+        "for x in (torch.ones(3), -torch.ones(3)):\n    try:\n        call(x)\n    except ValueError:\n        pass",
+    ),
+    "numbers are drawn behind an exception": _side(
+        "if x.sum() > 0:\n    raise ValueError('a')\nreturn x * torch.rand(3)",
+        "random results error",
+        "raise on the condition in a function of its own, which torch calls after",
+        "for x in (torch.ones(3), -torch.ones(3)):\n    try:\n        call(x)\n    except ValueError:\n        pass",
+    ),
+    # object_effects
+    "a method reads what a side counts": _object(
+        "if x.sum() > 0:\n    self.count += 1\nreturn x * self.counted()",
+        "results gradients",
+        "    def counted(self):\n        return self.count\n\n",
+    ),
+    "a side shows what was changed just before": _object(
+        "self.calls += 1\nif x.sum() > 0:\n    self.count += 1\n    print('call', self.calls)\nreturn x * 2",
+        "printed",
+        "    calls = 0\n\n",
+    ),
+    "the length of what the object keeps is read behind": _object(
+        "if x.sum() > 0:\n    self.seen.append(1.0)\nreturn x * len(self.seen)", "results gradients"
+    ),
+    # rotations
+    "a class keeps its rotations": _rotation(
+        "def rotate(self, n):\n    super().rotate(n)\n    TURNS.append(n)", "mutations"
+    ),
+    "a class rotates to the other side": _rotation(
+        "def rotate(self, n):\n    super().rotate(-n)", "results gradients mutations"
+    ),
+    "a class prints what leaves": _rotation("def pop(self):\n    print('left')\n    return super().pop()", "printed"),
     # outer_contexts
     "a context sets what the rest of the function reads": _within(
         "y = x * FACTOR[0]\nwith CONTEXT:\n    y = y + x * FACTOR[0]\nreturn y",

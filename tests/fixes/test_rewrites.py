@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -283,7 +285,7 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
     made, within = changed(text, [each for each in found if "function of its own" in each.title])
     helper = (
         "@torch.compiler.disable\ndef _warn_if(condition, value_1, value_2):\n    if condition:\n"
-        "        warnings.warn(f'{value_1:.2f} is over {value_2} in {NAME}')\n\n\n"
+        "        warnings.warn(f'{value_1.item():.2f} is over {value_2} in {NAME}')\n\n\n"
         "torch._dynamo.config.reorderable_logging_functions.add(_warn_if)\n\n\n"
     )
     call = "        _warn_if(h.max() > k, h.max().detach(), k)\n"
@@ -469,10 +471,83 @@ def test_an_if_that_is_a_whole_side_goes_with_the_outer_one(tmp_path: Path) -> N
     assert both[1].startswith("condition = a.max() > 1")
 
 
+def test_a_side_that_computes_and_prints_does_both(tmp_path: Path) -> None:
+    sides = "print('high', y.max().item())\n        y = y / 2\n    else:\n        SEEN.append(y.min().item() * k)"
+    text = f"{HEAD}def f(x, k):\n    y = x * k\n    if y.max() > 1:\n        {sides}\n    return y\n"
+    found = candidates(text, problem_at(text, "y.max() > 1"), tmp_path)
+    later, within = changed(text, [each for each in found if "function of its own" in each.title])
+    function = (
+        "def _print_if(condition, value_1, value_2, value_3):\n"
+        "    if condition:\n        print('high', value_1.item())\n"
+        "    else:\n        SEEN.append(value_2.item() * value_3)\n\n\n"
+    )
+    body = (
+        "    condition = y.max() > 1\n    _print_if(condition, y.max().detach(), y.min().detach(), k)\n"
+        "    y = torch.where(condition, y / 2, y)\n    return y\n"
+    )
+    assert f"@torch.compiler.disable\n{function}torch._dynamo.config.reorderable_logging_functions.add" in later
+    assert f"leaf_function\n{function}@_print_if.register_fake\n" in within
+    assert later.endswith(body)
+    assert within.endswith(body)
+
+
+def test_a_side_that_shows_what_it_sets_stays(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    if x.max() > 1:\n        x = x / 2\n        print(x.max())\n    return x\n"
+    (said,) = considered(text, problem_at(text, "x.max() > 1"), tmp_path)
+    assert isinstance(said, Refusal)
+
+
+def test_effects_on_an_object_are_run_with_it_in_the_graph(tmp_path: Path) -> None:
+    side = "self.hits += 1\n            self.log.append(x.sum())\n            x = x * 2"
+    body = f"        if x.sum() > 0:\n            {side}\n        return x\n"
+    text = f"{HEAD}class A(nn.Module):\n    def f(self, x):\n{body}"
+    found = candidates(text, problem_at(text, "x.sum() > 0"), tmp_path)
+    (made,) = changed(text, [each for each in found if "what is done on the condition" in each.title])
+    lines = "    if condition:\n        self.hits += 1\n        self.log.append(x.sum())\n"
+    assert f"leaf_function\ndef _append_if(condition, self, x):\n{lines}" in made
+    assert "        _append_if(condition, self, x)\n        x = torch.where(condition, x * 2, x)\n" in made
+    read = text.replace("return x", "return x * self.hits")
+    assert not any("what is done" in each.title for each in candidates(read, problem_at(read, "x.sum() > 0"), tmp_path))
+
+
+TURNS: dict[str, Callable[[int], int]] = {
+    "": lambda _: 1,
+    "1": lambda _: 1,
+    "-2": lambda _: -2,
+    "n": lambda n: n,
+    "n + 1": lambda n: n + 1,
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_deque_is_rotated_by_what_torch_takes(turn: str, size: int, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(queue, x, n):\n    queue.rotate({turn})\n    return x, list(queue)\n"
+    (made,) = changed(text, candidates(text, problem_at(text, f"queue.rotate({turn})"), tmp_path))
+    assert made.count("queue.extendleft([queue.pop() for _ in range(") == 1
+    space: dict[str, Any] = {}
+    exec(made, space)
+    for n in (-4, 0, 2):
+        queue = collections.deque(range(size), maxlen=3)
+        wanted = queue.copy()
+        wanted.rotate(TURNS[turn](n))
+        torch._dynamo.reset()
+        compiled = torch.compile(space["f"], backend="eager", fullgraph=True)
+        assert compiled(queue, torch.ones(1), n)[1] == list(queue) == list(wanted)
+
+
+@pytest.mark.parametrize("use", ["y = q.rotate(1)", "q.rotate(*n)", "q.pop().rotate(1)", "q.rotate(n=1)"])
+def test_another_rotation_stays(use: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(q, n):\n    {use}\n    return q\n"
+    found = candidates(text, problem_at(text, use.rpartition(" = ")[2]), tmp_path)
+    assert not any("rotate" in each.title for each in found)
+
+
 def test_a_raise_on_a_condition_is_a_function_in_the_graph(tmp_path: Path) -> None:
     body = "if h.isnan().any():\n            raise ValueError(f'not finite: {h.max()}')"
     text = f"{HEAD}class A(nn.Module):\n    def forward(self, h):\n        {body}\n        return h\n"
-    (made,) = changed(text, candidates(text, problem_at(text, "h.isnan().any()"), tmp_path))
+    made, later = changed(text, candidates(text, problem_at(text, "h.isnan().any()"), tmp_path))
+    assert "reorderable_logging_functions.add(_raise_if)" in later
     assert "@torch._dynamo.decorators.leaf_function\ndef _raise_if(condition, value_1):\n    if condition:\n" in made
     assert "        raise ValueError(f'not finite: {value_1}')\n" in made
     assert "        _raise_if(h.isnan().any(), h.max())\n" in made
@@ -480,11 +555,11 @@ def test_a_raise_on_a_condition_is_a_function_in_the_graph(tmp_path: Path) -> No
 
 def test_an_assertion_is_a_function_in_the_graph(tmp_path: Path) -> None:
     text = f"{HEAD}def f(t, n):\n    assert int(t.max()) < n, f'{{int(t.max())}} of {{n}}'\n    return t * 2\n"
-    (_, made) = one(text, "int(t.max()) < n", tmp_path)
-    assert "if condition:\nraise AssertionError(f'{value_1} of {value_2}')\n" in made
-    called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach().to(torch.int64), n"
+    (_, made, _) = one(text, "int(t.max()) < n", tmp_path)
+    assert "if condition:\nraise AssertionError(f'{int(value_1)} of {value_2}')\n" in made
+    called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach(), n"
     assert made.endswith(f"_raise_if({called})")
-    (_, made) = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
+    (_, made, _) = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
     assert "raise AssertionError\n" in made
 
 

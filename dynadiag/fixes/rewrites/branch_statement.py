@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -21,19 +21,20 @@ from dynadiag.fixes.rewrites.side_expressions import (
     tuple_parts,
 )
 
-__all__ = ["ONE_TENSOR", "BranchSide", "BranchStatement", "statements_of"]
+__all__ = ["CONDITION", "ONE_TENSOR", "BranchSide", "BranchStatement", "statements_of"]
 
 ONE_TENSOR = "a side computes several values, or none"
-_CONDITION = "\x00condition\x00"
+CONDITION = "\x00condition\x00"  # in a line: what stands for the condition there
 _STATE = re.compile(r"self\.\w+")
 
 
 @dataclass(slots=True)
 class BranchSide:
-    """One side: assignments in order, and what it returns."""
+    """One side: assignments in order, what it returns, and the effects that are left to a function of their own."""
 
     assigned: list[tuple[str, cst.BaseExpression, str | None]] = field(default_factory=list)
     returned: cst.BaseExpression | None = None
+    effects: list[cst.CSTNode] = field(default_factory=list)
 
     @property
     def assigned_names(self) -> list[str]:
@@ -41,10 +42,16 @@ class BranchSide:
 
 
 class BranchStatement:
-    """An `if` statement with two sides of assignments, or of returns."""
+    """An `if` statement with two sides of assignments, or of returns. What ``is_effect`` of them is left out."""
 
-    def __init__(self, file: ParsedSource, found: cst.If, position: int) -> None:
-        self._file, self._if = file, found
+    def __init__(
+        self,
+        file: ParsedSource,
+        found: cst.If,
+        position: int,
+        is_effect: Callable[[cst.CSTNode], bool] = lambda _: False,
+    ) -> None:
+        self._file, self._if, self._is_effect = file, found, is_effect
         self._function = file.enclosing(found, cst.FunctionDef)
         if not isinstance(self._function, cst.FunctionDef):
             raise Unsuitable("it is not in a function")
@@ -52,7 +59,7 @@ class BranchStatement:
         self._outer, test = self._split(found.test, position)
         self.tests = [test]
         self._condition = condition_text(file, test)
-        self._taken, self._other = self._sides()
+        self._taken, self._other = self.sides = self._sides()
         self._check_state()
         self._lines: list[str] = []
 
@@ -78,12 +85,15 @@ class BranchStatement:
             return None, test
         return self._file.code(test.left), test.right  # type: ignore[attr-defined]  # a BooleanOperation
 
-    def edit(self) -> Edit:
-        """The edit of the whole statement."""
+    def edit(self, first: str | None = None) -> Edit:
+        """The edit of the whole statement. The line ``first`` comes in front, with `CONDITION` for the condition."""
+        self._lines = []
         merged = self._merged()
         wheres = [self._where(name) for name in merged]
         if self._taken.returned is not None:
             wheres.append("return " + self._returned())
+        if first is not None:
+            self._lines.insert(0, first)
         return self._written([*self._head(wheres), *self._lines, *wheres])
 
     def cond(self) -> Edit:
@@ -150,9 +160,18 @@ class BranchStatement:
             if isinstance(statement, cst.Return) and statement.value is not None:
                 side.returned = statement.value
                 check_expression(self._file, statement.value)
+            elif self._is_effect(statement):
+                self._check_effect(side, statement)
+                side.effects.append(statement)
             elif not isinstance(statement, cst.Pass):
                 side.assigned.append(self._assignment(statement))
         return side
+
+    def _check_effect(self, side: BranchSide, statement: cst.CSTNode) -> None:
+        """Raises where an effect reads what its side has set: the effect's function has the value from before."""
+        nodes = [node for kind in (cst.Name, cst.Attribute) for node in self._file.nodes(kind, statement)]
+        if before := {self._file.code(node) for node in nodes} & set(side.assigned_names):
+            raise Unsuitable(f"a side shows `{min(before)}`, which it has set")
 
     def _assignment(self, statement: cst.CSTNode) -> tuple[str, cst.BaseExpression, str | None]:
         """Name, expression, and the operator of an augmented assignment."""
@@ -178,7 +197,7 @@ class BranchStatement:
             if not both and not self._defined_before(name):
                 raise Unsuitable(f"`{name}` has a value on one side alone")
             merged.append(name)
-        if not merged and self._taken.returned is None:
+        if not merged and self._taken.returned is None and not (self._taken.effects or self._other.effects):
             raise Unsuitable("neither side sets a name that is read afterwards")
         return merged
 
@@ -209,10 +228,10 @@ class BranchStatement:
 
     def _head(self, wheres: Sequence[str]) -> list[str]:
         """The line that names the condition, where it is used more than once; else it is put where it is used."""
-        uses = sum(line.count(_CONDITION) for line in [*self._lines, *wheres])
+        uses = sum(line.count(CONDITION) for line in [*self._lines, *wheres])
         text = self._name("condition") if uses > 1 else self._condition
         for lines in (self._lines, wheres):
-            lines[:] = [line.replace(_CONDITION, text) for line in lines]  # type: ignore[index]  # both are lists
+            lines[:] = [line.replace(CONDITION, text) for line in lines]  # type: ignore[index]  # both are lists
         return [f"{text} = {self._condition}"] if uses > 1 else []
 
     def _name(self, wanted: str) -> str:
@@ -221,7 +240,7 @@ class BranchStatement:
 
     def _where(self, name: str) -> str:
         values = [self._value(side, name, suffix) for side, suffix in ((self._taken, "if"), (self._other, "else"))]
-        return f"{name} = torch.where({_CONDITION}, {values[0]}, {values[1]})"
+        return f"{name} = torch.where({CONDITION}, {values[0]}, {values[1]})"
 
     def _returned(self) -> str:
         sides = []
@@ -232,7 +251,7 @@ class BranchStatement:
             sides.append([renamed(self._file, part, names) for part in parts])
         if len(sides[0]) != len(sides[1]):
             raise Unsuitable("the two sides return another number of values")
-        return ", ".join(a if a == b else f"torch.where({_CONDITION}, {a}, {b})" for a, b in zip(*sides, strict=True))
+        return ", ".join(a if a == b else f"torch.where({CONDITION}, {a}, {b})" for a, b in zip(*sides, strict=True))
 
     def _value(self, side: BranchSide, name: str, suffix: str) -> str:
         """The value of a name on a side: an expression, where the last assignment is that and nothing reads it."""
@@ -279,7 +298,7 @@ class BranchStatement:
                 continue
             own = self._name(f"safe_{name}" if suffix == "if" else f"safe_{name}_else")
             order = f"{name}, 1.0" if suffix == "if" else f"1.0, {name}"
-            line = f"{own} = torch.where({_CONDITION}, {order})"
+            line = f"{own} = torch.where({CONDITION}, {order})"
             if line not in self._lines:
                 self._lines.insert(0, line)
             names[name] = own

@@ -14,14 +14,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.edits import ParsedSource, callee_name
+from dynadiag.fixes.edits import callee_name
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.effect_function import local_names
 from dynadiag.fixes.rewrites.printing import prints
 
-__all__ = ["candidates", "local_names"]
+__all__ = ["EFFECTS", "candidates"]
 
 # What keeps, writes or sends. Others may compute with tensors, and nothing in such a function is compiled.
-_EFFECTS = re.compile(
+EFFECTS = re.compile(
     r"^(?:append(?:left)?|extend|insert|add|update|put(?:_nowait)?|push|write(?:lines|row)?|flush|send|emit|notify|publish"
     r"|record|track|observe|report|log\w*|debug|info|warn(?:ing)?|error|exception|critical|collect|sleep"
     r"|add_(?:scalars?|histogram|text|image|event)|set_(?:postfix|description)\w*)$"
@@ -43,7 +44,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file.enclosing(function, cst.FunctionDef) is not None:
         return
     called = callee_name(effect) or ""
-    if not _EFFECTS.match(called):
+    if not EFFECTS.match(called):
         return
     name = file.free_name(f"_{called.strip('_')}", of=line)
     used = {node.value for node in file.nodes(cst.Name, line)}
@@ -61,13 +62,3 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             ),
             "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it",
         )
-
-
-def local_names(file: ParsedSource, function: cst.FunctionDef) -> list[str]:
-    """The parameters and the assigned names of a function, in their order."""
-    names = [parameter.name.value for parameter in file.nodes(cst.Param, function)]
-    targets = [each.target for each in file.nodes(cst.AssignTarget, function)]
-    targets += [each.target for each in file.nodes(cst.For, function)]
-    plain = [target for target in targets if not isinstance(target, (cst.Attribute, cst.Subscript))]
-    assigned = [name.value for target in plain for name in file.nodes(cst.Name, target)]
-    return list(dict.fromkeys([*names, *assigned]))

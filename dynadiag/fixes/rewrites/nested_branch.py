@@ -62,8 +62,9 @@ class NestedBranch(BranchStatement):
         else:
             yield taken, self._side(statements_of(block))
 
-    def edit(self) -> Edit:
+    def edit(self, first: str | None = None) -> Edit:
         """The edit of the whole statement."""
+        assert first is None
         names = [self._name(f"condition_{number}") for number in range(1, len(self.tests) + 1)]
         targets = {name for _, side in self._leaves for name in side.assigned_names}
         if len(targets) != 1 or any(len(side.assigned) > 1 or side.returned for _, side in self._leaves):

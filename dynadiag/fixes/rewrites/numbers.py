@@ -18,7 +18,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.printing import called_after
 
-__all__ = ["candidates", "kept_tensor"]
+__all__ = ["candidates", "kept", "kept_tensor"]
 
 _CONVERSIONS = ("float", "int")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
@@ -36,7 +36,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if (values := _unpacked(file, call)) is not None:
         title = f"keep the values of `{file.code(values)}` tensors instead of reading them as numbers"
         for dtype in ("", ".double()"):
-            edit = file.replace(call, f"{_kept(file, values)}{dtype}.unbind()")
+            edit = file.replace(call, f"{kept(file, values)}{dtype}.unbind()")
             yield Candidate(f"{title}{_EXACT if dtype else ''}", "source", (edit,), _WHY)
     if (found := _read(call)) is None:
         return
@@ -72,9 +72,9 @@ def _edit(file: ParsedSource, call: cst.Call, dtype: str = "") -> Edit:
     """The edit that puts the tensor in the place of a call that reads it."""
     found = _read(call)
     assert found is not None
-    kept = _kept(file, found) + _whole(file, call) + dtype
+    tensor = kept(file, found) + _whole(file, call) + dtype
     outer, function = _math(file, call)
-    text = f"torch.{function}({kept})" if function else kept
+    text = f"torch.{function}({tensor})" if function else tensor
     quote = next((mark for mark in "\"'" if mark not in text), None)
     if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
         text = f"f{quote}{{{text}}}{quote}"
@@ -91,7 +91,7 @@ def kept_tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
     found = _read(value) if isinstance(value, cst.Call) else None
     if found is None or not isinstance(value, cst.Call):
         return file.code(value)
-    return _kept(file, found) + _whole(file, value)
+    return kept(file, found) + _whole(file, value)
 
 
 def _read(call: cst.Call) -> cst.BaseExpression | None:
@@ -107,7 +107,8 @@ def _read(call: cst.Call) -> cst.BaseExpression | None:
     return None
 
 
-def _kept(file: ParsedSource, value: cst.BaseExpression) -> str:
+def kept(file: ParsedSource, value: cst.BaseExpression) -> str:
+    """The text of a tensor that is kept as its value is now, without a gradient."""
     text = file.code(value)
     if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)):  # memory that the program may change later
         return f"{text}.detach().clone()"

@@ -17,7 +17,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
-from dynadiag.fixes.rewrites.effects import local_names
+from dynadiag.fixes.rewrites.effect_function import local_names
 
 __all__ = ["candidates"]
 
