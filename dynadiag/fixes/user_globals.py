@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -32,7 +33,8 @@ class UserGlobals:
 
     def __init__(self, root: str, call: ReplayableCall) -> None:
         self._namespaces = list(_namespaces(root))  # once: torch alone has thousands of modules
-        self._own = getattr(call.function, "__globals__", None)
+        names = Counter(name for space in self._namespaces for name, _ in _own_globals(space))
+        self._repeated = {name for name, count in names.items() if count > 1}
         self._known = {id(value) for value in (*call.state, *call.containers)}
         self._scalars = list(self._scalar_globals())
         objects = [value for _, value in self._objects()]
@@ -87,10 +89,10 @@ class UserGlobals:
         return found
 
     def _name(self, space: dict[str, Any], name: str) -> str:
-        """What a global is called: a changed program may name one in a function that the compiled one calls, so one of
-        the compiled function's module is called as that function names it.
+        """What a global is called: by its name alone if that is the only one, as a function that uses it calls it. The
+        changed program may use it in another function.
         """
-        return name if space is self._own else f"{space['__name__']}.{name}"
+        return f"{space['__name__']}.{name}" if name in self._repeated else name
 
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
         for space in self._namespaces:

@@ -45,12 +45,12 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     held = UserGlobals(str(tmp_path), call)
     before = held.scalars()
     note(2.5)
-    kept = {"notes_of_a_user.COUNT": 1, "len(notes_of_a_user.SEEN)": 1, "notes_of_a_user.SEEN[0]": 2.5}
+    kept = {"COUNT": 1, "len(SEEN)": 1, "SEEN[0]": 2.5}
     assert held.scalars() == {**before, **kept}
-    assert held.tensors()["notes_of_a_user.TOTAL"].item() == 1
+    assert held.tensors()["TOTAL"].item() == 1
     held.restore()
-    assert held.scalars() == before == {"notes_of_a_user.COUNT": 0, "len(notes_of_a_user.SEEN)": 0}
-    assert held.tensors()["notes_of_a_user.TOTAL"].item() == 0
+    assert held.scalars() == before == {"COUNT": 0, "len(SEEN)": 0}
+    assert held.tensors()["TOTAL"].item() == 0
 
 
 def test_a_global_has_the_name_by_which_the_called_function_knows_it(
@@ -60,6 +60,12 @@ def test_a_global_has_the_name_by_which_the_called_function_knows_it(
     calls = [ReplayableCall(each, (2.5,), {}) for each in (note, sys.modules[note.__module__].pass_on)]
     first, second = [scalars_of(call) | UserGlobals(str(tmp_path), call).scalars() for call in calls]
     assert first == second == {"COUNT": 0, "len(SEEN)": 0}
+    (tmp_path / "more_notes.py").write_text("COUNT = 3")
+    import more_notes  # type: ignore[import-not-found]
+
+    found = UserGlobals(str(tmp_path), calls[0]).scalars()
+    del sys.modules[more_notes.__name__]
+    assert found == {"notes_of_a_user.COUNT": 0, "more_notes.COUNT": 3}
 
 
 def test_a_lock_that_a_call_left_taken_is_free_again(
