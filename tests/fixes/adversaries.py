@@ -467,6 +467,22 @@ ADVERSARIES = {
     "what is kept was changed just before": _effect(
         "COUNT[0] += 1\nSEEN.append((COUNT[0], x.sum().item()))\nreturn x * 2", "mutations"
     ),
+    "the length is read behind what is called after the graph": _change(
+        "SEEN.append(x.sum().item())\nreturn x * len(SEEN)",
+        "x.sum().item()",
+        "`append` after the graph",
+        "results gradients",
+        head="SEEN = []\n\n",
+        compiled=True,
+    ),
+    "what a function notes is read behind it": _change(
+        "watch(x)\nreturn x * len(SEEN)",
+        "x.sum().item()",
+        "run `watch` in the graph",
+        "results gradients",
+        head="SEEN = []\n\n\ndef watch(x):\n    n = x.sum().item()\n    SEEN.append(n)\n\n",
+        compiled=True,
+    ),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
     "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),

@@ -73,8 +73,9 @@ def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
         "@torch._dynamo.decorators.leaf_function\ndef _log_info(*args):\nlog.info(*args)\n"
         "@_log_info.register_fake\ndef _(*_):\nreturn None\n_log_info('%d', 3)",
     ]
-    (within,) = one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path)
+    within, after = one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path)
     assert "leaf_function\ndef _info():\n" in within
+    assert after.startswith("@torch.compiler.disable\ndef _info():\n")
 
 
 @pytest.mark.parametrize("logger", ["logging.getLogger('a')", "self.log"])
@@ -130,12 +131,26 @@ def test_a_number_that_slices_is_a_symbol_that_is_not_negative(tmp_path: Path) -
 def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path) -> None:
     text = f"{HEAD}def note(m):\n    sys.stderr.write(m)\n\n\ndef f(x):\n    note('a')\n    return x\n"
     after = "torch._dynamo.config.reorderable_logging_functions.add(note)"
-    first, within = one(text, "sys.stderr.write(m)", tmp_path)
+    first, within, later, whole = one(text, "sys.stderr.write(m)", tmp_path)
     assert first == after
     assert within.startswith("@torch._dynamo.decorators.leaf_function\ndef _write(m):\n")
+    assert later.startswith("@torch.compiler.disable\ndef _write(value_1):\nsys.stderr.write(value_1)\n")
+    assert later.endswith("add(_write)\n_write(m)")
+    assert whole == "@torch._dynamo.decorators.leaf_function\n@note.register_fake\ndef _(*_):\nreturn None"
     used = one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path)
-    assert used == [within]
+    assert used == [within, later, whole]
     assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "body", ["m.add_(1)", "m[0] = 1", "m += 1", "return m", "yield m", "n = torch.compile(note)", "self.m = m"]
+)
+def test_a_hook_that_only_notes_is_run_in_the_graph(body: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def note(self, m):\n    {body}\n    n = m.sum().item()\n    SEEN.append(n)\n"
+    found = candidates(text, problem_at(text, "m.sum().item()"), tmp_path)
+    made = changed(text, [each for each in found if each.title == "run `note` in the graph"])
+    leaf, fake = "@torch._dynamo.decorators.leaf_function\n", "\n\n@note.register_fake\ndef _(*_):\n    return None\n"
+    assert made == ([text.replace("def note", f"{leaf}def note") + fake] if body == "self.m = m" else [])
 
 
 KEPT = "self.seen.append(y.sum().item())"
@@ -171,7 +186,7 @@ def test_a_number_that_is_logged_is_a_tensor_that_is_logged_after_the_graph(tmp_
     text = (
         f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%f %f', x.sum().item(), float(x.mean()))\n"
     )
-    first, both, _within = one(text, "x.sum().item()", tmp_path)
+    first, both, _within, _whole = one(text, "x.sum().item()", tmp_path)
     assert first == "log.info('%f %f', x.sum().detach(), float(x.mean()))"
     assert both.endswith("_log_info('%f %f', x.sum().detach(), x.mean().detach())")
     assert "reorderable_logging_functions.add(_log_info)" in both

@@ -17,7 +17,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, if_around
-from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, formatted
+from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, formatted, values_of
 from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
 from dynadiag.recording.records import Span
@@ -63,7 +63,7 @@ def _of_branch(file: ParsedSource, found: cst.If, span: Span) -> Iterator[Candid
     statement, made = split_effects(file, found, span, lambda each: is_effect(file, each))
     for side, effects in enumerate(each.effects for each in statement.sides):
         for effect in effects:
-            made.add(side, effect, _values(effect))
+            made.add(side, effect, values_of(effect))
     conditions = tuple(Condition(file.name, *file.range(test)) for test in statement.tests)
     state = counters(file, found, statement.state)
     yield from _calls(made, found, name_of(statement), statement.edit, conditions, state)
@@ -85,10 +85,3 @@ def _calls(
         why = (_WHY_RAISE if way is WITHIN else _WHY_RAISE_LATER) if what == "raise" else _WHY
         edits = (made.definition(name, way), written(made.call(name, CONDITION)), *state[0])
         yield Candidate(title, "source", edits, why, both, state[1])
-
-
-def _values(effect: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What an effect formats or keeps."""
-    call = effect.exc if isinstance(effect, cst.Raise) else effect.value if isinstance(effect, cst.Expr) else None
-    for each in call.args if isinstance(call, cst.Call) else ():
-        yield from formatted(each.value)

@@ -1,4 +1,4 @@
-"""The function of the module that makes an effect on a condition, with the values that the effect shows."""
+"""The function of the module that makes an effect, on a condition or not, with the values that the effect shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynadiag.fixes.rewrites.conditions import Unsuitable
 from dynadiag.fixes.rewrites.numbers import kept, kept_tensor
 from dynadiag.fixes.rewrites.outer_contexts import is_read
 
-__all__ = ["AFTER", "WITHIN", "EffectFunction", "Way", "formatted", "local_names"]
+__all__ = ["AFTER", "WITHIN", "EffectFunction", "Way", "formatted", "local_names", "values_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class EffectFunction:
     file: ParsedSource
     function: cst.FunctionDef
     sides: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    conditional: bool = True  # else all statements are on the first side
     arguments: dict[str, str] = field(default_factory=dict)
 
     def add_whole(self, side: int, statement: cst.CSTNode) -> None:
@@ -99,16 +100,17 @@ class EffectFunction:
     def definition(self, name: str, way: Way) -> Edit:
         """The edit that puts the function above the one that is compiled."""
         end, unit = self.file.newline, self.file.indent_unit
-        heads = ("if condition:", "else:" if self.sides[0] else "if not condition:")
-        lines = [f"def {name}({', '.join(['condition', *self.arguments])}):"]
-        for head, statements in zip(heads, self.sides, strict=True):
+        heads = ("if condition:", "else:" if self.sides[0] else "if not condition:") if self.conditional else ()
+        lines = [f"def {name}({', '.join([*(['condition'] if heads else []), *self.arguments])}):"]
+        for head, statements in zip(heads, self.sides, strict=True) if heads else ():
             lines += [f"{unit}{head}", *(f"{unit * 2}{each}" for each in statements)] if statements else []
+        lines += [] if heads else [f"{unit}{each}" for each in self.sides[0]]
         text = end.join([way.decorator, *lines, "", "", way.behind.format(name=name, end=end, unit=unit), "", "", ""])
         return self.file.insert_line(self.file.line_above(self.function), text)
 
-    def call(self, name: str, condition: str) -> str:
+    def call(self, name: str, *condition: str) -> str:
         """The call of the function."""
-        return f"{name}({', '.join([condition, *self.arguments.values()])})"
+        return f"{name}({', '.join([*condition, *self.arguments.values()])})"
 
 
 def formatted(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -118,6 +120,13 @@ def formatted(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from (part.expression for part in parts if isinstance(part, cst.FormattedStringExpression))
     else:
         yield value
+
+
+def values_of(effect: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What an effect formats or keeps: the arguments of its call, or of its exception."""
+    call = effect.exc if isinstance(effect, cst.Raise) else effect.value if isinstance(effect, cst.Expr) else effect
+    for each in call.args if isinstance(call, cst.Call) else ():
+        yield from formatted(each.value)
 
 
 def _read(file: ParsedSource, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -1,5 +1,6 @@
 """A statement that is only made for its effect (a value is kept in a list, written or sent): a function of the module
-that torch runs in the graph as it is.
+that torch runs in the graph as it is, or calls after it with the values. So is a function that returns nothing, such as
+a hook that notes what it is given.
 
 This is right where nothing in the compiled function depends on the effect: the statement runs at its place among the
 operators, once for each call. What Python has changed before it in the same call is not there yet, and what it changes
@@ -10,16 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import libcst as cst
 
 from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.edits import callee_name
+from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.rewrites.effect_function import local_names
+from dynadiag.fixes.rewrites.conditions import Unsuitable
+from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, values_of
 from dynadiag.fixes.rewrites.printing import prints
 
 __all__ = ["EFFECTS", "candidates"]
+
+_WHY = "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it"
+_LATER = "the values are computed at their place, and nothing in the function depends on what is done with them"
 
 # What keeps, writes or sends. Others may compute with tensors, and nothing in such a function is compiled.
 EFFECTS = re.compile(
@@ -39,26 +45,54 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file is None or not isinstance(line, cst.SimpleStatementLine) or not isinstance(function, cst.FunctionDef):
         return
     effect = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
-    if not isinstance(effect, cst.Call) or prints(file, effect) or not file.imports("torch"):
+    if not file.imports("torch") or file.enclosing(function, cst.FunctionDef) is not None:
         return
-    if file.enclosing(function, cst.FunctionDef) is not None:
+    called = callee_name(effect) or "" if isinstance(effect, cst.Call) and not prints(file, effect) else ""
+    if isinstance(effect, cst.Call) and EFFECTS.match(called):
+        yield from _in_function(file, function, effect, called)
+    if function in file.module.body and _has_only_effects(file, function):
+        yield _whole(file, function)
+
+
+def _in_function(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, called: str) -> Iterator[Candidate]:
+    """The statement in a function: run as it is in the graph, or with its values after it."""
+    if "\n" in file.code(effect):
         return
-    called = callee_name(effect) or ""
-    if not EFFECTS.match(called):
-        return
-    name = file.free_name(f"_{called.strip('_')}", of=line)
-    used = {node.value for node in file.nodes(cst.Name, line)}
-    given = ", ".join(each for each in local_names(file, function) if each in used)
-    text, end, unit = file.code(effect), file.newline, file.indent_unit
-    made = f"@torch._dynamo.decorators.leaf_function\ndef {name}({given}):\n{unit}{text}\n\n\n"
-    fake = f"@{name}.register_fake\ndef _(*_):\n{unit}return None\n\n\n"
-    if "\n" not in text:
-        yield Candidate(
-            f"run `{called}` in the graph, by the function `{name}`",
-            "source",
-            (
-                file.insert_line(file.line_above(function), f"{made}{fake}".replace("\n", end)),
-                file.replace(effect, f"{name}({given})"),
-            ),
-            "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it",
-        )
+    name = file.free_name(f"_{called.strip('_')}", of=file.statement(effect))
+    made = EffectFunction(file, function, conditional=False)
+    made.add_whole(0, effect)
+    edits = made.definition(name, WITHIN), file.replace(effect, made.call(name))
+    yield Candidate(f"run `{called}` in the graph, by the function `{name}`", "source", edits, _WHY)
+    with suppress(Unsuitable):
+        later = EffectFunction(file, function, conditional=False)
+        later.add(0, effect, values_of(effect))
+        edits = later.definition(name, AFTER), file.replace(effect, later.call(name))
+        yield Candidate(f"let torch call `{called}` after the graph, by the function `{name}`", "source", edits, _LATER)
+
+
+def _has_only_effects(file: ParsedSource, function: cst.FunctionDef) -> bool:
+    """Whether a function returns nothing and writes to no tensor that it is given, by the look of it."""
+    results = any(each.value is not None for each in file.nodes(cst.Return, function))
+    in_place = any((callee_name(call) or "").endswith("_") for call in file.nodes(cst.Call, function))
+    targets = [each.target for each in file.nodes(cst.AssignTarget, function)]
+    added = [each.target for each in file.nodes(cst.AugAssign, function)]
+    items = any(isinstance(each, cst.Subscript) for each in [*targets, *added])
+    changed = any(isinstance(each, cst.Name) for each in added)
+    compiled = any(file.code(call.args[0].value) == function.name.value for call in _compiles(file))
+    other = function.decorators or function.asynchronous or next(file.nodes(cst.Yield, function), None)
+    return not (results or in_place or items or changed or compiled or other)
+
+
+def _compiles(file: ParsedSource) -> Iterator[cst.Call]:
+    yield from (call for call in file.nodes(cst.Call) if callee_name(call) == "compile" and call.args)
+
+
+def _whole(file: ParsedSource, function: cst.FunctionDef) -> Candidate:
+    """The function as it is, with the decorator by which torch runs it in the graph."""
+    name, end, unit = function.name.value, file.newline, file.indent_unit
+    behind = WITHIN.behind.format(name=name, end=end, unit=unit)
+    edits = (
+        file.insert_line(file.line(function), f"{WITHIN.decorator}{end}"),
+        file.insert_line(file.end_line(function) + 1, f"{end}{end}{behind}{end}"),
+    )
+    return Candidate(f"run `{name}` in the graph", "source", edits, f"it returns nothing; {_WHY}")
