@@ -116,6 +116,22 @@ def test_a_number_that_may_change_later_is_cloned(tmp_path: Path) -> None:
     assert "torch.sqrt(x.sum().detach())" in one(text, "float(x.sum())", tmp_path)[0]
 
 
+def test_a_truth_stays_a_tensor(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    known = bool((n > 2).any())\n    more = bool(n.sum())\n    return x, known, more\n"
+    assert one(text, "bool((n > 2).any())", tmp_path) == ["known = (n > 2).any().detach()"]
+    assert one(text, "bool(n.sum())", tmp_path) == ["more = n.sum().detach().to(torch.bool)"]
+
+
+def test_a_math_function_of_two_numbers_has_two_tensors(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y, n):\n    return math.atan2(x.sum().item(), float(y))\n"
+    kept = "torch.atan2(x.sum().detach(), y.detach().clone())"
+    exact = kept.replace("(),", "().double(),").replace("()))", "().double())").replace("clone())", "clone().double())")
+    for read in ("x.sum().item()", "float(y)"):
+        assert one(text, read, tmp_path) == [f"return {kept}", f"return {exact}"]
+    for other in ("atan2(x.sum().item(), n)", "gamma(x.sum().item())"):
+        assert one(text.replace("atan2(x.sum().item(), float(y))", other), "x.sum().item()", tmp_path) == []
+
+
 SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
 
 
@@ -732,6 +748,13 @@ def recompiled(
     problem = replace(problem, guarded=Span("f.py", guarded))
     made = changed(text, candidates(text, problem, tmp_path))
     return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+def test_a_number_among_further_arguments_is_given_as_a_tensor(tmp_path: Path) -> None:
+    text = LOOP.replace("forward(self, x, n)", "forward(self, x, **options)").replace("f(x, n)", "f(x, gain=n)")
+    assert recompiled(text, "L['options']['gain']", ("0.5", "0.7"), tmp_path) == [
+        f"y = f(x, gain=torch.tensor(n{dtype}))" for dtype in ("", ", dtype=torch.float64")
+    ]
 
 
 def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from libcst import matchers as m
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.recording.records import Span
 
-__all__ = ["UNIFORM", "Unsuitable", "condition_text", "if_around", "position_of"]
+__all__ = ["UNIFORM", "Unsuitable", "condition_text", "if_around", "is_truth", "position_of"]
 
 UNIFORM = "random.uniform(0, 1)"  # it is 0 + (1 - 0) * random.random()
 _TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
@@ -53,7 +53,7 @@ def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:
     text = _without_item(file, test)
     if "random.random()" in text:  # torch takes the other function into the graph, and a number of it is no tensor
         return f"torch.as_tensor({text.replace('random.random()', UNIFORM)})"
-    return text if _is_truth(test) else f"{text} != 0"
+    return text if is_truth(test) else f"{text} != 0"
 
 
 def _of_elements(file: ParsedSource, test: cst.Call) -> str | None:
@@ -78,7 +78,7 @@ def _in_torch(file: ParsedSource, test: cst.Call) -> str | None:
     return f"torch.isclose{file.text[file.range(test.func)[1] : file.range(test)[1]]}.all()"
 
 
-def _is_truth(test: cst.BaseExpression) -> bool:
+def is_truth(test: cst.BaseExpression) -> bool:
     """Whether a condition is true or false by itself, and not by being zero or not. NaN and infinity are true too."""
     return isinstance(test, cst.Comparison) or (isinstance(test, cst.Call) and callee_name(test) in _TRUTHS)
 

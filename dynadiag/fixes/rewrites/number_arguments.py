@@ -15,7 +15,7 @@ from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 
 __all__ = ["candidates", "is_float", "is_number"]
 
-_VALUE = re.compile(r"^L\['(\w+)'\]$")
+_VALUE = re.compile(r"^L(?:\['\w+'\])?\['(\w+)'\]$")  # also one of those that a function takes as `**options`
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
@@ -35,9 +35,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _tensors(problem: FixProblem, sources: Sources, name: str, dtype: str) -> Iterator[Candidate]:
-    for site in call_sites(problem, sources, [name]):
-        if name in site.arguments:
-            value = site.arguments[name].value
+    nested = (problem.source or "").count("[") > 1
+    for site in call_sites(problem, sources, [] if nested else [name]):
+        named = {each.keyword.value: each for each in site.call.args if each.keyword is not None}
+        given = named.get(name) or site.arguments.get(name)
+        if given is not None:
+            value = given.value
             yield Candidate(
                 f"give `{name}` as a tensor",
                 "argument",

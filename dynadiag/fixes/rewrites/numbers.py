@@ -16,14 +16,16 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.conditions import is_truth
 from dynadiag.fixes.rewrites.printing import called_after
 
 __all__ = ["candidates", "kept", "kept_tensor"]
 
-_CONVERSIONS = ("float", "int")
+_CONVERSIONS = ("float", "int", "bool")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
 _WHY = "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either"
 _EXACT = ", in float64 as Python has them"
+_OF_TWO = ("atan2", "hypot", "fmod", "copysign")
 _RENAMED = {"fabs": "abs"}
 
 
@@ -38,7 +40,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         for dtype in ("", ".double()"):
             edit = file.replace(call, f"{kept(file, values)}{dtype}.unbind()")
             yield Candidate(f"{title}{_EXACT if dtype else ''}", "source", (edit,), _WHY)
-    if (found := _read(call)) is None:
+    if (found := _read(call)) is None or _is_in_other_math(file, call):
         return
     title = f"keep `{file.code(found)}` a tensor instead of reading it as a number"
     yield Candidate(title, "source", (_edit(file, call),), _WHY)
@@ -51,7 +53,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         for later in called_after(file, printing):
             edits = (*(_edit(file, each) for each in reads if id(each) not in inner), *later.edits)
             yield Candidate(f"{title}, and {later.title}", "source", edits, f"{_WHY}; {later.why}")
-    elif not _whole(file, call):
+    elif not _whole(file, call) and file.code(call.func) != "bool":
         yield Candidate(f"{title}{_EXACT}", "source", (_edit(file, call, ".double()"),), _WHY)
 
 
@@ -74,6 +76,8 @@ def _edit(file: ParsedSource, call: cst.Call, dtype: str = "") -> Edit:
     assert found is not None
     tensor = kept(file, found) + _whole(file, call) + dtype
     outer, function = _math(file, call)
+    if len(outer.args) == 2 and function:
+        tensor = ", ".join(kept_tensor(file, argument.value) + dtype for argument in outer.args)
     text = f"torch.{function}({tensor})" if function else tensor
     quote = next((mark for mark in "\"'" if mark not in text), None)
     if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
@@ -82,8 +86,11 @@ def _edit(file: ParsedSource, call: cst.Call, dtype: str = "") -> Edit:
 
 
 def _whole(file: ParsedSource, call: cst.Call) -> str:
-    """What makes a tensor whole numbers where a call does."""
-    return ".to(torch.int64)" if file.code(call.func) == "int" else ""
+    """What makes a tensor whole numbers, or truths, where a call does."""
+    function = file.code(call.func)
+    if function == "bool" and not is_truth(call.args[0].value):
+        return ".to(torch.bool)"
+    return ".to(torch.int64)" if function == "int" else ""
 
 
 def kept_tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
@@ -132,7 +139,18 @@ def _math(file: ParsedSource, call: cst.Call) -> tuple[cst.Call, str | None]:
 
 def _math_name(call: cst.Call) -> str | None:
     """The torch function that computes what a function of `math` does; ``None`` for any other call."""
-    if len(call.args) != 1 or not m.matches(call.func, m.Attribute(value=m.Name("math"))):
+    if not m.matches(call.func, m.Attribute(value=m.Name("math"))):
         return None
     name = callee_name(call) or ""
-    return _RENAMED.get(name, name) if _MATH.match(name) else None
+    if len(call.args) == 2:
+        read = [isinstance(each.value, cst.Call) and _read(each.value) is not None for each in call.args]
+        return name if name in _OF_TWO and all(read) else None
+    return _RENAMED.get(name, name) if len(call.args) == 1 and _MATH.match(name) else None
+
+
+def _is_in_other_math(file: ParsedSource, call: cst.Call) -> bool:
+    """Whether a number goes into a function of `math` that has no tensors."""
+    argument = file.parent(call)
+    outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    of_math = isinstance(outer, cst.Call) and m.matches(outer.func, m.Attribute(value=m.Name("math")))
+    return of_math and _math(file, call)[1] is None
