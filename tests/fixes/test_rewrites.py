@@ -522,6 +522,16 @@ def test_a_side_that_computes_and_prints_does_both(tmp_path: Path) -> None:
     assert within.endswith(body)
 
 
+def test_a_variable_is_given_once_and_a_call_each_time(tmp_path: Path) -> None:
+    shown = "log.error('%f %f', y.item(), draw().item())\n        print(y.item(), draw().item())"
+    text = f"{HEAD}def f(y, draw):\n    if y > 1:\n        {shown}\n    return y\n".replace("log.", "LOG.")
+    first, *_ = one(text, "y > 1", tmp_path)
+    assert first.endswith("_error_if(y > 1, y.detach().clone(), draw().detach(), draw().detach())")
+    assert "LOG.error('%f %f', value_1.item(), value_2.item())\nprint(value_1.item(), value_3.item())" in first
+    changing = text.replace("draw().item()", "y.add_(1).item()")
+    assert all(isinstance(each, Refusal) for each in considered(changing, problem_at(changing, "y > 1"), tmp_path))
+
+
 def test_a_side_that_shows_what_it_sets_stays(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    if x.max() > 1:\n        x = x / 2\n        print(x.max())\n    return x\n"
     (said,) = considered(text, problem_at(text, "x.max() > 1"), tmp_path)

@@ -11,6 +11,7 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.conditions import Unsuitable
 from dynadiag.fixes.rewrites.numbers import kept, kept_tensor
 from dynadiag.fixes.rewrites.outer_contexts import is_read
+from dynadiag.fixes.rewrites.side_expressions import check_expression
 
 __all__ = ["AFTER", "WITHIN", "EffectFunction", "Way", "formatted", "local_names", "values_of"]
 
@@ -36,6 +37,7 @@ WITHIN = Way(
     "@{name}.register_fake{end}def _(*_):{end}{unit}return None",
 )
 _SCOPES = (cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_VARIABLES = (cst.Name, cst.Attribute)  # others may have another value each time
 _Place = tuple[int, int]
 
 
@@ -83,7 +85,9 @@ class EffectFunction:
         rest = [node for node in self._used(value) if not self._is_within(node, inside)]
         given += [(whole, self.file.code(whole)) for whole in (self._whole(node) for node in rest)]
         for each, text in given:
-            name = f"value_{len(self.arguments) + 1}"
+            check_expression(self.file, each)  # it is computed on the other side too
+            again = [name for name, known in self.arguments.items() if known == text and isinstance(each, _VARIABLES)]
+            name = again[0] if again else f"value_{len(self.arguments) + 1}"
             self.arguments[name] = text
             yield self.file.range(each), name
 

@@ -25,6 +25,7 @@ from dynadiag.fixes.rewrites.printing import prints
 __all__ = ["EFFECTS", "candidates"]
 
 _WHY = "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it"
+_WHY_WHOLE = "it returns nothing, and torch runs it as it is, at its place in the graph"
 _LATER = "the values are computed at their place, and nothing in the function depends on what is done with them"
 
 # What keeps, writes or sends. Others may compute with tensors, and nothing in such a function is compiled.
@@ -95,4 +96,4 @@ def _whole(file: ParsedSource, function: cst.FunctionDef) -> Candidate:
         file.insert_line(file.line(function), f"{WITHIN.decorator}{end}"),
         file.insert_line(file.end_line(function) + 1, f"{end}{end}{behind}{end}"),
     )
-    return Candidate(f"run `{name}` in the graph", "source", edits, f"it returns nothing; {_WHY}")
+    return Candidate(f"run `{name}` in the graph", "source", edits, _WHY_WHOLE)
