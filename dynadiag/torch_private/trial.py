@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ __all__ = [
     "reset",
     "rewrap",
     "skip_guard_timing",
+    "uncompiled",
     "use_eager_random_numbers",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
@@ -216,6 +218,14 @@ def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
         compiled._compiled_call_impl = wrap(compiled._compiled_call_impl, compiled._call_impl, False)
         return compiled
     return wrap(compiled, compiled._torchdynamo_orig_callable, False)
+
+
+def uncompiled(value: Any) -> Any:
+    """What `torch.compile` made a function or a module of; anything else itself."""
+    if isinstance(value, eval_frame.OptimizedModule):
+        return value._orig_mod
+    is_made = isinstance(value, FunctionType) and not getattr(value, "_torchdynamo_disable", False)
+    return getattr(value, "_torchdynamo_orig_callable", value) if is_made else value
 
 
 def is_without_storage(tensor: torch.Tensor) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+
+from dynadiag.torch_private.trial import uncompiled
 
 __all__ = [
     "ContainerSnapshot",
@@ -132,18 +134,23 @@ def expand_objects(values: Iterable[Any]) -> list[Any]:
 
 
 def walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The tensors, containers and user objects that the roots lead to, with their names, each once, depth first."""
+    """The tensors, containers and user objects that the roots lead to, with their names, each once, depth first.
+
+    A name that another one has already, such as that of a variable in two closures, gets a number.
+    """
     seen: set[int] = set()
+    names: Counter[str] = Counter()
     waiting = list(roots)[::-1]
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, _SCALARS) or id(value) in seen:
             continue
         seen.add(id(value))
-        inner = _children(name, value)
         if isinstance(value, (torch.Tensor, *_CONTAINERS)) or _may_be_inspected(value):
+            names[name] += not name.endswith(".")  # all of a module's own dicts have that name
+            name += f" ({names[name]})" if names[name] > 1 else ""
             yield name, value
-        waiting += inner[::-1]
+        waiting += _children(name, value)[::-1]
 
 
 def _children(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -157,8 +164,15 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{name}[{i}]", held) for i, held in enumerate(value)]
     if isinstance(value, MethodType):
         return [(name, value.__self__)]
-    if not _may_be_inspected(value):
-        return []
+    if isinstance(value, FunctionType):
+        original = uncompiled(value)
+        return list(_referenced_values(original) if original is not value else _helper_closure(value))
+    if (original := uncompiled(value)) is not value:  # hooks are its own
+        return [(name, original), *(pair for pair in _attributes(name, value) if isinstance(pair[1], dict))]
+    return _attributes(name, value) if _may_be_inspected(value) else []
+
+
+def _attributes(name: str, value: Any) -> list[tuple[str, Any]]:
     hidden = _MODULE_DICTS if isinstance(value, torch.nn.Module) else ()
     own = [(key, held) for key, held in vars(value).items() if not key.startswith(_OF_DYNAMO)]
     return [(f"{name}." if key in hidden else f"{name}.{key}", held) for key, held in own]
@@ -174,8 +188,12 @@ def _item_name(name: str, key: Any) -> str:
 
 
 def _may_be_inspected(value: Any) -> bool:
-    """Whether an object's attributes are inspected: modules, optimizers, and instances of the user's classes are."""
+    """Whether an object's attributes are inspected: modules, optimizers, and instances of the user's classes are. A
+    compiled module has no state beside that of the module that it was made of.
+    """
     if isinstance(value, (torch.Tensor, FunctionType, MethodType, type)) or not hasattr(value, "__dict__"):
+        return False
+    if uncompiled(value) is not value:
         return False
     return isinstance(value, _TORCH_STATE_CLASSES) or type(value).__module__.partition(".")[0] not in _FOREIGN_PACKAGES
 
@@ -193,11 +211,24 @@ def _referenced_values(function: Any) -> Iterator[tuple[str, Any]]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    for name, cell in zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False):
-        if (held := _cell_value(cell)) is not None:
-            yield name, held
+    yield from _closure(function)
     names = getattr(function, "__globals__", {})
     yield from ((name, names[name]) for name in code.co_names if name in names)
+
+
+def _helper_closure(function: Any) -> Iterator[tuple[str, Any]]:
+    """The closure of a user's function that is called by another one."""
+    function = inspect.unwrap(function)
+    module = getattr(function, "__module__", None) or ""
+    return iter(()) if module.partition(".")[0] in _FOREIGN_PACKAGES else _closure(function)
+
+
+def _closure(function: Any) -> Iterator[tuple[str, Any]]:
+    """The variables around a function that it reads or sets."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+        if (held := _cell_value(cell)) is not None:
+            yield name, held
 
 
 def _cell_value(cell: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
-from dynadiag.trial.reachable_state import expand_objects, find_scalars_in, walk_objects
+from dynadiag.trial.reachable_state import expand_objects, find_scalars, find_scalars_in, walk_objects
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
 
@@ -181,3 +181,72 @@ def test_sizes_tuples_and_lengths_are_state() -> None:
     held = [torch.Size([3]), (1, torch.float32), object()]
     found = find_scalars_in(walk_objects([("SEEN", held)]))
     assert found == {"len(SEEN)": 3, "SEEN[0]": torch.Size([3]), "SEEN[1][0]": 1, "SEEN[1][1]": torch.float32}
+
+
+def _names(function: Any) -> set[str]:
+    return {*ReplayableCall(function, (torch.ones(4),), {}).named_state(), *find_scalars(function, ())}
+
+
+def test_what_a_compiled_function_in_a_closure_reaches_has_the_names_that_it_has_by_itself() -> None:
+    trainer, notes = Trainer(), [1]
+
+    def note() -> None:
+        notes.append(1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        note()
+        return trainer.step(x)
+
+    def prepared(step: Any) -> Any:
+        def call(x: torch.Tensor) -> Any:
+            return step(x)
+
+        return call
+
+    found = _names(step)
+    assert {"trainer.model.weight", "trainer.seen", "notes[0]"} <= found
+    assert _names(prepared(torch.compile(step, backend="eager"))) == found
+
+
+def test_a_compiled_module_has_the_names_of_the_module_alone() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    compiled = torch.compile(module, backend="eager")
+    plain, made = (list(walk_objects([("model", one)])) for one in (module, compiled))
+    assert find_scalars_in(made) == find_scalars_in(plain)
+    assert _tensor_names(made) == _tensor_names(plain)
+    assert [held for _, held in made if isinstance(held, torch.nn.Sequential)] == [module]
+    assert not any(held is compiled for _, held in made)
+
+
+def _tensor_names(found: list[tuple[str, Any]]) -> list[str]:
+    return [name for name, held in found if isinstance(held, torch.Tensor)]
+
+
+def test_variables_of_one_name_in_two_closures_have_two_names() -> None:
+    def counter() -> Any:
+        count = torch.zeros(())
+        return lambda: count.add_(1)
+
+    first, second = counter(), counter()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        first()
+        return x
+
+    call = ReplayableCall(lambda x: (step(x), second()), (torch.ones(1),), {})
+    assert sorted(call.named_state()) == ["count", "count (2)"]
+
+
+def test_what_a_helper_in_a_closure_keeps_is_restored() -> None:
+    notes: list[int] = []
+
+    def note() -> None:
+        notes.append(1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        note()
+        return x * 2
+
+    call = ReplayableCall(step, (torch.ones(1),), {})
+    run_call(call, step, call.copies())
+    assert notes == []
