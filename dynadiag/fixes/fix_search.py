@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Sources
 from dynadiag.fixes.edits import Edit, EditConflict, apply_edits
 from dynadiag.fixes.fix_report import Evidence, Rejected
-from dynadiag.fixes.observation import CallDiffers
 from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.proof import (
+    ALIKE,
     COMPARISONS,
     COUNTED,
     MENDABLE,
+    RAN,
     RECORDED,
     TIMED,
     Proof,
     UnchangedProgram,
     evidence_of,
     first_objection,
-    with_other_inputs,
 )
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
@@ -296,7 +296,7 @@ class _Search:
         """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
         if set(self._conditions) - set(self._baseline.reference.conditions):
             reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
-            self._baseline = replace(self._baseline, reference=reference, flaws=None)
+            self._baseline = replace(self._baseline, reference=reference)
 
     def _prove(self, picks: Sequence[_Pick]) -> tuple[Proof | None, str | None]:
         """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
@@ -331,21 +331,23 @@ class _Search:
         if (why := first_objection(proof, TIMED)) is not None:
             return proof, why
         if proof.compared is None:
-            label = f"{candidate.title}, with other inputs"
-            compared = self.trials.compared(label, candidate, self._baseline.reference, "eager")
-            proof = replace(proof, compared=compared)
-        if first_objection(proof, COMPARISONS) is not None and with_other_inputs(proof.compared):
-            proof = replace(proof, baseline=replace(proof.baseline, flaws=self._flaws()))
+            proof = self._compared(proof)
         self._tried[candidate.edits] = proof
         return proof, first_objection(proof, COMPARISONS)
 
-    def _flaws(self) -> Collection[CallDiffers]:
-        """What torch makes wrong of the unchanged program with other inputs: no change is to blame for that."""
-        if self._baseline.flaws is None:
-            unchanged = Candidate("as written, compiled, with other inputs", "source", (), "")
-            run = self.trials.compared(unchanged.title, unchanged, self._baseline.reference, "eager")
-            self._baseline = replace(self._baseline, flaws=with_other_inputs(run))
-        return self._baseline.flaws or ()
+    def _compared(self, proof: Proof) -> Proof:
+        """The proof with the calls compared: where they differ, with those of the unchanged program compiled, too."""
+        label, reference = f"{proof.candidate.title}, with other inputs", self._baseline.reference
+        made = replace(proof, compared=self.trials.compared(label, proof.candidate, reference))
+        known = reference.compiled is not None or first_objection(made, RAN) is not None
+        if known or first_objection(made, ALIKE) is None:
+            return made
+        reference = self.trials.with_compiled(reference)
+        self._baseline = replace(self._baseline, reference=reference)
+        made = replace(made, baseline=replace(made.baseline, reference=reference))
+        if not reference.differs_compiled:
+            return made
+        return replace(made, compared=self.trials.compared(label, made.candidate, reference))
 
     def _timed_again(self, proof: Proof) -> Proof:
         """The proof with the shorter time of one more run of each program: the machine may have been busy."""

@@ -32,8 +32,10 @@ class Observation:
 
     ``journal`` is where the trial records what torch does. ``stderr`` is the file that gets its standard error, which
     otherwise goes where its standard output goes. ``records`` is the file with the results of the compiled calls: it is
-    written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``seed`` is for a program
-    that seeds nothing, ``root`` is the folder of the user's modules. ``time_calls`` measures a warm call at the end.
+    written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``own_records`` is where
+    a run that compares writes its own. ``compiled_records`` are those that the unchanged program made in this way: what
+    does as they say is right, too. ``seed`` is for a program that seeds nothing, ``root`` is the folder of the user's
+    modules. ``time_calls`` measures a warm call at the end.
     ``sides`` are branches of which both sides are wanted. ``as_tensors`` are attributes that the candidate turns from
     numbers into tensors.
     """
@@ -41,6 +43,8 @@ class Observation:
     journal: str | None = None
     stderr: str | None = None
     records: str | None = None
+    own_records: str | None = None
+    compiled_records: str | None = None
     uncompiled: bool = False
     time_calls: bool = False
     seed: int = 0

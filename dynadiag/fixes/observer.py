@@ -24,7 +24,15 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, random_state, record_of
+from dynadiag.fixes.call_record import (
+    CallDifference,
+    CallRecord,
+    StateAfter,
+    compare,
+    mark_unstable,
+    random_state,
+    record_of,
+)
 from dynadiag.fixes.isolation import TooLong, captured_output, every_warning, printed_text, silence, time_limit
 from dynadiag.fixes.observation import (
     CALL_BUILTIN,
@@ -37,6 +45,7 @@ from dynadiag.fixes.observation import (
     VariantRun,
     WarmCallTime,
 )
+from dynadiag.fixes.recorded_calls import RecordedCalls, masked_like
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, variant_names
 from dynadiag.recording.journal import Journal
@@ -265,20 +274,20 @@ class _Reference(_Watch):
     def finish(self) -> None:
         """Write the records, and how the random number generators are when the program has ended."""
         assert self._asked.records is not None
-        scratch = f"{self._asked.records}.part"
-        torch.save({"calls": [record.to_json() for record in self._records], "random": random_state()}, scratch)
-        Path(scratch).rename(self._asked.records)
+        RecordedCalls(tuple(self._records), random_state()).write(self._asked.records)
 
 
 class _Candidate(_Watch):
-    """The changed program, compiled: compares its calls with the records of the unchanged one."""
+    """The changed program, compiled: compares its calls with the records of the unchanged one, uncompiled and compiled.
+    The unchanged program, compiled, makes the latter.
+    """
 
     def __init__(self, asked: Observation) -> None:
         super().__init__()
         assert asked.records is not None
-        loaded = torch.load(asked.records, weights_only=True)
-        self._expected = [CallRecord(**record) for record in loaded["calls"]]
-        self._random = loaded["random"]
+        self._expected = RecordedCalls.read(asked.records)
+        self._compiled = RecordedCalls.read(asked.compiled_records) if asked.compiled_records else None
+        self._made: list[CallRecord] = []
         self._asked = asked
         self._count = self._compared = self._reported = 0
         self._gradients = False
@@ -299,8 +308,7 @@ class _Candidate(_Watch):
 
     def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         index, self._count = self._count, self._count + 1
-        expected = [record for record in self._expected if record.call == index]
-        if expected:
+        if expected := self._expected.of_call(index):
             call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
             # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
             call.start_from(expected[0].start_state, expected[0].start_arguments)
@@ -314,21 +322,36 @@ class _Candidate(_Watch):
     def _compare(self, expected: CallRecord, actual: CallRecord) -> None:
         self._compared += 1
         self._gradients |= expected.gradients is not None
-        for found in compare(expected, actual, self._asked.as_tensors):
+        if self._asked.own_records is not None:
+            self._made.append(masked_like(expected, actual))
+        for found in self._differences(expected, actual):
             if self._reported < MAX_DIFFERENCES:
                 self._reported += not found.rounding
                 TRIAL.send(CallDiffers(expected.call, expected.inputs, found.what, found.text, found.rounding))
+
+    def _differences(self, expected: CallRecord, actual: CallRecord) -> list[CallDifference]:
+        """How a call differs from the unchanged program's, uncompiled. If it does all as that program does when it is
+        compiled, the change is not to blame: torch may fail on other inputs, or an optimizer multiply rounding.
+        """
+        found = list(compare(expected, actual, self._asked.as_tensors))
+        compiled = self._compiled.like(expected) if self._compiled is not None else None
+        if compiled is None or compiled.error != actual.error or all(each.rounding for each in found):
+            return found
+        left = list(compare(compiled, actual, self._asked.as_tensors))
+        return left if all(each.rounding for each in left) else found
 
     def finish(self) -> None:
         """Report how much was compared, calls that were not made, and whether the program would draw other random
         numbers now: what is around a call may draw them, or set the generators back.
         """
-        if random_state() != self._random:
+        random = random_state()
+        if random not in (self._expected.random, self._compiled.random if self._compiled is not None else None):
             text = "behind it the program draws other random numbers"
             TRIAL.send(CallDiffers(max(self._count - 1, 0), OWN, "random", text))
-        missing = {record.call for record in self._expected if record.call >= self._count}
-        if missing:
+        if missing := self._expected.calls_from(self._count):
             TRIAL.send(CallDiffers(min(missing), OWN, "results", f"it makes {self._count} compiled calls only"))
+        if self._asked.own_records is not None:
+            RecordedCalls(tuple(self._made), random).write(self._asked.own_records)
         TRIAL.send(CallsCompared(self._count, self._compared, self._gradients))
 
 

@@ -8,28 +8,29 @@ compared call by call, with the program's inputs and with others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
-from dynadiag.fixes.observation import MAX_DIFFERENCES, CallDiffers
+from dynadiag.fixes.observation import CallDiffers
 from dynadiag.fixes.printed_output import difference, has_same_lines
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
 
 __all__ = [
+    "ALIKE",
     "COMPARISONS",
     "COUNTED",
     "MENDABLE",
+    "RAN",
     "RECORDED",
     "TIMED",
     "Proof",
     "UnchangedProgram",
     "evidence_of",
     "first_objection",
-    "with_other_inputs",
 ]
 
 _SHRUNK = 0.9  # share of the largest graph's operators that has to stay compiled
@@ -42,9 +43,7 @@ class UnchangedProgram:
     """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` and ``files`` have unstable parts
     masked.
 
-    ``exit_code`` is that of the run which the changed program has to be like. ``flaws`` is how it differs from itself
-    when it is compiled as it is written, with other inputs than the program's: torch may fail on them. ``None`` while
-    that was not looked at.
+    ``exit_code`` is that of the run which the changed program has to be like.
     """
 
     recorded: RecordedRun
@@ -53,7 +52,6 @@ class UnchangedProgram:
     stable: bool
     exit_code: int | None
     files: Mapping[str, str] = field(default_factory=dict)
-    flaws: Collection[CallDiffers] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +207,18 @@ def _on(what: str) -> Callable[[Proof], str | None]:
 
 
 def _streams_are_the_same(proof: Proof) -> str | None:
-    """Standard output and standard error, each by itself."""
+    """Standard output and standard error, each by itself, as uncompiled or as compiled."""
     assert proof.compared is not None
     reference = proof.baseline.reference
     if not proof.baseline.stable or reference.writes or _shows_other_inputs(proof.baseline):
         return None
-    text = difference(reference.printed, proof.compared.printed)
-    if text is None and (text := difference(reference.errors, proof.compared.errors)) is not None:
+    found = [_stream_difference(run, proof.compared) for run in (reference, reference.compiled) if run is not None]
+    return None if None in found else found[0]
+
+
+def _stream_difference(before: ReferenceRun | ComparedRun, after: ComparedRun) -> str | None:
+    text = difference(before.printed, after.printed)
+    if text is None and (text := difference(before.errors, after.errors)) is not None:
         text = f"on standard error {text}"
     return text
 
@@ -226,18 +229,17 @@ def _shows_other_inputs(unchanged: UnchangedProgram) -> bool:
     return not has_same_lines(unchanged.printed, f"{reference.printed}{reference.errors}")
 
 
-COMPARISONS = (
-    _compared_run_ends_alike,
-    _calls_were_compared,
+RAN = (_compared_run_ends_alike, _calls_were_compared, _both_sides_were_seen)
+ALIKE = (  # uncompiled, or compiled
     _on("error"),
     _on("results"),
     _on("mutations"),
     _on("gradients"),
     _on("random"),
     _on("printed"),
-    _both_sides_were_seen,
     _streams_are_the_same,
 )
+COMPARISONS = (*RAN, *ALIKE)
 
 
 def _ended(outcome: Outcome, code: int | None) -> str | None:
@@ -252,21 +254,9 @@ def _ended(outcome: Outcome, code: int | None) -> str | None:
     return f"the program ends with {outcome.exit_code} instead of {code}"
 
 
-def _differences(proof: Proof) -> Iterator[CallDiffers]:
-    """How the changed program's calls differ, without what is the same in the unchanged one when it is compiled."""
-    found = proof.compared.differences if proof.compared is not None else ()
-    return (each for each in found if each not in (proof.baseline.flaws or ()))
-
-
-def with_other_inputs(run: ComparedRun | None) -> list[CallDiffers]:
-    """How the calls of a run differ with other inputs than the program's; nothing if more differs than is reported."""
-    found = [each for each in run.differences if not each.rounding] if run is not None else []
-    return [each for each in found if not _is_own(each.inputs)] if len(found) < MAX_DIFFERENCES else []
+def _differences(proof: Proof) -> tuple[CallDiffers, ...]:
+    return proof.compared.differences if proof.compared is not None else ()
 
 
 def _inputs(name: str) -> str:
-    return name if _is_own(name) else f"other inputs ({name})"
-
-
-def _is_own(inputs: str) -> bool:
-    return inputs.startswith("the ")
+    return name if name.startswith("the ") else f"other inputs ({name})"

@@ -72,7 +72,9 @@ class ReferenceRun:
 
     ``sides`` has each side of each of the ``conditions`` that was taken, with the inputs that took it. ``printed`` is
     standard output, ``errors`` standard error. ``writes`` says that the program writes files into its folder: these
-    have lines of other inputs too, so what it makes of them later differs from a candidate's.
+    have lines of other inputs too, so what it makes of them later differs from a candidate's. ``compiled`` is how the
+    unchanged program differs when it is compiled, whose records are then in the file ``compiled_records``; ``None``
+    while that was not looked at.
     """
 
     outcome: Outcome
@@ -83,17 +85,32 @@ class ReferenceRun:
     printed: str
     errors: str
     writes: bool = False
+    compiled: ComparedRun | None = None
+
+    @property
+    def compiled_records(self) -> Path:
+        return self.records.with_suffix(".compiled")
+
+    @property
+    def differs_compiled(self) -> bool:
+        """Whether the unchanged program was seen to do something else when it is compiled."""
+        return self.compiled is not None and self.compiled.compared is not None and self.compiled.differs
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A changed program, compiled, with each call compared with the reference."""
+    """A program, compiled, with each call compared with the reference."""
 
     outcome: Outcome
     differences: tuple[CallDiffers, ...]
     compared: CallsCompared | None
     printed: str
     errors: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether a call differs by more than rounding."""
+        return any(not each.rounding for each in self.differences)
 
 
 def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
@@ -173,15 +190,25 @@ class Trials:
                 bool(changed_files(before, snapshot(copy.root))),
             )
 
-    def compared(self, label: str, candidate: Candidate, reference: ReferenceRun, rung: str | None) -> ComparedRun:
-        """Run the changed program, compiled at ``rung``, and compare each call with the reference."""
-        with self._copy(watched(candidate)) as (folder, copy):
+    def compared(self, label: str, candidate: Candidate, reference: ReferenceRun) -> ComparedRun:
+        """Run the changed program, compiled, and compare each call with the reference."""
+        asked = Observation(
+            records=str(reference.records),
+            compiled_records=str(reference.compiled_records) if reference.differs_compiled else None,
+            as_tensors=candidate.as_tensors,
+        )
+        return self._compared(label, watched(candidate), asked)
+
+    def with_compiled(self, reference: ReferenceRun) -> ReferenceRun:
+        """The reference, with what the unchanged program does when it is compiled."""
+        asked = Observation(records=str(reference.records), own_records=str(reference.compiled_records))
+        return replace(reference, compiled=self._compared("as written, compiled, with other inputs", [], asked))
+
+    def _compared(self, label: str, edits: list[Edit], asked: Observation) -> ComparedRun:
+        with self._copy(edits) as (folder, copy):
             errors = folder / "stderr"
-            records = str(reference.records)
-            asked = Observation(
-                stderr=str(errors), records=records, root=str(copy.root), as_tensors=candidate.as_tensors
-            )
-            outcome = self._run(label, copy, Plan(rung=rung, task=asked.to_task()))
+            task = replace(asked, stderr=str(errors), root=str(copy.root)).to_task()
+            outcome = self._run(label, copy, Plan(rung="eager", task=task))
             folders = _folders(folder, copy)
             return ComparedRun(
                 outcome,

@@ -6,6 +6,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -88,8 +89,10 @@ def wrong_change(one: Adversary, folder: Path) -> Candidate:
     return next(each for each in found if one.title in each.title)
 
 
-def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
-    """The obligations that the wrong change fails."""
+def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_too: bool = False) -> set[str]:
+    """The obligations that the wrong change fails; with ``compiled_too`` where its calls are compared with those of the
+    unchanged program compiled as well.
+    """
     candidate = wrong_change(one, folder)
     (text,) = changed(one.source, [candidate])
     edits = _instrumented(project_of(one.source, folder), candidate.both_sides)
@@ -108,6 +111,16 @@ def objections(one: Adversary, folder: Path, reported: list[Any]) -> set[str]:
     module = load(unchanged, folder)
     module.run(lambda *args, **kwargs: reference(module.target, original(module), args, kwargs))
     reference.finish()
+    if compiled_too:
+        made = str(folder / "made")
+        own, module = _Candidate(replace(asked, own_records=made)), load(unchanged, folder)
+        whole = torch.compile(original(module), backend="eager")
+        with suppress(Exception):  # torch does not take some of the programs
+            module.run(lambda *args, **kwargs: own(whole, original(module), args, kwargs))
+        own.finish()
+        asked = replace(asked, compiled_records=made)
+        reported[:] = [each for each in reported if isinstance(each, SideTaken)]
+        torch._dynamo.reset()
     if one.compiled and not ends(load(text, folder)):
         return {"ends"}
     watch, other = _Candidate(asked), load(text, folder)
@@ -144,6 +157,16 @@ def test_a_wrong_change_is_found_out(
 ) -> None:
     with capfd.disabled(), silence():
         found = objections(ADVERSARIES[name], tmp_path, reported)
+    assert found == ADVERSARIES[name].found_by
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_wrong_change_is_found_out_where_calls_may_be_as_compiled(
+    name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with capfd.disabled(), silence():
+        found = objections(ADVERSARIES[name], tmp_path, reported, compiled_too=True)
     assert found == ADVERSARIES[name].found_by
 
 

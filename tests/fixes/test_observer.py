@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,68 @@ def test_a_result_that_is_state_is_compared_as_it_was_returned(
     watch(changed.forward, changed.forward, (torch.ones(2),), {})
     watch(changed.forward, changed.forward, (torch.ones(2),), {})
     assert {each.what for each in differences} == found
+
+
+class Twofold(torch.nn.Module):
+    """Returns and keeps its argument times a number each. It raises where that is zero."""
+
+    numbers: tuple[float, float]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = torch.zeros(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        returned, kept = self.numbers
+        if not returned:
+            raise TypeError
+        if not kept:
+            raise KeyError
+        self.total += x.detach() * kept
+        return x * returned
+
+
+UNCOMPILED, COMPILED = (3.0, 3.0), (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("uncompiled", "compiled", "changed", "is_right"),
+    [
+        (UNCOMPILED, COMPILED, UNCOMPILED, True),
+        (UNCOMPILED, COMPILED, COMPILED, True),
+        (UNCOMPILED, COMPILED, (2.0 * (1 + 1e-10), 2.0), True),
+        (UNCOMPILED, UNCOMPILED, COMPILED, False),
+        (UNCOMPILED, COMPILED, (4.0, 4.0), False),  # as far from what is right, on the other side
+        (UNCOMPILED, COMPILED, (2.5, 2.5), False),  # nearer, and still nothing that was there before
+        (UNCOMPILED, COMPILED, (2.0 * (1 + 1e-4), 2.0), False),
+        (UNCOMPILED, COMPILED, (2.0, 3.0), False),  # a part of each
+        (UNCOMPILED, COMPILED, (3.0, 2.0), False),
+        (UNCOMPILED, (0.0, 1.0), (0.0, 1.0), True),
+        (UNCOMPILED, (0.0, 1.0), (1.0, 0.0), False),  # it raises something else
+        (UNCOMPILED, (0.0, 1.0), COMPILED, False),
+        (UNCOMPILED, COMPILED, (0.0, 1.0), False),
+        ((0.0, 1.0), COMPILED, COMPILED, True),
+        ((0.0, 1.0), COMPILED, (4.0, 4.0), False),
+    ],
+)
+def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compiled(
+    tmp_path: Path,
+    differences: list[CallDiffers],
+    uncompiled: tuple[float, float],
+    compiled: tuple[float, float],
+    changed: tuple[float, float],
+    is_right: bool,
+) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: _Reference(Observation(records=records, uncompiled=True)), uncompiled),
+        (lambda: _Candidate(Observation(records=records, own_records=made)), compiled),
+        (lambda: _Candidate(Observation(records=records, compiled_records=made)), changed),
+    )
+    for make, numbers in watches:
+        differences.clear()
+        watch, module = make(), type("Twofold", (Twofold,), {"numbers": numbers})()
+        with suppress(TypeError, KeyError):
+            watch(module.forward, module.forward, (torch.ones(2),), {})
+        watch.finish()
+    assert (not [each for each in differences if not each.rounding]) == is_right
