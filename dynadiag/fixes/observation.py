@@ -14,6 +14,7 @@ __all__ = [
     "SIDE_BUILTIN",
     "CallDiffers",
     "CallsCompared",
+    "CompiledOperators",
     "Observation",
     "SideTaken",
     "VariantRun",
@@ -81,6 +82,13 @@ class CallsCompared(HookEvent):
     calls: int
     inputs: int
     gradients: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledOperators(HookEvent):
+    """How many operators on tensors ran in Dynamo's graphs, each as often as its graph was called."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

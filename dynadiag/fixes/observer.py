@@ -40,11 +40,13 @@ from dynadiag.fixes.observation import (
     SIDE_BUILTIN,
     CallDiffers,
     CallsCompared,
+    CompiledOperators,
     Observation,
     SideTaken,
     VariantRun,
     WarmCallTime,
 )
+from dynadiag.fixes.operator_counter import OperatorCounter
 from dynadiag.fixes.recorded_calls import RecordedCalls, masked_like
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, variant_names
@@ -84,6 +86,8 @@ def _start() -> None:
         last = _LastCall()
         TRIAL.call_observer = last
         atexit.register(last.measure)
+        counter = OperatorCounter()
+        atexit.register(lambda: TRIAL.send(CompiledOperators(counter.count)))  # before the last call is repeated
     if recorder is not None:
         atexit.register(_end_recording, recorder, time.time())  # runs first: what is registered last does
 

@@ -21,6 +21,7 @@ from dynadiag.fixes.observation import (
     SIDE_BUILTIN,
     CallDiffers,
     CallsCompared,
+    CompiledOperators,
     Observation,
     SideTaken,
     VariantRun,
@@ -54,7 +55,8 @@ OnOutcome = Callable[[str, Outcome], None]
 class RecordedRun:
     """A run under the recorder, with the program's own backend. ``warm`` is the seconds of a warm compiled call.
 
-    ``files`` has the files that the program wrote into its folder, by name, with their contents.
+    ``compiled`` counts the operators that ran in graphs, ``None`` where that was not counted. ``files`` has the files
+    that the program wrote into its folder, by name, with their contents.
     """
 
     outcome: Outcome
@@ -63,6 +65,7 @@ class RecordedRun:
     explanation: Explanation | None
     printed: str
     warm: float | None
+    compiled: int | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -152,6 +155,7 @@ class Trials:
             files = _contents(changed_files(before, snapshot(copy.root)), copy.root)
             explanation, graphs = self._explanation(journal)
             warm = next(_events(outcome, WarmCallTime), None)
+            compiled = next(_events(outcome, CompiledOperators), None)
             return RecordedRun(
                 outcome,
                 summarize(explanation, copy, graphs) if explanation else RunSummary.empty(),
@@ -159,6 +163,7 @@ class Trials:
                 explanation,
                 comparable_run(outcome.tail, _folders(folder, copy)),
                 warm.seconds if warm else None,
+                compiled.count if compiled else None,
                 files,
             )
 

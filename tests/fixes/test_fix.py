@@ -119,3 +119,29 @@ def test_a_setting_that_a_later_change_makes_needless_is_taken_back(
     assert "torch._higher_order_ops.print" in patch.read_text()
     assert "reorderable_logging_functions" not in patch.read_text()
     assert "+    torch._higher_order_ops.print(" in capfd.readouterr().out
+
+
+TWO_WAITS = """import time
+
+import torch
+
+
+def step(x):
+    y = x * 2
+    time.sleep(0)
+    time.sleep(0)
+    return y + 1
+
+
+compiled = torch.compile(step, backend="eager")
+for _ in range(3):
+    print(compiled(torch.ones(3)).sum().item())
+"""
+
+
+def test_what_is_compiled_between_two_breaks_stays_compiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, document, patch = fix(TWO_WAITS, tmp_path)
+    assert (code, document["evidence"]["graphs"]) == (0, [2, 1])
+    assert "+def step(x):" not in patch.read_text()
+    assert "     y = x * 2" in patch.read_text()
+    assert "it compiles less: 3 operators run in graphs instead of 6" in capfd.readouterr().err

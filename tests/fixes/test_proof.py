@@ -36,12 +36,12 @@ def summary(causes: int, recompiles: int = 1, graphs: int = 2, largest: int = 10
     return RunSummary(found, {CAUSE: "f.py:3"}, causes, recompiles, graphs, largest)
 
 
-BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3)
+BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3, 100)
 REFERENCE = ReferenceRun(
     ENDED, Path("r"), (CONDITION,), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "loss 1\n", ""
 )
 BASELINE = UnchangedProgram(BEFORE, REFERENCE, BEFORE.printed, True, 0)
-RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3)
+RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3, 110)
 COMPARED_RUN = ComparedRun(ENDED, (), CallsCompared(3, 30, True), "loss 1\n", "")
 PROVED = Proof(
     (PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, BEFORE.summary, RECORDED_RUN, COMPARED_RUN
@@ -67,6 +67,7 @@ REJECTED: dict[str, Proof] = {
     "_no_new_cause": with_summary(with_causes("break GB0170 f: x > 0")),
     "_fewer": with_summary(summary(0, recompiles=2)),
     "_compiles_as_much": with_summary(summary(0, largest=5)),
+    "_runs_as_much_compiled": replace(PROVED, recorded=replace(RECORDED_RUN, compiled=80)),
     "_prints_the_same": replace(PROVED, recorded=replace(RECORDED_RUN, printed="loss 2\n")),
     "_writes_the_same_files": replace(PROVED, recorded=replace(RECORDED_RUN, files={"calls.log": "call 1\n"})),
     "_not_slower": replace(PROVED, recorded=replace(RECORDED_RUN, warm=2e-3)),
