@@ -41,7 +41,6 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal m
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
 _ONLY_ONE = "only one recording is open: O opens another one, `dynadiag browse A B` or `browse FOLDER` several"
 _SECONDS_BETWEEN_SCREENS = 0.1  # between two that are created while nothing happens
-_BESIDE = "beside"  # the class of a screen that is filled: it is laid out right of the terminal's edge
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
@@ -220,22 +219,12 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
                 if screen.name in self._views:
                     continue
                 view = await self._view_of(screen.name)
-                view.add_class(_BESIDE)
-                view.display = True
-            view.load_first()
-            await self._hide_filled(view)
+                view.fill_beside()
+            while view.is_beside:
+                await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
+                if not (view.busy or self.is_in_use):
+                    view.leave_side(shown=False)
         self.filled = True
-
-    async def _hide_filled(self, view: View) -> None:
-        """Hide a screen that is filled beside the one that is shown.
-
-        It has its size there, and its scroll bars and details: to show it is one layout instead of three.
-        """
-        while view.has_class(_BESIDE):
-            await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
-            if not (view.busy or self.is_in_use) and view.has_class(_BESIDE):
-                view.display = False
-                view.remove_class(_BESIDE)
 
     async def _view_of(self, name: str) -> View:
         """The screen of this name. It is hidden where it is new."""
@@ -252,8 +241,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         with self.batch_update():  # the screen is laid out and drawn once
             self.current.display = False
             self._current_name = name
-            view.remove_class(_BESIDE)
-            view.display = True
+            view.leave_side(shown=True)
             self.query_one(Tabs).current = name
             self.set_status("", "")
             if (focus := view.first_focus()) is not None:

@@ -73,6 +73,16 @@ async def test_a_filled_screen_has_its_details_and_scroll_bars(program: Path) ->
             assert [(pane.count, pane.show_vertical_scrollbar) for pane in panes] == before
 
 
+async def test_nothing_on_a_screen_that_is_being_filled_gets_the_focus(program: Path) -> None:
+    async with filling(program) as (app, _):
+        seen = set()
+        while not app.filled:
+            seen |= {view.NAME for view in app._views.values() if view.is_beside}
+            assert set(app.screen.focus_chain) <= set(app.current.walk_children())
+            await asyncio.sleep(0.01)
+        assert "kernels" in seen
+
+
 async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path) -> None:
     async with filling(program) as (app, pilot):
         for key, name in zip("2734", ("compiles", "kernels", "code", "breaks"), strict=True):

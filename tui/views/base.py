@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["View"]
 
 _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
+_BESIDE = "beside"  # a class of the style sheet
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
@@ -80,6 +81,28 @@ class View(Container):
         """Read the content, unless a jump has read it. To read it again would move the cursor off the jump's line."""
         if not self._serial:
             self.load_if_open()
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the screen is being filled right of the terminal's edge."""
+        return self.is_open and self.has_class(_BESIDE)
+
+    def fill_beside(self) -> None:
+        """Fill the screen right of the terminal's edge, where nothing is drawn.
+
+        It has its size there, and so its scroll bars and details: to show it is one layout instead of three.
+        """
+        self.add_class(_BESIDE)
+        self.display = True
+        self.load_first()
+
+    def leave_side(self, *, shown: bool) -> None:
+        """Show the screen, or hide it."""
+        self.display = shown
+        self.remove_class(_BESIDE)
+
+    def allow_focus_children(self) -> bool:
+        return not self.has_class(_BESIDE) and super().allow_focus_children()
 
     def load_if_open(self) -> None:
         """Read the content, unless the screen is being closed."""
