@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
-_STALE_CACHE_NOTE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
+_STALE_CACHE_NOTE = "it passes with empty caches: --fresh runs with them"
 _CONFUSED_CACHE_NOTE = (
     "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
     "another "
@@ -261,15 +261,16 @@ def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult
     search = bisection.search
     search.runner.stop_forks()
     runs = [search.status(search.run_fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
-    failed = runs.count("same")
+    failed, stale = runs.count("same"), False
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
     if failed == len(runs):
         bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
         if search.status(bare) != "same":
             if (cached := _retry_with_empty_caches(bisection, first, result)) is not None:
                 return cached
-            note = f"{note}; {_STALE_CACHE_NOTE}"
-    return FailingRung(first, verdict=Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
+            note, stale = f"{note}; {_STALE_CACHE_NOTE}", True
+    verdict = Verdict("flaky", result.rungs, None, first.signature, notes=(note,), stale_caches=stale)
+    return FailingRung(first, verdict=verdict)
 
 
 def _retry_with_empty_caches(bisection: Bisection, first: Outcome, result: LadderResult) -> FailingRung | None:

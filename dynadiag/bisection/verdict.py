@@ -47,7 +47,8 @@ class Verdict:
     showed. ``printed`` is the end of the first run's output, for a failure without a message. ``target`` is what was
     tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
     process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
-    was compiled before a failure that shows uncompiled. ``reproduce`` are candidates for ``bisect --candidate``.
+    was compiled before a failure that shows uncompiled, ``stale_caches`` whether only what earlier runs left in the
+    compiler's caches fails. ``reproduce`` are candidates for ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -65,6 +66,7 @@ class Verdict:
     command: str = ""
     accuracy: bool = False
     compiled: bool = True
+    stale_caches: bool = False
     trials: int = 0
     seconds: float = 0.0
 
@@ -127,6 +129,7 @@ _HEADLINES = {
     "stopped": "the search stopped before it found the culprit",
 }
 _NEVER_COMPILED = "it fails before anything is compiled"
+_STALE_CACHES = "it fails only with what earlier runs left in the compiler's caches"
 _MAX_OTHER_FAILURES = 5
 
 
@@ -146,6 +149,8 @@ def _head(verdict: Verdict, style: Style) -> list[str]:
         role = "good" if verdict.verdict == "passes" else "error"
         where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
         headline = _HEADLINES[verdict.verdict] if verdict.compiled else _NEVER_COMPILED
+        if verdict.stale_caches:
+            headline = _STALE_CACHES
         return [style.paint(headline, role) + where]
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
