@@ -5,6 +5,10 @@
 
 Each entry of --keys is what is pressed from the first screen on, separated by blanks: `3 tab v`. A recording may be a
 folder of them. `browser_recordings.py` makes those on which the browser is judged.
+
+    python benchmarks/browser_pictures.py docs/screens FOLDER --docs     # those of the pages, from its recordings
+
+`dynadiag kernels --measure FOLDER/transformer.dynadiag` gives the kernels their times before.
 """
 
 from __future__ import annotations
@@ -27,6 +31,18 @@ from tui.themes import THEMES
 
 SCREENS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0")
 SIZES = ("80x24", "120x40", "200x60")
+# The pictures of the pages: the recording, the keys and the size. That of two runs is one of the tests' pictures.
+DOCS = {
+    "browse-overview": ("thirty_breaks.dynadiag", "", "120x36"),
+    "browse-failed": ("fails_in_cpp.dynadiag", "2", "120x36"),
+    "browse-kernels": ("transformer.dynadiag", "7", "120x36"),
+    "browse-code": ("transformer.dynadiag", "3 tab", "140x36"),
+    "browse-picture": ("transformer.dynadiag", "3 tab v", "120x40"),
+    "browse-stages": ("gpu.dynadiag", "3 a y", "200x42"),
+    "browse-search": ("transformer.dynadiag", "0 g e l u enter", "120x36"),
+    "browse-ranks": ("ranks", "", "110x28"),
+    "browse-trials": ("bisect.dynadiag", "8", "120x36"),
+}
 
 
 async def drawn(path: Path, keys: str, size: str, theme: str, *, text: bool) -> str:
@@ -45,6 +61,16 @@ async def drawn(path: Path, keys: str, size: str, theme: str, *, text: bool) -> 
             return app._drawn(svg=not text)
 
 
+def draw_docs(out: Path, folder: Path) -> None:
+    """Draw the pictures of the pages, with the settings of nobody."""
+    with tempfile.TemporaryDirectory() as settings:
+        os.environ["XDG_CONFIG_HOME"] = settings
+        for name, (recording, keys, size) in DOCS.items():
+            picture = asyncio.run(drawn(folder / recording, keys, size, "dark", text=False))
+            (out / f"{name}.svg").write_text(picture)
+            print(f"{name}.svg", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
@@ -53,8 +79,12 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--themes", default="dark,light")
     parser.add_argument("--text", action="store_true")
+    parser.add_argument("--docs", action="store_true", help="draw the pictures of the pages")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.docs:
+        draw_docs(args.out, args.recordings[0])
+        return
     suffix = "txt" if args.text else "svg"
     with tempfile.TemporaryDirectory() as settings:
         os.environ["XDG_CONFIG_HOME"] = settings  # the theme that a key chooses is remembered there

@@ -61,8 +61,8 @@ class Task:
 
 
 TASKS = (
-    Task("the break of thirty that costs most, and its fix", "thirty_breaks.dynadiag", "", "help: "),
-    Task("the same in the source", "thirty_breaks.dynadiag", "enter enter", "⚠"),
+    Task("the break of thirty that costs most, and its fix", "thirty_breaks.dynadiag", "", "help: Where both sides"),
+    Task("the same in the source", "thirty_breaks.dynadiag", "enter enter", "⚠ GB0170"),
     Task("why a C++ compile failed", "fails_in_cpp.dynadiag", "", "not_a_function"),
     Task("the code generated from a line", "transformer.dynadiag", "3 enter enter enter", "auto tmp0 = "),
     Task("its machine code", "transformer.dynadiag", "3 a y", "asm of "),
@@ -73,11 +73,11 @@ TASKS = (
         "5 / text:0/7 enter",
         "0/7: x.size()[0] was 7, now 9",
     ),
-    Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻"),
+    Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻ mode"),
     Task("the kernel that moves most", "transformer.dynadiag", "", "Kernels, those that move most"),
-    Task("what is at fault in a wrong result", "bisect.dynadiag", "", "relu"),
+    Task("what is at fault in a wrong result", "bisect.dynadiag", "", "lowering relu"),
     Task("the value at which a wrong kernel goes astray", "bisect.dynadiag", "", "first stored value that goes astray"),
-    Task("what GB0059 means", "thirty_breaks.dynadiag", "question_mark", "GB0"),
+    Task("what the id of a break means", "thirty_breaks.dynadiag", "question_mark", "GB0170  "),
     Task("every place that holds a text", "transformer.dynadiag", "0 text:gelu enter", "all searched"),
     Task(
         "what differs from another run",
@@ -85,7 +85,8 @@ TASKS = (
         "C f text:twelve enter enter",
         "◆",
     ),
-    Task("which of eight ranks differs, and where", "ranks", "", "where they differ"),
+    Task("which of eight ranks differs, and where", "ranks", "", "1 time on rank 5, not on ranks 0-4, 6-7"),
+    Task("whether compiling pays, in which mode", "compare", "", "against eager"),
 )
 
 
