@@ -45,7 +45,7 @@ class CommandActionsApp(RecordingApp):
             self.notify("this recording is still being written", severity="warning")
         else:
             others = [path for path in self.paths if path != self.session.path]
-            self.pick_recording(self._diff_with, others[-1] if others else self.session.path)
+            self.pick_recording(self._diff_with, others[-1] if others else self.session.path, verb="compares")
 
     def _diff_with(self, path: Path | None) -> None:
         if path is not None:
@@ -63,10 +63,12 @@ class CommandActionsApp(RecordingApp):
 
             self.push_screen(CommandScreen(command))
 
-    def pick_recording(self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False) -> None:
+    def pick_recording(
+        self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False, verb: str = "opens"
+    ) -> None:
         """List the recordings of the state folder and of the open ones' folders, and hand over the chosen one."""
         from tui.picker import Picker
 
         opened = self.paths or [self.session.path]
         folders = [*([self.folder] if self.folder else []), *(path.parent for path in opened)]
-        self.push_screen(Picker(folders, cursor, first=first), then)
+        self.push_screen(Picker(folders, cursor, first=first, verb=verb), then)

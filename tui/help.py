@@ -32,6 +32,7 @@ _KEY_NAMES = {
     "plus": "+",
     "minus": "-",
     "colon": ":",
+    "apostrophe": "'",
     "space": "space",
 }
 

@@ -36,13 +36,13 @@ class Picker(Dialog[Path]):
         Binding("D,delete", "delete", "delete", key_display="D", id="picker.delete", tooltip="delete the recording"),
     ]
 
-    def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool) -> None:
-        """``opened`` is the recording that is open; the cursor starts on it.
+    def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool, verb: str) -> None:
+        """``opened`` is the recording that is open; the cursor starts on it. ``verb`` is what enter does with one.
 
         If the browser starts with this list (``first``), `q` ends the browser.
         """
         super().__init__()
-        self._first = first
+        self._first, self._verb = first, verb
         self._folders, self._opened = folders, opened.resolve()
         self._found: list[ListedRecording] = []
 
@@ -56,7 +56,7 @@ class Picker(Dialog[Path]):
 
     def on_mount(self) -> None:
         self.table.border_title = "recordings: reading ..."
-        self.table.border_subtitle = "enter opens, f filters, s sorts, D deletes, escape closes"
+        self.table.border_subtitle = f"enter {self._verb}, f filters, s sorts, D deletes, escape closes"
         self.run_worker(self._read, thread=True, exclusive=True)
 
     def _read(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
+from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Run
 from tui.styled_text import one_line
@@ -63,12 +64,23 @@ def _read(path: Path, changed: float) -> ListedRecording:
         size = path.stat().st_size
         with Recording(path) as recording:
             run, totals = recording.run, recording.totals()
+            search = _search(recording) if totals.get("trial") else []
     except (DynadiagError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{path}: ")
         return ListedRecording(path, "?", one_line(f"cannot be read: {reason}"), None, size, changed)
     program = one_line((run.target or "?").removeprefix(f"{run.cwd}/"))
     good = None if run.exit_code is None else run.exit_code == 0
-    return ListedRecording(path, program, _verdict(run, totals), good, size, changed)
+    return ListedRecording(path, program, ", ".join([*search, _verdict(run, totals)]), good, size, changed)
+
+
+def _search(recording: Recording) -> list[str]:
+    """The command of a search, and what came of it."""
+    asked = next(iter(recording.events("dynadiag_search", limit=1)), None)
+    answer = next(iter(recording.events("dynadiag_verdict", limit=1)), None)
+    command = recording.metadata(asked.index).get("dynadiag_search") if asked is not None else None
+    said = json_object(recording.payload(answer.index)).get("verdict") if answer is not None else None
+    name = command.get("command") if isinstance(command, dict) else None
+    return [": ".join(one_line(str(word).replace("_", " ")) for word in (name or "search", said or "no answer"))]
 
 
 def _verdict(run: Run, totals: dict[str, int]) -> str:

@@ -136,6 +136,10 @@ def _check_file(path: Path) -> None:
             magic = file.read(len(_MAGIC))
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
+    if not magic:
+        raise UnreadableInput(f"{path}: not a recording: the file is empty")
+    if magic != _MAGIC and path.suffix == ".py":
+        raise UnreadableInput(f"{path}: a program, not a recording (`dynadiag explain` runs and records it)")
     if magic != _MAGIC:
         raise UnreadableInput(f"{path}: not a recording (a TORCH_TRACE log is made one by `dynadiag import`)")
 

@@ -37,6 +37,24 @@ def test_a_recording_is_listed_with_its_program_and_what_came_of_it(tmp_path: Pa
     assert (bad.good, age_text(7200), age_text(59)) == (None, "2 hours", "just now")
 
 
+def test_a_search_is_listed_with_its_answer(tmp_path: Path) -> None:
+    for document in ({"verdict": "fails_uncompiled"}, None):
+        path = build.recording(tmp_path, build.search_events(0, document), "found" if document else "stopped")
+        os.utime(path, (1e9 + bool(document), 1e9 + bool(document)))
+    found, stopped = list_recordings([tmp_path])
+    assert found.verdict == "bisect: fails uncompiled, 2 trials"
+    assert stopped.verdict == "bisect: no answer, 2 trials"
+
+
+async def test_the_list_says_what_enter_does(tmp_path: Path) -> None:
+    whole, *_ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent) as pilot:
+        for key, verb in (("O", "opens"), ("C", "compares")):
+            await press(pilot, key)
+            assert f"enter {verb}, f filters" in screen(pilot)
+            await press(pilot, "escape")
+
+
 async def test_another_recording_is_opened_from_the_start(tmp_path: Path) -> None:
     whole, *_ = recordings(tmp_path / "state")
     async with browsing(whole, folder=whole.parent) as pilot:

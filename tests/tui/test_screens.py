@@ -6,11 +6,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.help import HelpScreen
+from tui.help import HelpScreen, key_label
 from tui.widgets.styled_lines import StyledLines
 
 SIZES = [(80, 24), (200, 60)]
@@ -56,6 +57,12 @@ async def test_a_short_list_leaves_the_room_to_its_detail(program: Path) -> None
         assert isinstance(pilot.app, Browser)
         listing, pane = pilot.app.current.children
         assert listing.size.height < pane.size.height
+
+
+def test_the_help_writes_keys_as_they_are_on_a_keyboard() -> None:
+    words = {key_label(binding, {}) for binding in Browser.BINDINGS if isinstance(binding, Binding)}
+    assert "'" in words
+    assert not {word for word in words if "_" in word or "apostrophe" in word}
 
 
 async def test_the_help_is_wrapped(program: Path) -> None:

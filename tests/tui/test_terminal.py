@@ -179,6 +179,8 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
     text.write_text("hello\n" * 100)
     pipe = folder / "pipe.dynadiag"
     os.mkfifo(pipe)
+    program = folder / "train.py"
+    program.write_text("import torch\n")
     nothing = folder / "nothing"
     nothing.mkdir()
     return {
@@ -187,12 +189,13 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
         "folder": (nothing, "no recording in this folder"),
         "cut": (cut, "damaged"),
         "newer": (newer, "newer dynadiag"),
-        "empty": (empty, "not a recording"),
+        "empty": (empty, "not a recording: the file is empty"),
         "text": (text, "not a recording"),
+        "program": (program, "a program, not a recording (`dynadiag explain` runs and records it)"),
     }
 
 
-@pytest.mark.parametrize("kind", ["pipe", "missing", "folder", "cut", "newer", "empty", "text"])
+@pytest.mark.parametrize("kind", ["pipe", "missing", "folder", "cut", "newer", "empty", "text", "program"])
 def test_bad_input_is_one_clear_line(kind: str, tmp_path: Path) -> None:
     path, words = _bad_inputs(tmp_path)[kind]
     with terminal(str(path)) as shown:
