@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from dynadiag.compare.variant import UNCOMPILED_NOTE
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.job import rank_list
+from dynadiag.job import find_divergence, open_job, rank_list
+from dynadiag.recording.opening import UNCOMPILED_NOTE
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import source_location
 from tui.location import Location
@@ -20,7 +20,7 @@ from tui.overview import guard_change_fragments
 from tui.session import Session
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["RankSummary", "differences", "exit_status", "read_rank"]
+__all__ = ["RankSummary", "differences", "exit_status", "first_divergence", "read_rank"]
 
 _MAX_DIFFERENCES = 200  # differences listed of each kind
 _SLOW_FACTOR = 1.5  # a rank is slow if it compiles this many times the median
@@ -113,6 +113,24 @@ def differences(ranks: Sequence[RankSummary]) -> list[Line]:
         so_far = "So far: t" if any(rank.live for rank in read) else "T"
         return [line((f"{so_far}{same[1:]}, and none compiled much longer than the others.", "good"))]
     return made[:-1] if not made[-1].fragments else made
+
+
+def first_divergence(ranks: Sequence[RankSummary], paths: Sequence[Path]) -> list[Line]:
+    """Return how the ranks of a distributed run diverge first, as the report of the folder begins; else nothing."""
+    numbers = {rank.run.rank: rank.index for rank in ranks if rank.run is not None and rank.run.rank is not None}
+    found = find_divergence(open_job(paths)) if len(numbers) > 1 else None
+    if found is None:
+        return []
+    place = source_location(found.file, found.line, None, next((rank.run.cwd for rank in ranks if rank.run), None))
+    rank, document = numbers.get(found.ranks[0]), f"source:{found.file}"
+    target = Location("code", found.compile_id, document=document, line=found.line, rank=rank)
+    head = f"{found.text[:1].upper()}{one_line(found.text[1:])}."
+    return [
+        line((head, "error"), (f"  {place}" if found.line else "", "dim"), to=target if found.file else None),
+        *(line(("  then: ", "dim"), one_line(text)) for text in found.consequences),
+        *(line(("  help: ", "help"), one_line(each.text)) for each in found.advice),
+        Line(),
+    ]
 
 
 def _is_uncompiled(rank: RankSummary) -> bool:

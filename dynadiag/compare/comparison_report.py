@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.document import kernel_counts
-from dynadiag.compare.variant import UNCOMPILED_NOTE, Variant
+from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
+from dynadiag.recording.opening import UNCOMPILED_NOTE
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.relative_speed import break_even, relative_speed

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-__all__ = ["AMP", "AS_WRITTEN", "DYNAMIC", "EAGER", "MODES", "STEPS", "UNCOMPILED_NOTE", "Variant", "variants"]
+__all__ = ["AMP", "AS_WRITTEN", "DYNAMIC", "EAGER", "MODES", "STEPS", "Variant", "variants"]
 
 EAGER = "eager"
-UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"  # in its recording
 AS_WRITTEN = "as-written"
 MODES = (EAGER, AS_WRITTEN, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 AMP: dict[str, str | None] = {"none": None, "bf16": "bfloat16", "fp16": "float16"}  # names of dtypes in torch

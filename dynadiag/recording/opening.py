@@ -23,6 +23,7 @@ from dynadiag.recording.reader import Recording
 __all__ = [
     "COMPARISON_NAME",
     "READ_SUFFIXES",
+    "UNCOMPILED_NOTE",
     "fold_in_place",
     "has_recordings",
     "is_journal",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
+UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"  # in its recording
 READ_SUFFIXES = (SUFFIX, ".log")  # of what is read, never run
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '

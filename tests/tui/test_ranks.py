@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dynadiag.compare.variant import UNCOMPILED_NOTE
-from dynadiag.recording.opening import COMPARISON_NAME
+from dynadiag.recording.opening import COMPARISON_NAME, UNCOMPILED_NOTE
 from dynadiag.recording.packing import write_packed
 from dynadiag.recording.reader import Recording
 from tests.tui import build
@@ -23,6 +22,7 @@ from tests.tui.test_terminal import terminal
 from tui.app import Browser
 from tui.open_recordings import open_recordings
 from tui.ranks import differences, exit_status, read_rank
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 
 
@@ -249,3 +249,15 @@ async def test_a_rank_that_ended_is_no_warning_and_the_tabs_have_their_counts(tm
         text = screen(pilot)
         assert "ended; a rank does not see its own exit code" in text
         assert "4 Breaks 1  5 Recomp  6 Guards  7 Kernels 3 " in text
+
+
+async def test_the_first_divergence_stands_above_what_differs_and_leads_to_its_line(folder: Path) -> None:
+    """It is what the report of the folder begins with."""
+    async with _browsing(folder) as pilot:
+        lines = pilot.app.query_one("#ranks-detail", StyledLines)
+        assert lines.text_of(0).startswith(
+            "Rank 2 compiles f again (compile 0/1), ranks 0-1, 3 do not: x.size()[0] was 4"
+        )
+        await press(pilot, "tab", "enter")
+        assert isinstance(pilot.app, Browser)
+        assert (pilot.app.rank, pilot.app.location.view, pilot.app.location.compile_id) == (2, "code", "0/1")

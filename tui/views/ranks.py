@@ -10,8 +10,8 @@ from dynadiag.explanation.formatting import duration, short_duration
 from dynadiag.render.relative_speed import break_even, relative_speed
 from tui.location import Location
 from tui.measured_calls import MeasuredCall, read_measured_calls
-from tui.ranks import RankSummary, differences, exit_status, read_rank
-from tui.styled_text import line
+from tui.ranks import RankSummary, differences, exit_status, first_divergence, read_rank
+from tui.styled_text import Line, line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
@@ -68,6 +68,7 @@ class RanksView(ListingView):
         paths = self.browser.paths
         if index == len(paths):
             self.details.show(differences(self._ranks))
+            self.fetch("divergence", lambda: first_divergence(self._ranks, paths), self._show_divergence)
             return
         self.details.show([line((f"reading {index + 1} of {len(paths)} ...", "dim"))])
         own = self.session if index == self.browser.rank else None
@@ -77,6 +78,11 @@ class RanksView(ListingView):
         self._ranks.append(rank)
         self._show([self._row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
+
+    def _show_divergence(self, lines: list[Line]) -> None:
+        """Show the first divergence above what differs: to compare the ranks step by step takes longer."""
+        if lines:
+            self.details.show([*lines, *differences(self._ranks)])
 
     def _row(self, rank: RankSummary) -> Row:
         return _compared_row(rank, self._measured.get(self.browser.paths[rank.index])) if self._measured else _row(rank)
