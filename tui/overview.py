@@ -9,7 +9,7 @@ from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import brief, count, duration, list_some
-from dynadiag.explanation.guard_text import described, source_text
+from dynadiag.explanation.guard_text import described, source_text, what_changed
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import Recompile, Run
 from dynadiag.render.findings import finding_text
@@ -224,6 +224,8 @@ def guard_change_fragments(item: Recompile, against: str | None = None) -> list[
 def _change(change: GuardChange) -> list[Fragment]:
     """A changed value: what the compiles so far were made for, and what it is now."""
     source, was, now = source_text(change.source), [brief(text) for text in change.was], brief(change.now)
+    if change.parsed.kind == "freed":
+        return [(one_line(what_changed(change)), "")]
     told = described(change)
     if not was or told != f"{source} was {list_some(was)}, now {now}":
         return [(one_line(told)[:_LONGEST], "")]
@@ -247,7 +249,7 @@ def _time(timing: Timing) -> Iterator[Line]:
             f"{duration(spent.seconds):>8}  ",
             *_bar(spent.shares, longest, _COMPILE_BAR, pad=True),
             f"  {_shorten(one_line(item.function), _MAX_NAME)}",
-            ("  recompile" if spent.again else "", "dim"),
+            (" ↻" if spent.again else "", "recompile"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
     yield from _more_line(len(timing.spent), Location("compiles"))

@@ -304,6 +304,21 @@ async def test_the_node_of_a_source_line_is_that_of_a_graph_on_the_screen(progra
         assert view.node_details.border_title == "Dynamo's graph"
 
 
+async def test_the_node_of_a_source_line_is_that_of_a_graph_that_is_linked_to_it(tmp_path: Path) -> None:
+    """A later graph from a cache may name no line of this run."""
+    other = build.POST_GRAD.replace(build.FILE, "/elsewhere.py").replace("sin", "cos").replace("relu", "tan")
+    events = [
+        (data, other if data.get("artifact", {}).get("name") == "inductor_post_grad_graph" else text)
+        for data, text in build.compile_events("0/0")
+    ]
+    path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *events, *build.end_events()])
+    async with browsing(path, (200, 60)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        assert view.pane("later").display
+        assert "l_x_.sin()" in view.node_details.full_text()
+
+
 async def test_a_compile_without_a_graph_opens_at_the_line_that_says_why(tmp_path: Path) -> None:
     """Line 5 is that of the function, line 8 the one with the break."""
     kept = ("dynadiag_frame", "dynamo_start", "compilation_metrics")

@@ -139,6 +139,9 @@ def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() 
     def told(against: str | None) -> str:
         return "".join(text for text, _ in overview.guard_change_fragments(again, against))
 
+    freed = GuardFailure("", "L['self']", "alive", "deallocated", "0/0", None, None)
+    (fragment,) = overview.guard_change_fragments(replace(again, reasons=(freed,)))
+    assert fragment[0] == "self was freed"
     assert told(None) == told("0/0") == "x.size()[1]: 8 → 12"
     assert told("0/1") == "x.dtype: torch.bfloat16 → torch.float32  and 1 more"
 

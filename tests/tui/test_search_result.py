@@ -200,3 +200,14 @@ async def test_of_damaged_trials_an_empty_list_of_hits_reads_nothing(
         monkeypatch.setattr(Session, "trials", damaged)
         await press(pilot, "0", *"xyz", "enter")
         assert pilot.app.is_running
+
+
+async def test_on_a_wide_screen_the_answer_of_a_search_has_the_height_of_the_screen(tmp_path: Path) -> None:
+    """It had nine lines above an empty column, and the last of them were cut."""
+    confirmed = [f"check {number}" for number in range(20)]
+    culprit = {"class": "lowering", "name": "relu"}
+    document = {"verdict": "found", "rung": "inductor", "culprits": [culprit], "confirmed": confirmed}
+    path = build.recording(tmp_path, build.search_events(0, document))
+    async with browsing(path, (200, 60)) as pilot:
+        await press(pilot, "8")
+        assert "check 19" in screen(pilot)

@@ -163,9 +163,13 @@ class GraphActions(PanedView):
             self.highlight()
 
     def graph_pane(self) -> str | None:
-        """The current pane if it shows a graph, or the last one that does: of those on the screen, if there are any."""
+        """The current pane if it shows a graph, or the last one that does.
+
+        Those on the screen come before the others, and those with a line that is linked to the cursor's line before
+        those without.
+        """
         graphs = [name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo")]
-        names = sorted(graphs, key=lambda name: not self.pane(name).display)
+        names = sorted(graphs, key=lambda name: (not self.pane(name).display, self.graph_line(name) is None))
         return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
 
     def graph_line(self, name: str) -> int | None:
