@@ -39,8 +39,8 @@ __all__ = [
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
-# A module's own list of names, in which a new buffer is, and the marks of what is compiled.
-_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._(?:is_torch_compile|super_module_initialized)$")
+# A module's own list of names, in which a new buffer is, and the mark of what is compiled.
+_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$")
 _RANDOM = "it draws other random numbers, or another count of them"
 _RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = ["UserGlobals"]
 _MAX_OBJECTS = 5_000
 _MAX_ELEMENTS = 1 << 24  # of all tensors together
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
+_HELD = (torch.Tensor, list, dict, set, deque)
 _LOCK = type(threading.Lock())
 _SCALARS = (bool, int, float, str, bytes, complex, type(None))
 
@@ -75,11 +76,12 @@ class UserGlobals:
 
     def _objects(self) -> list[tuple[str, Any]]:
         roots = [
-            (self._name(space, name), value)
+            (self._name(space, name), _uncompiled(value))
             for space in self._namespaces
             for name, value in _own_globals(space)
             if not isinstance(value, (*_CODE, *_SCALARS))
         ]
+        roots += [root for space in self._namespaces for root in _held_by_classes(space)]
         found = []
         for name, value in walk_objects(roots):
             if id(value) not in self._known:
@@ -97,6 +99,20 @@ class UserGlobals:
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
         for space in self._namespaces:
             yield from ((space, name, value) for name, value in _own_globals(space) if isinstance(value, _SCALARS))
+
+
+def _held_by_classes(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tensors and containers that are attributes of a module's own classes, which all their objects share."""
+    classes = [value for value in list(space.values()) if isinstance(value, type)]
+    for each in classes:
+        own = vars(each).items() if each.__module__ == space["__name__"] else ()
+        kept = [(name, held) for name, held in own if isinstance(held, _HELD) and not name.startswith("__")]
+        yield from ((f"{each.__qualname__}.{name}", held) for name, held in kept)
+
+
+def _uncompiled(value: Any) -> Any:
+    """A model, if the value is what `torch.compile` made of it: a change may compile its methods instead."""
+    return value._modules.get("_orig_mod", value) if isinstance(value, torch.nn.Module) else value
 
 
 def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:

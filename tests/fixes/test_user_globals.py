@@ -68,6 +68,25 @@ def test_a_global_has_the_name_by_which_the_called_function_knows_it(
     assert found == {"notes_of_a_user.COUNT": 0, "more_notes.COUNT": 3}
 
 
+def test_a_compiled_model_counts_as_the_model(note: Callable[[Any], None], tmp_path: Path) -> None:
+    module = sys.modules[note.__module__]
+    call = ReplayableCall(lambda x: x, (torch.ones(1),), {})
+    module.MODEL = torch.nn.Linear(1, 1)  # type: ignore[attr-defined]
+    before = UserGlobals(str(tmp_path), call).scalars()
+    module.MODEL = torch.compile(module.MODEL)  # type: ignore[attr-defined]
+    assert UserGlobals(str(tmp_path), call).scalars() == {**before, "MODEL._is_torch_compile": True}
+
+
+def test_what_a_class_holds_is_seen_and_restored(note: Callable[[Any], None], tmp_path: Path) -> None:
+    holder = sys.modules[note.__module__].Holder
+    holder.shared = [1]
+    held = UserGlobals(str(tmp_path), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
+    holder.shared.append(2.5)
+    assert held.scalars()["Holder.shared[1]"] == 2.5
+    held.restore()
+    assert holder.shared == [1]
+
+
 def test_a_lock_that_a_call_left_taken_is_free_again(
     note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
