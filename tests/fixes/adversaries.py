@@ -114,6 +114,17 @@ def _method(rest: str, found_by: str, check: str = "") -> Adversary:
     return Adversary(source, "time.sleep(0)", "in front of what is compiled", found, function="Net.forward")
 
 
+def _behind(rest: str, found_by: str, check: str = "") -> Adversary:
+    """A model that keeps a number in the middle of what is compiled."""
+    made = _method(rest, found_by, check)
+    source = made.source.replace("        time.sleep(0)\n", "        self.seen.append(x.sum().item())\n")
+    source = source.replace("class Net(nn.Module):\n", "class Net(nn.Module):\n    seen = []\n\n")
+    if "raise" in rest:
+        call = "    y = call(torch.randn(3))\n"
+        source = source.replace(call, f"    try:\n    {call}    except ValueError:\n        pass\n")
+    return replace(made, source=source, marked="x.sum().item()", title="behind the call")
+
+
 def _library(context: str, body: str, found_by: str) -> Adversary:
     first, _, rest = context.partition("\n")
     block = f"with {first}:\n" + "".join(f"    {line}\n" for line in [*rest.splitlines(), "y = x * 2"])
@@ -482,6 +493,14 @@ ADVERSARIES = {
         "results gradients",
         head="SEEN = []\n\n\ndef watch(x):\n    n = x.sum().item()\n    SEEN.append(n)\n\n",
         compiled=True,
+    ),
+    # effects_behind
+    "the function reads what it keeps": _behind("return x * len(self.seen)", "results gradients"),
+    "the function raises behind what it keeps": _behind(
+        "if x.shape[0] == 3:\n    raise ValueError('three')\nreturn x * 2", "mutations"
+    ),
+    "the program asks for the compiled model behind which it keeps": _behind(
+        "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
     ),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),

@@ -169,6 +169,81 @@ def test_a_hook_that_only_notes_is_run_in_the_graph(body: str, tmp_path: Path) -
     assert made == ([text.replace("def note", f"{leaf}def note") + fake] if body == "self.m = m" else [])
 
 
+BEHIND = """{head}class A(nn.Module):
+    def forward(self, x, k):
+        y = x * 2
+        self.seen.append(y.sum().item())
+        print("mean", self.name, k, f"{{y.mean().item():.2f}}")
+        return y, k
+
+
+def main(x):
+    net = torch.compile(A(), mode="default")
+"""
+
+
+def test_effects_are_made_behind_the_call_of_a_model(tmp_path: Path) -> None:
+    text = BEHIND.format(head=HEAD)
+    found = candidates(text, problem_at(text, "y.sum().item()"), tmp_path)
+    made, kept = changed(text, [each for each in found if "behind the call" in each.title])
+    assert "        result, value_1 = self._compiled_forward(x, k)\n        self.seen.append(value_1.item())\n" in kept
+    assert '        print("mean", self.name, k, f"{y.mean().item():.2f}")\n        return (y, k), value_1\n' in kept
+    assert (
+        made
+        == f"""{HEAD}class A(nn.Module):
+    @torch.compile(mode="default")
+    def _compiled_forward(self, x, k):
+        y = x * 2
+        value_1 = y.sum().detach()
+        value_2 = y.mean().detach()
+        return (y, k), value_1, value_2
+
+    def forward(self, x, k):
+        result, value_1, value_2 = self._compiled_forward(x, k)
+        self.seen.append(value_1.item())
+        print("mean", self.name, k, f"{{value_2.item():.2f}}")
+        return result
+
+
+def main(x):
+    net = A()
+"""
+    )
+
+
+def test_effects_are_made_behind_a_function_that_is_decorated(tmp_path: Path) -> None:
+    body = "    print('rows', x.shape[0])\n    x = x + 1\n    out.write(x.sum().item(), 'sum')\n    return x\n"
+    text = f"{HEAD}@torch.compile(mode='default')\ndef f(x, out):\n{body}"
+    found = candidates(text, problem_at(text, "x.sum().item()"), tmp_path)
+    made, _ = changed(text, [each for each in found if "behind the call" in each.title])
+    assert made == (
+        f"{HEAD}@torch.compile(mode='default')\ndef _compiled_f(x, out):\n    value_1 = x.shape[0]\n    x = x + 1\n"
+        "    value_2 = x.sum().detach()\n    return x, value_1, value_2\n\n\ndef f(x, out):\n"
+        "    result, value_1, value_2 = _compiled_f(x, out)\n    print('rows', value_1)\n"
+        "    out.write(value_2.item(), 'sum')\n    return result\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        y = x * 2\n", "        if k:\n            return x\n        y = x * 2\n"),
+        ("        return y, k\n", ""),
+        ("y = x * 2", "value_1 = y = x * 2"),
+        ("y = x * 2", "seen = self\n        y = x * 2"),
+        ("forward(self, x, k)", "forward(self, x, *k)"),
+        ("net = torch.compile(A(), mode='default')", "net = [torch.compile(A()) for _ in x] + [torch.compile(A())]"),
+    ],
+)
+def test_effects_stay_where_the_function_may_end_before_or_needs_more(old: str, new: str, tmp_path: Path) -> None:
+    text = (
+        BEHIND.format(head=HEAD).replace('"', "'").replace("self.seen.", "seen." if "seen = " in new else "self.seen.")
+    )
+    assert old in text
+    found = candidates(text.replace(old, new), problem_at(text.replace(old, new), "y.sum().item()"), tmp_path)
+    assert not any("behind the call" in each.title for each in found)
+
+
 KEPT = "self.seen.append(y.sum().item())"
 KEEPS = f"{HEAD}class A(nn.Module):\n    def forward(self, x):\n        y = x * 2\n        {KEPT}\n"
 
@@ -202,7 +277,8 @@ def test_a_number_that_is_logged_is_a_tensor_that_is_logged_after_the_graph(tmp_
     text = (
         f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%f %f', x.sum().item(), float(x.mean()))\n"
     )
-    first, both, _within, _whole = one(text, "x.sum().item()", tmp_path)
+    first, both, _within, after, _whole = one(text, "x.sum().item()", tmp_path)
+    assert "def _info(value_1, value_2):\nlog.info('%f %f', value_1.item(), float(value_2))\n" in after
     assert first == "log.info('%f %f', x.sum().detach(), float(x.mean()))"
     assert both.endswith("_log_info('%f %f', x.sum().detach(), x.mean().detach())")
     assert "reorderable_logging_functions.add(_log_info)" in both

@@ -49,6 +49,7 @@ class EffectFunction:
     function: cst.FunctionDef
     sides: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     conditional: bool = True  # else all statements are on the first side
+    kept: frozenset[str] = frozenset()  # names that the function has without being given them
     arguments: dict[str, str] = field(default_factory=dict)
 
     def add_whole(self, side: int, statement: cst.CSTNode) -> None:
@@ -62,7 +63,8 @@ class EffectFunction:
         are read as numbers are read in the function. Raises `Unsuitable` if it uses more of the function.
         """
         places = [each for value in values if self._used(value) for each in self._parameters(value)]
-        if any(not self._is_within(name, [place for place, _ in places]) for name in self._used(node)):
+        rest = [name for name in self._used(node) if name.value not in self.kept]
+        if any(not self._is_within(name, [place for place, _ in places]) for name in rest):
             raise Unsuitable("the effect uses more than values")
         text, start = self.file.code(node), self.file.range(node)[0]
         for (first, last), name in sorted(places, reverse=True):

@@ -48,27 +48,42 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     effect = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
     if not file.imports("torch") or file.enclosing(function, cst.FunctionDef) is not None:
         return
-    called = callee_name(effect) or "" if isinstance(effect, cst.Call) and not prints(file, effect) else ""
-    if isinstance(effect, cst.Call) and EFFECTS.match(called):
-        yield from _in_function(file, function, effect, called)
+    called = callee_name(effect) or "" if isinstance(effect, cst.Call) else ""
+    if isinstance(effect, cst.Call) and prints(file, effect):
+        reads = any(callee_name(each) in ("item", "tolist") for each in file.nodes(cst.Call, effect))
+        yield from _after(file, function, effect, called) if reads and problem.kind == "break" else ()
+    elif isinstance(effect, cst.Call) and EFFECTS.match(called):
+        yield from _within(file, function, effect, called)
+        yield from _after(file, function, effect, called)
     if function in file.module.body and _has_only_effects(file, function):
         yield _whole(file, function)
 
 
-def _in_function(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, called: str) -> Iterator[Candidate]:
-    """The statement in a function: run as it is in the graph, or with its values after it."""
-    if "\n" in file.code(effect):
-        return
-    name = file.free_name(f"_{called.strip('_')}", of=file.statement(effect))
-    made = EffectFunction(file, function, conditional=False)
-    made.add_whole(0, effect)
-    edits = made.definition(name, WITHIN), file.replace(effect, made.call(name))
-    yield Candidate(f"run `{called}` in the graph, by the function `{name}`", "source", edits, _WHY)
+def _within(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, called: str) -> Iterator[Candidate]:
+    """The statement as it is, in a function that torch runs in the graph."""
+    name = _name(file, effect, called)
+    if name is not None:
+        made = EffectFunction(file, function, conditional=False)
+        made.add_whole(0, effect)
+        edits = made.definition(name, WITHIN), file.replace(effect, made.call(name))
+        yield Candidate(f"run `{called}` in the graph, by the function `{name}`", "source", edits, _WHY)
+
+
+def _after(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, called: str) -> Iterator[Candidate]:
+    """The statement in a function that torch calls after the graph with what it shows or keeps."""
+    name = _name(file, effect, called)
     with suppress(Unsuitable):
-        later = EffectFunction(file, function, conditional=False)
-        later.add(0, effect, values_of(effect))
-        edits = later.definition(name, AFTER), file.replace(effect, later.call(name))
-        yield Candidate(f"let torch call `{called}` after the graph, by the function `{name}`", "source", edits, _LATER)
+        made = EffectFunction(file, function, conditional=False)
+        made.add(0, effect, values_of(effect))
+        if name is not None:
+            edits = made.definition(name, AFTER), file.replace(effect, made.call(name))
+            title = f"let torch call `{called}` after the graph, by the function `{name}`"
+            yield Candidate(title, "source", edits, _LATER)
+
+
+def _name(file: ParsedSource, effect: cst.Call, called: str) -> str | None:
+    """The name of the function; ``None`` for a statement of several lines."""
+    return None if "\n" in file.code(effect) else file.free_name(f"_{called.strip('_')}", of=file.statement(effect))
 
 
 def _has_only_effects(file: ParsedSource, function: cst.FunctionDef) -> bool:

@@ -1,0 +1,139 @@
+"""The statements of a compiled function that only print, keep or send, behind its call: the compiled part returns the
+values that they show, and another function makes the call and then the effects.
+
+Right where nothing behind an effect in the function depends on it, and the function does not end before: the values are
+computed at their place, and the effects are made in their order. This is what is left where torch takes no function in
+the graph (Inductor does not) and calls none with an object behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
+from dynadiag.fixes.rewrites.conditions import Unsuitable
+from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
+from dynadiag.fixes.rewrites.printing import prints
+from dynadiag.fixes.rewrites.side_effects import is_effect
+
+__all__ = ["candidates"]
+
+_WHY = "the values are computed at their place, and nothing in the function depends on what is done with them"
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A compiled function with one `return`, at its end, and the effects among its statements."""
+
+    file: ParsedSource
+    node: cst.FunctionDef
+    effects: Sequence[cst.SimpleStatementLine]
+    result: cst.Return
+
+
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The function without its effects, and the one that makes them."""
+    span = problem.span if problem.kind == "break" else problem.guarded
+    file = sources.file(problem.file if problem.kind == "break" else span.file if span is not None else None)
+    call = file.at(span, cst.Call) if file is not None and span is not None else None
+    found = _function_around(file, call) if file is not None and call is not None else None
+    line = file.statement(call) if file is not None and call is not None else None
+    if found is None or not any(each is line for each in found.effects):
+        return
+    compiled = _compiled_by(found, sources)
+    if compiled is None:
+        return
+    title = "return the values that are shown, and show them behind the call"
+    silent = [each for each in found.effects if not _prints(found.file, each)]  # another change may be for the others
+    for effects in (found.effects, silent if 0 < len(silent) < len(found.effects) else ()):
+        if any(each is line for each in effects):
+            with suppress(Unsuitable):
+                edits = *_without_effects(replace(found, effects=effects), *compiled[:3]), *compiled[3]
+                yield Candidate(title, "source", edits, _WHY, whole_calls=(found.node.name.value,))
+                title = f"{title}, but for what is printed"
+
+
+def _prints(file: ParsedSource, line: cst.SimpleStatementLine) -> bool:
+    effect = line.body[0]
+    return isinstance(effect, cst.Expr) and isinstance(effect.value, cst.Call) and prints(file, effect.value)
+
+
+def _function_around(file: ParsedSource, call: cst.Call) -> _Function | None:
+    node = file.enclosing(call, cst.FunctionDef)
+    if not isinstance(node, cst.FunctionDef) or not isinstance(node.body, cst.IndentedBlock):
+        return None
+    lines = [each for each in node.body.body if isinstance(each, cst.SimpleStatementLine) and len(each.body) == 1]
+    results = list(file.nodes(cst.Return, node))
+    last = lines[-1].body[0] if lines and lines[-1] is node.body.body[-1] else None
+    plain = plain_parameters(node) is not None and next(file.nodes(cst.Yield, node), None) is None
+    if not plain or not isinstance(last, cst.Return) or results != [last] or last.value is None:
+        return None
+    if any(name.value.startswith("value_") for name in file.nodes(cst.Name, node)):
+        return None
+    return _Function(file, node, [each for each in lines if is_effect(file, each.body[0])], last)
+
+
+def _compiled_by(found: _Function, sources: Sources) -> tuple[str, str, str, list[Edit]] | None:
+    """The name of the compiled part, its decorator, how it is called, and the further edits."""
+    file, node = found.file, found.node
+    if isinstance(file.enclosing(node, cst.ClassDef), cst.ClassDef):
+        made = decorator_of_model(file, sources, node)
+        name = file.free_name(f"_compiled_{node.name.value}", of=node)
+        return (name, made[0], f"self.{name}", [made[1]]) if made is not None else None
+    decorators = [file.code(each.decorator) for each in node.decorators]
+    if node not in file.module.body or len(decorators) != 1 or not decorators[0].startswith("torch.compile"):
+        return None
+    name = file.free_name(f"_compiled_{node.name.value.strip('_')}", of=node)
+    return name, "", name, []
+
+
+def _without_effects(found: _Function, name: str, decorator: str, called: str) -> Iterator[Edit]:
+    """The compiled part under another name, and the function behind it."""
+    file, node, end, unit = found.file, found.node, found.file.newline, found.file.indent_unit
+    pad, parameters = file.indent(node), [each.name.value for each in node.params.params]
+    made = EffectFunction(file, node, kept=_unchanged(file, node, parameters))
+    for line in found.effects:
+        before = len(made.arguments)
+        made.add(0, line.body[0], [each for each in values_of(line.body[0]) if _root(each) not in made.kept])
+        new = list(made.arguments.items())[before:]
+        text = "".join(f"{file.indent(line)}{value} = {text}{end}" for value, text in new)
+        yield file.replace_lines(line, line, text)
+    values = ", ".join(made.arguments)
+    inner = file.free_name("result", inside=node)
+    assert found.result.value is not None
+    code = file.code(found.result.value)
+    code = f"({code})" if isinstance(found.result.value, cst.Tuple) and not found.result.value.lpar else code
+    yield file.replace(found.result, f"return {code}, {values}" if values else file.code(found.result))
+    yield file.replace(node.name, name)
+    if decorator:
+        yield file.insert_line(file.line(node), f"{pad}{decorator}{end}")
+    given = ", ".join(each for each in parameters if each != "self")
+    lines = [
+        f"def {node.name.value}({file.code(node.params)}):",
+        f"{unit}{', '.join(filter(None, [inner, values]))} = {called}({given})",
+        *(f"{unit}{each}" for each in made.sides[0]),
+        f"{unit}return {inner}",
+    ]
+    text = "".join(f"{pad}{line}{end}" for line in lines)
+    yield file.insert_line(file.end_line(node) + 1, f"{end if pad else end * 2}{text}")
+
+
+def _root(value: cst.BaseExpression) -> str | None:
+    """The name that a value is, or is an attribute of."""
+    while isinstance(value, cst.Attribute):
+        value = value.value
+    return value.value if isinstance(value, cst.Name) else None
+
+
+def _unchanged(file: ParsedSource, node: cst.FunctionDef, parameters: Sequence[str]) -> frozenset[str]:
+    """The parameters that no statement assigns: the function behind has the same."""
+    assigned = {name.value for each in file.nodes(cst.AssignTarget, node) for name in file.nodes(cst.Name, each.target)}
+    added = {file.code(each.target) for each in file.nodes(cst.AugAssign, node)}
+    return frozenset(parameters) & frozenset(local_names(file, node)) - assigned - added
