@@ -168,7 +168,8 @@ def run_call(
 ) -> RunResult:
     """Run ``function`` from the saved state.
 
-    With ``differentiate`` the gradients are computed and the state is restored afterwards. Without it the state stays
+    With ``differentiate`` the gradients are computed and the state is restored afterwards, and outputs that are part of
+    it are copies. Without it the state stays
     as the run left it: that is for the run whose result the program gets.
     """
     call.restore()
@@ -180,12 +181,28 @@ def run_call(
         run.state = [t.detach().clone() for t in call.reachable_tensors()]
         if differentiate:
             _differentiate(run, call)
+            run.outputs = _apart_from(call.state, run.outputs)
         return run
     except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
         return RunResult(None, inputs, [], error=error)
     finally:
         if differentiate:
             call.restore()
+
+
+def _apart_from(state: list[torch.Tensor], outputs: list[Any]) -> list[Any]:
+    """The outputs, with copies of those that share memory with the state: it is restored, and they are compared as they
+    were returned.
+    """
+    memory = {_memory(tensor) for tensor in state} - {None}
+    copies = copy_tensors([each if _memory(each) in memory else None for each in outputs])
+    return [each if copy is None else copy for each, copy in zip(outputs, copies, strict=True)]
+
+
+def _memory(value: Any) -> int | None:
+    """Where a plain tensor's memory begins."""
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and value.numel() > 0
+    return value.untyped_storage().data_ptr() if plain and not torch_private.is_without_storage(value) else None
 
 
 def _differentiate(run: RunResult, call: ReplayableCall) -> None:

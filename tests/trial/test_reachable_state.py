@@ -10,7 +10,7 @@ import torch
 
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
 from dynadiag.trial.reachable_state import expand_objects, find_scalars, find_scalars_in, walk_objects
-from dynadiag.trial.reference_run import ReplayableCall, run_call
+from dynadiag.trial.reference_run import ReplayableCall, copy_tensors, run_call
 
 
 def _judged(function: Any, wrong: Any, *args: Any) -> list[ResultDifference]:
@@ -139,6 +139,27 @@ def test_an_argument_that_holds_tensors_is_restored() -> None:
 def test_objects_of_other_libraries_are_left_alone() -> None:
     values = [1, "text", None, torch.ones(2), torch.float32, len]
     assert all(a is b for a, b in zip(expand_objects(values), values, strict=True))
+
+
+def test_a_result_that_is_state_is_compared_as_it_was_returned() -> None:
+    total = torch.zeros(2)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        total.add_(x.detach())
+        return x * 2, total, total[:1]
+
+    def copied(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        doubled, *rest = function(x)
+        return doubled, *copy_tensors(rest)
+
+    def stale(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = copy_tensors([total, total[:1]])
+        return function(x)[0], *before
+
+    x = torch.ones(2, requires_grad=True)
+    assert _judged(function, function, x) == []
+    assert _judged(function, copied, x) == []
+    assert [d.text.partition(" differs")[0] for d in _judged(function, stale, x)] == ["output 1", "output 2"]
 
 
 class Block(torch.nn.Module):
