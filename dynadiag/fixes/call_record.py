@@ -275,8 +275,11 @@ def _errors(expected: str | None, actual: str | None) -> str:
 def _same_names(
     what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str
 ) -> Iterator[CallDifference]:
-    for name in expected.keys() & actual.keys():
-        yield from _value(what, name + when, expected[name], actual[name])
+    for name, value in expected.items():
+        if name in actual:
+            yield from _value(what, name + when, value, actual[name])
+        else:
+            yield CallDifference(what, f"{name} is not there{when}")
 
 
 def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[CallDifference]:

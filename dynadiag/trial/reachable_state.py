@@ -120,7 +120,19 @@ def _without_tuples(children: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, 
 
 
 def _roots(function: Callable[..., Any], arguments: Iterable[Any]) -> list[tuple[str, Any]]:
-    return [*_referenced_values(function), *((f"argument {i}", value) for i, value in enumerate(arguments))]
+    """What the function reaches by its variables and those of the functions that they hold, by name, and the arguments.
+
+    The first of an object's names is the one that it gets. So where a part of a function becomes a function of its
+    own, the order has to stay, or nothing would have the name that it had.
+    """
+    found, functions = list(_referenced_values(function)), {id(function)}
+    for _, held in found:  # grows while it is read
+        if isinstance(held, FunctionType) and id(held) not in functions:
+            functions.add(id(held))
+            found += _children("", held)
+    objects = [(name, held) for name, held in found if not isinstance(held, FunctionType)]
+    objects.sort(key=lambda pair: (pair[0] != "self", pair[0]))
+    return [*objects, *((f"argument {i}", value) for i, value in enumerate(arguments))]
 
 
 def _is_tensor(value: Any) -> bool:

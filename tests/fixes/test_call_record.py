@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,14 @@ DIFFERENT = {
 @pytest.mark.parametrize("changed", DIFFERENT, ids=lambda changed: changed.__name__)
 def test_each_kind_of_difference_is_seen(changed: type[Counter]) -> None:
     assert what(recorded(Counter(), X), recorded(changed(), X)) == DIFFERENT[changed]
+
+
+def test_state_that_is_not_found_any_more_is_a_difference() -> None:
+    record = recorded(Counter(), X)
+    assert "self.total" in record.state
+    assert what(record, replace(record, state={})) == ["mutations"]
+    assert what(record, replace(record, arguments={})) == ["mutations"]
+    assert what(replace(record, state={}), record) == []
 
 
 def test_rounding_is_told_and_is_no_difference() -> None:

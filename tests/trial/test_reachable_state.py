@@ -68,7 +68,7 @@ def test_the_programs_own_run_keeps_its_effects() -> None:
     torch.testing.assert_close(trainer.model.weight, twin.model.weight)
 
 
-def test_a_wrong_step_of_an_optimizer_shows_in_its_parameters() -> None:
+def test_a_wrong_step_of_optimizer_shows_in_its_parameters() -> None:
     trainer = Trainer()
 
     def wrong(x: torch.Tensor) -> torch.Tensor:
@@ -227,6 +227,27 @@ def test_what_a_compiled_function_in_a_closure_reaches_has_the_names_that_it_has
     found = _names(step)
     assert {"trainer.model.weight", "trainer.seen", "notes[0]"} <= found
     assert _names(prepared(torch.compile(step, backend="eager"))) == found
+
+
+def test_a_tensor_that_an_optimizer_holds_too_keeps_its_name_where_a_function_is_split() -> None:
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+
+    def rest(x: torch.Tensor) -> None:
+        model(x).sum().backward()
+
+    def prepared(rest: Any) -> Any:
+        def call(x: torch.Tensor) -> None:
+            optimizer.zero_grad()
+            rest(x)
+
+        return call
+
+    assert _names(prepared(torch.compile(rest, backend="eager"))) == _names(step)
 
 
 def test_a_compiled_module_has_the_names_of_the_module_alone() -> None:
