@@ -27,6 +27,7 @@ from dynadiag.fixes.proof import (
     UnchangedProgram,
     evidence_of,
     first_objection,
+    prints_the_same,
 )
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
@@ -229,6 +230,8 @@ class _Search:
         cause, candidate = picks[0]
         if proof is None and self._replaces(cause, candidate):
             return
+        if proof is not None and first_objection(proof, (prints_the_same,)) == why and self._goes_with(picks[0]):
+            return
         cause.reject(candidate, why)
         if proof is not None and first_objection(proof, MENDABLE) == why:
             self._behind.append(picks[0])
@@ -242,6 +245,14 @@ class _Search:
         others = [each for each in kept if each.proved is not None and _overlap(each.proved, candidate)]
         picks = [(each, candidate) for each in (cause, *others)]
         return bool(others) and self._prove(picks)[1] is None
+
+    def _goes_with(self, pick: _Pick) -> bool:
+        """Whether a change is proved with the next change of a cause that is proved: with fewer breaks, what is printed
+        after a graph comes later, or torch forgets it.
+        """
+        kept = [each for each in self._causes if each.proved is not None and each.problem.kind == "break"]
+        others = [(each, other) for each in kept for other in each.untried[:1] if isinstance(other, Candidate)]
+        return any(self._prove([pick, other])[1] is None for other in others)
 
     def _add_hidden(self, picks: list[_Pick], proof: Proof, why: str) -> bool:
         """Try the changes with those for causes that stand behind them. Whether they are proved.

@@ -31,6 +31,7 @@ __all__ = [
     "UnchangedProgram",
     "evidence_of",
     "first_objection",
+    "prints_the_same",
 ]
 
 _SHRUNK = 0.9  # share of the operators that has to stay compiled, of the largest graph's and of all that run in graphs
@@ -148,7 +149,8 @@ def _runs_as_much_compiled(proof: Proof) -> str | None:
     return f"it compiles less: {after} operators run in graphs instead of {before}"
 
 
-def _prints_the_same(proof: Proof) -> str | None:
+def prints_the_same(proof: Proof) -> str | None:
+    """The obligation that the program prints the same in the same order."""
     return difference(proof.baseline.printed, proof.recorded.printed)
 
 
@@ -168,13 +170,13 @@ def _not_slower(proof: Proof) -> str | None:
 
 
 COUNTED = (_cause_is_gone, _no_new_cause, _fewer)
-MENDABLE = (*COUNTED, _prints_the_same)  # another change may remove a further cause, or move what is printed as well
+MENDABLE = (*COUNTED, prints_the_same)  # another change may remove a further cause, or move what is printed as well
 RECORDED = (
     _ends_alike,
     *COUNTED,
     _compiles_as_much,
     _runs_as_much_compiled,
-    _prints_the_same,
+    prints_the_same,
     _writes_the_same_files,
 )
 TIMED = (_not_slower,)  # measured again before it rejects anything

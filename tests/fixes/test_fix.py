@@ -121,6 +121,32 @@ def test_a_setting_that_a_later_change_makes_needless_is_taken_back(
     assert "+    torch._higher_order_ops.print(" in capfd.readouterr().out
 
 
+FORGOTTEN = """import warnings
+
+import torch
+
+
+def inner(x):
+    warnings.warn("slow")
+    kept = x[x > 0.5]
+    return kept.sum() / kept.numel()
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x * inner(x)
+
+
+print(step(torch.arange(8.0)).sum())
+"""
+
+
+def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph(tmp_path: Path) -> None:
+    code, document, patch = fix(FORGOTTEN, tmp_path)
+    assert (code, document["evidence"]["breaks"]) == (0, [2, 0])
+    assert "leaf_function" in patch.read_text()
+
+
 TWO_WAITS = """import time
 
 import torch
