@@ -125,6 +125,15 @@ def _behind(rest: str, found_by: str, check: str = "") -> Adversary:
     return replace(made, source=source, marked="x.sum().item()", title="behind the call")
 
 
+def _counted_behind(found_by: str) -> Adversary:
+    """A model whose method reads what a side of a branch counts."""
+    made = _behind("return x * self.counted()", found_by)
+    branch = "        if x.sum() > -99:\n            self.count += 1\n"
+    source = made.source.replace("        self.seen.append(x.sum().item())\n", branch)
+    source = source.replace("    seen = []\n", "    count = 0\n\n    def counted(self):\n        return self.count\n")
+    return replace(made, source=source, marked="x.sum() > -99")
+
+
 def _library(context: str, body: str, found_by: str) -> Adversary:
     first, _, rest = context.partition("\n")
     block = f"with {first}:\n" + "".join(f"    {line}\n" for line in [*rest.splitlines(), "y = x * 2"])
@@ -502,6 +511,7 @@ ADVERSARIES = {
     "the program asks for the compiled model behind which it keeps": _behind(
         "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
     ),
+    "a method reads what a side counts behind the call": _counted_behind("results gradients"),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
     "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),

@@ -211,6 +211,29 @@ def main(x):
     )
 
 
+def test_effects_of_a_side_are_made_behind_the_call(tmp_path: Path) -> None:
+    side = "self.hits += 1\n            print(self.hits, y.max().item())\n            y = y / 2"
+    text = BEHIND.format(head=HEAD).replace(
+        "        self.seen", f"        if y.sum() > 1:\n            {side}\n        self.seen"
+    )
+    found = candidates(text, problem_at(text, "y.sum() > 1"), tmp_path)
+    made, _ = changed(text, [each for each in found if "behind the call" in each.title])
+    assert (
+        "        value_1 = y.sum() > 1\n        value_2 = y.max().detach()\n"
+        "        y = torch.where(y.sum() > 1, y / 2, y)\n        value_3 = y.sum().detach()\n"
+        "        value_4 = y.mean().detach()\n        return (y, k), value_1, value_2, value_3, value_4\n"
+    ).replace("value_1 = y.sum() > 1", "condition = y.sum() > 1\n        value_1 = condition").replace(
+        "where(y.sum() > 1,", "where(condition,"
+    ) in made
+    assert (
+        "        if value_1:\n            self.hits += 1\n            print(self.hits, value_2.item())\n"
+        "        self.seen.append(value_3.item())\n"
+    ) in made
+    read = text.replace("return y, k", "return y * self.hits, k")
+    found = candidates(read, problem_at(read, "y.sum() > 1"), tmp_path)
+    assert not any("behind the call" in each.title for each in found)
+
+
 def test_effects_are_made_behind_a_function_that_is_decorated(tmp_path: Path) -> None:
     body = "    print('rows', x.shape[0])\n    x = x + 1\n    out.write(x.sum().item(), 'sum')\n    return x\n"
     text = f"{HEAD}@torch.compile(mode='default')\ndef f(x, out):\n{body}"

@@ -1,5 +1,5 @@
 """The statements of a compiled function that only print, keep or send, behind its call: the compiled part returns the
-values that they show, and another function makes the call and then the effects.
+values that they show, and another function makes the call and then the effects. So for effects on a tensor's condition.
 
 Right where nothing behind an effect in the function depends on it, and the function does not end before: the values are
 computed at their place, and the effects are made in their order. This is what is left where torch takes no function in
@@ -14,14 +14,17 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Condition, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.branch_statement import CONDITION
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
-from dynadiag.fixes.rewrites.conditions import Unsuitable
+from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
+from dynadiag.fixes.rewrites.object_effects import changed_attribute, check_unread
 from dynadiag.fixes.rewrites.printing import prints
-from dynadiag.fixes.rewrites.side_effects import is_effect
+from dynadiag.fixes.rewrites.side_effects import is_effect, split_effects
+from dynadiag.recording.records import Span
 
 __all__ = ["candidates"]
 
@@ -30,43 +33,46 @@ _WHY = "the values are computed at their place, and nothing in the function depe
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A compiled function with one `return`, at its end, and the effects among its statements."""
+    """A compiled function with one `return`, at its end, and the effects among its statements: lines, and an `if`."""
 
     file: ParsedSource
     node: cst.FunctionDef
-    effects: Sequence[cst.SimpleStatementLine]
+    effects: Sequence[cst.SimpleStatementLine | cst.If]
     result: cst.Return
+    span: Span
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The function without its effects, and the one that makes them."""
     span = problem.span if problem.kind == "break" else problem.guarded
     file = sources.file(problem.file if problem.kind == "break" else span.file if span is not None else None)
-    call = file.at(span, cst.Call) if file is not None and span is not None else None
-    found = _function_around(file, call) if file is not None and call is not None else None
-    line = file.statement(call) if file is not None and call is not None else None
-    if found is None or not any(each is line for each in found.effects):
+    if file is None or span is None:
         return
-    compiled = _compiled_by(found, sources)
-    if compiled is None:
+    branch, call = if_around(file, span) if problem.kind == "break" else None, file.at(span, cst.Call)
+    here = branch if isinstance(branch, cst.If) else file.statement(call) if call is not None else None
+    found = _function_around(file, here, span) if here is not None else None
+    compiled = _compiled_by(found, sources) if found is not None else None
+    if found is None or compiled is None:
         return
     title = "return the values that are shown, and show them behind the call"
-    silent = [each for each in found.effects if not _prints(found.file, each)]  # another change may be for the others
+    silent = [each for each in found.effects if not _prints(file, each)]  # another change may be for the others
     for effects in (found.effects, silent if 0 < len(silent) < len(found.effects) else ()):
-        if any(each is line for each in effects):
+        if any(each is here for each in effects):
             with suppress(Unsuitable):
                 edits = *_without_effects(replace(found, effects=effects), *compiled[:3]), *compiled[3]
-                yield Candidate(title, "source", edits, _WHY, whole_calls=(found.node.name.value,))
+                tests = [here.test] if isinstance(here, cst.If) else []
+                both = tuple(Condition(file.name, *file.range(test)) for test in tests)
+                yield Candidate(title, "source", edits, _WHY, both, whole_calls=(found.node.name.value,))
                 title = f"{title}, but for what is printed"
 
 
-def _prints(file: ParsedSource, line: cst.SimpleStatementLine) -> bool:
-    effect = line.body[0]
+def _prints(file: ParsedSource, line: cst.SimpleStatementLine | cst.If) -> bool:
+    effect = line.body[0] if isinstance(line, cst.SimpleStatementLine) else line
     return isinstance(effect, cst.Expr) and isinstance(effect.value, cst.Call) and prints(file, effect.value)
 
 
-def _function_around(file: ParsedSource, call: cst.Call) -> _Function | None:
-    node = file.enclosing(call, cst.FunctionDef)
+def _function_around(file: ParsedSource, here: cst.CSTNode, span: Span) -> _Function | None:
+    node = file.enclosing(here, cst.FunctionDef)
     if not isinstance(node, cst.FunctionDef) or not isinstance(node.body, cst.IndentedBlock):
         return None
     lines = [each for each in node.body.body if isinstance(each, cst.SimpleStatementLine) and len(each.body) == 1]
@@ -77,7 +83,10 @@ def _function_around(file: ParsedSource, call: cst.Call) -> _Function | None:
         return None
     if any(name.value.startswith("value_") for name in file.nodes(cst.Name, node)):
         return None
-    return _Function(file, node, [each for each in lines if is_effect(file, each.body[0])], last)
+    effects: list[cst.SimpleStatementLine | cst.If] = [each for each in lines if is_effect(file, each.body[0])]
+    effects += [here] if isinstance(here, cst.If) and file.parent(here) is node.body else []
+    effects.sort(key=file.line)
+    return _Function(file, node, effects, last, span)
 
 
 def _compiled_by(found: _Function, sources: Sources) -> tuple[str, str, str, list[Edit]] | None:
@@ -100,6 +109,9 @@ def _without_effects(found: _Function, name: str, decorator: str, called: str) -
     pad, parameters = file.indent(node), [each.name.value for each in node.params.params]
     made = EffectFunction(file, node, kept=_unchanged(file, node, parameters))
     for line in found.effects:
+        if isinstance(line, cst.If):
+            yield _without_branch(found, line, made)
+            continue
         before = len(made.arguments)
         made.add(0, line.body[0], [each for each in values_of(line.body[0]) if _root(each) not in made.kept])
         new = list(made.arguments.items())[before:]
@@ -123,6 +135,27 @@ def _without_effects(found: _Function, name: str, decorator: str, called: str) -
     ]
     text = "".join(f"{pad}{line}{end}" for line in lines)
     yield file.insert_line(file.end_line(node) + 1, f"{end if pad else end * 2}{text}")
+
+
+def _without_branch(found: _Function, branch: cst.If, made: EffectFunction) -> Edit:
+    """What the sides of a branch compute, and its condition as a value; its effects are made behind the call."""
+    file, name, inside = found.file, f"value_{len(made.arguments) + 1}", made.sides[0]
+    statement, _ = split_effects(
+        file, branch, found.span, lambda each: is_effect(file, each) or changed_attribute(file, each) is not None
+    )
+    effects = [each.effects for each in statement.sides]
+    check_unread(file, found.node, [*effects[0], *effects[1]])
+    made.arguments[name] = CONDITION
+    before, start = len(made.arguments), len(inside)
+    for side, head in enumerate((f"if {name}:", "else:" if effects[0] else f"if not {name}:")):
+        inside += [head] if effects[side] else []
+        for effect in effects[side]:
+            made.add(0, effect, [each for each in values_of(effect) if _root(each) not in made.kept])
+            inside[-1] = f"{file.indent_unit}{inside[-1]}"
+    if any(isinstance(effect, cst.Raise) for effect in [*effects[0], *effects[1]]) or start == len(inside):
+        raise Unsuitable("it raises")
+    given = [(name, CONDITION), *list(made.arguments.items())[before:]]
+    return statement.edit(f"{file.newline}{file.indent(branch)}".join(f"{value} = {text}" for value, text in given))
 
 
 def _root(value: cst.BaseExpression) -> str | None:

@@ -21,7 +21,7 @@ from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import WITHIN
 from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "changed_attribute", "check_unread"]
 
 _WHY = "torch runs the statements as they are, at their place in the graph, and nothing in it depends on them"
 
@@ -34,12 +34,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     with suppress(Unsuitable):
         statement, made = split_effects(
-            file, found, problem.span, lambda each: is_effect(file, each) or _changed(file, each) is not None
+            file, found, problem.span, lambda each: is_effect(file, each) or changed_attribute(file, each) is not None
         )
         for side, effects in enumerate(each.effects for each in statement.sides):
             for effect in effects:
                 made.add_whole(side, effect)
-        _check_unread(file, made.function, [effect for each in statement.sides for effect in each.effects])
+        check_unread(file, made.function, [effect for each in statement.sides for effect in each.effects])
         if "self" in made.arguments:
             name = file.free_name(f"_{name_of(statement)}_if", of=found)
             edits = made.definition(name, WITHIN), statement.edit(made.call(name, CONDITION))
@@ -48,7 +48,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             yield Candidate(title, "source", edits, _WHY, both)
 
 
-def _changed(file: ParsedSource, statement: cst.CSTNode) -> str | None:
+def changed_attribute(file: ParsedSource, statement: cst.CSTNode) -> str | None:
     """The attribute of the object that a statement changes by a number: `self.count` of `self.count += 1`."""
     if not isinstance(statement, cst.AugAssign) or not isinstance(statement.value, (cst.Integer, cst.Float)):
         return None
@@ -56,9 +56,9 @@ def _changed(file: ParsedSource, statement: cst.CSTNode) -> str | None:
     return text if text.startswith("self.") else None
 
 
-def _check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cst.CSTNode]) -> None:
+def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cst.CSTNode]) -> None:
     """Raises where the function reads an attribute that an effect changes: torch has the value from before."""
-    changed, places = {_changed(file, effect) for effect in effects}, list(map(file.range, effects))
+    changed, places = {changed_attribute(file, effect) for effect in effects}, list(map(file.range, effects))
     for read in file.nodes(cst.Attribute, function):
         place = file.range(read)[0]
         if file.code(read) in changed and not any(first <= place < last for first, last in places):
