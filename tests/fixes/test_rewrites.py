@@ -247,6 +247,29 @@ def test_effects_are_made_behind_a_function_that_is_decorated(tmp_path: Path) ->
     )
 
 
+def test_effects_are_made_behind_a_function_that_a_call_compiles(tmp_path: Path) -> None:
+    body = "    LOG.write(x.sum().item())\n    return x * 2\n"
+    text = f"{HEAD}def f(x):\n{body}\n\nfast = torch.compile(f, mode='default')\n"
+    found = candidates(text, problem_at(text, "x.sum().item()"), tmp_path)
+    (made,) = changed(text, [each for each in found if "behind the call" in each.title])
+    assert made == (
+        f"{HEAD}@torch.compile(mode='default')\ndef _compiled_f(x):\n    value_1 = x.sum().detach()\n"
+        "    return x * 2, value_1\n\n\ndef f(x):\n    result, value_1 = _compiled_f(x)\n"
+        "    LOG.write(value_1.item())\n    return result\n\n\nfast = f\n"
+    )
+    used = f"{text}print(f(torch.ones(1)))\n"
+    found = candidates(used, problem_at(used, "x.sum().item()"), tmp_path)
+    assert not any("behind the call" in each.title for each in found)
+
+
+def test_effects_of_a_side_whose_condition_has_two_parts_stay(tmp_path: Path) -> None:
+    text = BEHIND.format(head=HEAD).replace(
+        "self.seen.append(y", "if k and y.sum() > 1:\n            self.seen.append(y"
+    )
+    found = candidates(text, problem_at(text, "y.sum() > 1"), tmp_path)
+    assert not any("behind the call" in each.title for each in found)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -8,7 +8,7 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 
-__all__ = ["decorator_of_model", "plain_parameters"]
+__all__ = ["decorator_of", "decorator_of_model", "plain_parameters"]
 
 _MODULE = ("nn.Module", "torch.nn.Module")
 
@@ -24,11 +24,18 @@ def decorator_of_model(file: ParsedSource, sources: Sources, method: cst.Functio
         return None
     if len(found) != 1 or method.name.value != "forward" or method.decorators or not file.imports("torch"):
         return None
-    model, *options = found[0].args
+    return decorator_of(file, found[0])
+
+
+def decorator_of(file: ParsedSource, call: cst.Call) -> tuple[str, Edit] | None:
+    """The decorator that compiles as a call of `torch.compile` does, and the edit that takes the call away; ``None`` if
+    its options may mean something else elsewhere.
+    """
+    model, *options = call.args
     if model.keyword is not None or not all(map(_is_constant, options)) or isinstance(model.value, cst.Lambda):
         return None
     text = ", ".join(file.code(each).rstrip(", ") for each in options)
-    edit = file.replace(found[0], file.code(model.value))
+    edit = file.replace(call, file.code(model.value))
     return f"@torch.compile({text})" if text else "@torch.compile", edit
 
 

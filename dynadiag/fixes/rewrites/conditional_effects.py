@@ -1,8 +1,8 @@
 """`if` on a tensor's value around what prints, warns, logs, raises or keeps a value, and `assert`: a function of the
-module that takes the condition, and that torch calls after the graph, or in it. What the sides
-compute besides is chosen with `torch.where`. This is right because the condition and the values of the message are
-computed where they were, and only the effect waits; in the graph it does not wait. The proof compares both streams,
-what is kept, and the exceptions with what was changed before, and has to see both sides.
+module that takes the condition, and that torch calls after the graph, or in it. What the sides compute besides is
+chosen with `torch.where`. This is right because the condition and the values of the message are computed where they
+were, and only the effect waits; in the graph it does not wait. The proof compares both streams, what is kept, and the
+exceptions with what was changed before, and has to see both sides.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _read(file: ParsedSource, value: cst.BaseExpression) -> Iterator[cst.BaseExp
         tensor = None
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "tolist") and not call.args:
             tensor = call.func.value
-        elif file.code(call.func) in ("float", "int") and isinstance(call.args[0].value, cst.Call):
+        elif file.code(call.func) in ("float", "int") and call.args and isinstance(call.args[0].value, cst.Call):
             inner = list(_read(file, call.args[0].value))
             tensor = None if inner else call.args[0].value
         if tensor is not None and file.range(call)[0] >= end:

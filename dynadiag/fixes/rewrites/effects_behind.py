@@ -18,7 +18,7 @@ from dynadiag.fixes.candidate import Candidate, Condition, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
-from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
+from dynadiag.fixes.rewrites.compiled_methods import decorator_of, decorator_of_model, plain_parameters
 from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
 from dynadiag.fixes.rewrites.object_effects import changed_attribute, check_unread
@@ -96,11 +96,19 @@ def _compiled_by(found: _Function, sources: Sources) -> tuple[str, str, str, lis
         made = decorator_of_model(file, sources, node)
         name = file.free_name(f"_compiled_{node.name.value}", of=node)
         return (name, made[0], f"self.{name}", [made[1]]) if made is not None else None
-    decorators = [file.code(each.decorator) for each in node.decorators]
-    if node not in file.module.body or len(decorators) != 1 or not decorators[0].startswith("torch.compile"):
+    if node not in file.module.body:
         return None
+    decorators = [file.code(each.decorator) for each in node.decorators]
     name = file.free_name(f"_compiled_{node.name.value.strip('_')}", of=node)
-    return name, "", name, []
+    if decorators:
+        return (name, "", name, []) if len(decorators) == 1 and decorators[0].startswith("torch.compile") else None
+    named = [each for each in file.nodes(cst.Name) if each.value == node.name.value and each is not node.name]
+    argument = file.parent(named[0]) if len(named) == 1 and sources.is_program(file) else None
+    call = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(call, cst.Call) or file.code(call.func) != "torch.compile" or call.args[0] is not argument:
+        return None
+    made = decorator_of(file, call)
+    return (name, made[0], name, [made[1]]) if made is not None else None
 
 
 def _without_effects(found: _Function, name: str, decorator: str, called: str) -> Iterator[Edit]:
@@ -143,6 +151,8 @@ def _without_branch(found: _Function, branch: cst.If, made: EffectFunction) -> E
     statement, _ = split_effects(
         file, branch, found.span, lambda each: is_effect(file, each) or changed_attribute(file, each) is not None
     )
+    if statement.tests != [branch.test]:
+        raise Unsuitable("its condition has a part that decides by itself")
     effects = [each.effects for each in statement.sides]
     check_unread(file, found.node, [*effects[0], *effects[1]])
     made.arguments[name] = CONDITION
