@@ -52,10 +52,24 @@ async def _picture(path: Path, size: str, *keys: str) -> str:
         return _compact(pilot.app.export_screenshot())
 
 
-@pytest.mark.parametrize("key", "24567890")
+_OTHERS = "24567890"  # the screens beside the two main ones
+
+
+def _to_screen(key: str) -> tuple[str, ...]:
+    return (key, *"relu", "enter") if key == "0" else (key,)
+
+
+@pytest.mark.parametrize("key", _OTHERS)
 async def test_a_screen(key: str, program: Path, picture: SnapshotAssertion) -> None:
-    typed = [*"relu", "enter"] if key == "0" else []
-    assert await _picture(program, "medium", key, *typed) == picture
+    assert await _picture(program, "medium", *_to_screen(key)) == picture
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("key", _OTHERS)
+async def test_a_screen_at_another_size(key: str, size: str, program: Path, picture: SnapshotAssertion) -> None:
+    """In the light theme, as the others are in the dark one."""
+    light = "t" * THEMES.index("light")
+    assert await _picture(program, size, *light, *_to_screen(key)) == picture
 
 
 @pytest.mark.parametrize("size", _SIZES)
