@@ -84,5 +84,16 @@ async def test_a_key_of_an_action_that_is_not_there_is_said(program: Path, setti
     assert {"app.quit", "lines.down", "code.zoom", "search.bisect", "guards.form"} <= all_binding_ids(Browser)
 
 
+@pytest.mark.parametrize("keys", ["crtl+q", "j,pgdwn", "q q"])
+async def test_a_key_that_no_terminal_sends_is_said(keys: str, program: Path, settings: Path) -> None:
+    """The action had no key any more, and nobody was told."""
+    good = {"app.back": "ctrl+u, shift+f3,>", "lines.down": "down,question_mark", "app.help": "ö"}
+    _write(settings, json.dumps({"keys": {**good, "app.quit": keys}}))
+    async with browsing(program) as pilot:
+        await pilot.app.workers.wait_for_complete()
+        await press(pilot)
+        assert f"no key is called {keys.rpartition(',')[2]}: write" in _notices(pilot)
+
+
 def test_without_a_file_the_defaults_hold(settings: Path) -> None:
     assert read_settings(settings) == BrowserSettings("dark", {})
