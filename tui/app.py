@@ -214,7 +214,8 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             while self.busy or self.is_in_use:
                 await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
             async with self._opening:
-                if not self._ahead or self.paths or self.session.live or self.leaving:
+                ending = self.leaving or not self.query("#views")
+                if not self._ahead or self.paths or self.session.live or ending:
                     return
                 if screen.name in self._views:
                     continue

@@ -94,6 +94,15 @@ async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path)
         assert [view for view in app._views.values() if view.display] == [app.current]
 
 
+async def test_nothing_is_filled_once_the_screens_are_gone(program: Path) -> None:
+    """The application may be closed by another way than a key."""
+    async with filling(program) as (app, pilot):
+        await pilot.pause()
+        await app.query("#views").remove()
+        await app.run_worker(app._fill_screens()).wait()
+        assert not app.filled
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.5, 0.8])
 async def test_the_browser_can_be_ended_meanwhile(program: Path, delay: float) -> None:
     async with filling(program) as (app, pilot):
