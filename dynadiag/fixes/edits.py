@@ -10,8 +10,8 @@ import bisect
 import difflib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import libcst as cst
@@ -38,8 +38,9 @@ class Edit:
     text: str
 
 
-def apply_edits(sources: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:
-    """The changed files with their new texts. Equal edits count once. Raises `EditConflict` if edits overlap.
+def apply_edits(sources: Mapping[str, str], edits: Collection[Edit]) -> dict[str, str]:
+    """The changed files with their new texts. Equal edits count once. Raises `EditConflict` if edits overlap, unless
+    one only puts text around what another one changes.
 
     >>> apply_edits({"a.py": "x = 1"}, [Edit("a.py", 4, 5, "2")])
     {'a.py': 'x = 2'}
@@ -47,7 +48,7 @@ def apply_edits(sources: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, 
     changed = {}
     for file in sorted({edit.file for edit in edits}):
         text, end, parts = sources[file], 0, []
-        for edit in sorted({edit for edit in edits if edit.file == file}):
+        for edit in _in_order(edits, file, text):
             if edit.start < end:
                 raise EditConflict(f"{file}: two fixes change the same lines")
             parts += [text[end : edit.start], edit.text]
@@ -76,11 +77,32 @@ def _line_starts(text: str) -> list[int]:
     return list(itertools.accumulate(map(len, _lines(text)), initial=0))
 
 
+def _in_order(edits: Iterable[Edit], file: str, text: str) -> list[Edit]:
+    """The edits of a file in its order. One that puts text around others is an insertion on each side."""
+    own = {edit for edit in edits if edit.file == file}
+    around = {edit for edit in own if any(_lies_in(other, edit) for other in own)}
+    return sorted([*(own - around), *(part for edit in around for part in _sides(edit, text))])
+
+
+def _lies_in(inner: Edit, outer: Edit) -> bool:
+    same = (inner.start, inner.end) == (outer.start, outer.end)
+    inside = outer.start <= inner.start and inner.end <= outer.end
+    return inside and not same and inner.start < outer.end and outer.start < inner.end
+
+
+def _sides(edit: Edit, text: str) -> list[Edit]:
+    old = text[edit.start : edit.end]
+    if edit.text.count(old) != 1:
+        return [edit]
+    before, after = edit.text.split(old)
+    return [replace(edit, end=edit.start, text=before), replace(edit, start=edit.end, text=after)]
+
+
 class SourceMap:
     """Leads from places in a changed file back to places in the file without the changes."""
 
     def __init__(self, file: str, text: str, edits: Iterable[Edit]) -> None:
-        self._edits = sorted({edit for edit in edits if edit.file == file})
+        self._edits = _in_order(edits, file, text)
         self._before = _line_starts(text)
         self._after = _line_starts(apply_edits({file: text}, self._edits).get(file, text))
 

@@ -28,6 +28,18 @@ def test_equal_edits_count_once_and_overlapping_ones_conflict() -> None:
         apply_edits({"a.py": TEXT}, [edit, Edit("a.py", 3, 8, "")])
 
 
+def test_text_around_a_call_and_an_argument_in_it_go_together() -> None:
+    text = "f = made(g)\n"
+    around, inside = Edit("a.py", 4, 11, "kept(made(g))"), Edit("a.py", 10, 10, ", dynamic=True")
+    assert apply_edits({"a.py": text}, [around, inside])["a.py"] == "f = kept(made(g, dynamic=True))\n"
+    assert apply_edits({"a.py": text}, [around])["a.py"] == "f = kept(made(g))\n"
+    assert SourceMap("a.py", text, [around, inside]).span(Span("a.py", 1, 9)) == Span("a.py", 1, 4)
+    with pytest.raises(EditConflict):
+        apply_edits({"a.py": text}, [Edit("a.py", 4, 11, "other(g)"), inside])
+    with pytest.raises(EditConflict):
+        apply_edits({"a.py": text}, [around, Edit("a.py", 4, 11, "more(made(g))")])
+
+
 def test_a_span_names_the_node_that_stands_exactly_there() -> None:
     file = ParsedSource("a.py", TEXT)
     call = file.at(Span("a.py", 6, 21, 6, 29), cst.Call)
