@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
@@ -23,7 +24,9 @@ _FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails:
-    """A node. ``inputs`` and ``users`` are pairs of a name and a line (from 0)."""
+    """A node. ``inputs`` and ``users`` are pairs of a name and a line (from 0). Inputs of the graph have the names that
+    the graph is shown with.
+    """
 
     name: str
     value: str  # such as "f32[4, 16][16, 1]cpu"; empty if not printed
@@ -47,8 +50,15 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
     places = {**_arguments(lines), **defined}
     names = dict.fromkeys(word for word in _NAME.findall(expression) if word in places and word != name)
     users = _users(lines, name, index)
-    inputs = tuple((word, places[word]) for word in names)
+    inputs = tuple((_shown(word, defined), places[word]) for word in names)
+    name = _shown(name, defined)
     return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
+
+
+def _shown(name: str, defined: Mapping[str, int]) -> str:
+    """The name of a node in the readable graph. That of an input may be a node's, too."""
+    readable = attribute_name(name)
+    return f"input.{readable}" if readable != name and readable in defined else readable
 
 
 def _arguments(lines: Sequence[str]) -> dict[str, int]:

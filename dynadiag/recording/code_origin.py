@@ -77,8 +77,17 @@ def is_user_file(file: str | None) -> bool:
 
 
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return a stack with the user's frames only. If there are none, return the whole stack."""
-    return tuple(frame for frame in stack if is_user_file(frame.file)) or stack
+    """Return a stack with the user's frames only. If there are none, return the whole stack.
+
+    Code without a file that calls ours is how we start a program, and no frame of the user's.
+    """
+    below = (*stack[1:], None)
+    starts = {
+        frame
+        for frame, called in zip(stack, below, strict=True)
+        if frame.file == "<string>" and called is not None and _OURS.search(called.file)
+    }
+    return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
 
 
 def user_frame(item: Break) -> Frame | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.recording.code_origin import original_name, path_in_packages
+from dynadiag.recording.code_origin import original_name, path_in_packages, user_frames
+from dynadiag.recording.records import Frame
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,12 @@ def test_a_function_split_however_often_has_its_own_name(made: str, written: str
 )
 def test_the_path_of_an_installed_file_begins_at_its_package(file: str, inside: str | None) -> None:
     assert path_in_packages(file) == inside
+
+
+def test_how_we_start_a_program_is_no_frame_of_the_user() -> None:
+    started = Frame("<string>", 1, "<module>")
+    ours = Frame("/site-packages/dynadiag/trial/program.py", 9, "main")
+    script, typed = Frame("/home/me/train.py", 3, "<module>"), Frame("<string>", 2, "step")
+    assert user_frames((started, ours, script, typed)) == (script, typed)
+    assert user_frames((script, ours, typed)) == (script, typed)
+    assert user_frames((typed,)) == (typed,)

@@ -28,8 +28,14 @@ def test_inputs_and_users_by_name() -> None:
 def test_what_frees_a_node_is_no_use_of_it() -> None:
     node = _node(DYNAMO, "y:")
     assert node is not None
-    assert [name for name, _ in node.inputs] == ["l_x_"]
+    assert [name for name, _ in node.inputs] == ["x"]  # as the graph is shown
     assert [name for name, _ in node.users] == ["z"]
+
+
+def test_an_input_that_has_the_name_of_a_node_is_told_apart() -> None:
+    node = _node(DYNAMO.replace("y:", "x:").replace("y.", "x.").replace("y =", "x ="), "x:")
+    assert node is not None
+    assert (node.name, [name for name, _ in node.inputs]) == ("x", ["input.x"])
 
 
 def test_the_output_is_a_user() -> None:
