@@ -6,6 +6,7 @@ A program's author can mend only the first. torch also makes functions of its ow
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from dynadiag.recording.records import Break, Frame
 
@@ -81,12 +82,7 @@ def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
     Code without a file that calls ours is how we start a program, and no frame of the user's.
     """
-    below = (*stack[1:], None)
-    starts = {
-        frame
-        for frame, called in zip(stack, below, strict=True)
-        if frame.file == "<string>" and called is not None and _OURS.search(called.file)
-    }
+    starts = {frame for frame, called in pairwise(stack) if frame.file == "<string>" and _OURS.search(called.file)}
     return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
 
 

@@ -42,3 +42,4 @@ def test_how_we_start_a_program_is_no_frame_of_the_user() -> None:
     assert user_frames((started, ours, script, typed)) == (script, typed)
     assert user_frames((script, ours, typed)) == (script, typed)
     assert user_frames((typed,)) == (typed,)
+    assert user_frames(()) == ()

@@ -109,3 +109,14 @@ async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Pat
         await pilot.resize_terminal(120, 40)
         await press(pilot)
         assert "language" in screen(pilot)
+
+
+async def test_where_compiling_failed_no_backend_is_blamed_for_the_missing_kernels(tmp_path: Path) -> None:
+    events = [one for one in build.compile_events("0/0") if "inductor_output_code" not in one[0]]
+    events[-1][0]["compilation_metrics"].update(
+        fail_type="torch._inductor.exc.InductorError", fail_reason="LoweringException: no", has_guarded_code=False
+    )
+    made = [*build.run_events(), *build.source_events(), *events, *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, made, "failed")) as pilot:
+        await press(pilot, "7")
+        assert "no kernel was generated: compiling failed before that" in screen(pilot)

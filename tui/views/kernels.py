@@ -29,6 +29,7 @@ _TIME_COLUMNS = (
     Column(_TIME, numeric=True),
     Column("of peak", numeric=True),
 )  # shown if `dynadiag kernels --measure` has measured
+_FAILED = "no kernel was generated: compiling failed before that"
 _MAX_OPERATORS = 12  # operators of a kernel that its detail names
 _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
 
@@ -68,6 +69,12 @@ class KernelsView(ListingView):
     @property
     def _measured(self) -> bool:
         return any(cost.seconds is not None for cost in self._costs.values())
+
+    def nothing(self, words: str) -> str:
+        explanation = self.session.known_explanation
+        compiles = explanation.compiles if explanation is not None else ()
+        failed = bool(compiles) and all(item.outcome == "error" for item in compiles)
+        return super().nothing(_FAILED if failed else words)
 
     def columns(self) -> Sequence[Column]:
         return _insert_times(self.COLUMNS, _TIME_COLUMNS) if self._measured else self.COLUMNS
