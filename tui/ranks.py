@@ -104,12 +104,13 @@ def differences(ranks: Sequence[RankSummary]) -> list[Line]:
     if len(compiled) < 2:
         why = "only one recording could be read" if len(read) < 2 else "only one of them compiles anything"
         return [line((f"{why}, so there is nothing to compare", "dim"))]
+    which = "recording" if len(compiled) == len(read) else "compiled recording"
     read = compiled
     made = [*_exit_lines(read), *_slow_ranks(read)]
     for kind in ("break", "recompile", "compile"):
         made += _unequal_lines(kind, read)
     if not made:
-        same = "The same compiles, breaks and recompiles in every recording"
+        same = f"The same compiles, breaks and recompiles in every {which}"
         so_far = "So far: t" if any(rank.live for rank in read) else "T"
         return [line((f"{so_far}{same[1:]}, and none compiled much longer than the others.", "good"))]
     return made[:-1] if not made[-1].fragments else made

@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,16 @@ def test_ranks_that_do_the_same_are_said_to(tmp_path: Path) -> None:
     assert _texts(tmp_path) == [
         "The same compiles, breaks and recompiles in every recording, and none compiled much longer than the others."
     ]
+
+
+def test_the_uncompiled_variant_of_a_comparison_is_not_said_to_compile_the_same(tmp_path: Path) -> None:
+    for rank in range(3):
+        _rank(tmp_path, rank)
+    read = [read_rank(index, path) for index, path in enumerate(sorted(tmp_path.glob("*.dynadiag")))]
+    run = read[0].run
+    assert run is not None
+    read[0] = replace(read[0], run=replace(run, notes=(UNCOMPILED_NOTE,)))
+    assert "recompiles in every compiled recording, and" in differences(read)[0].text
 
 
 def test_a_rank_that_was_cut_short_is_told_from_those_whose_exit_code_nobody_saw(tmp_path: Path) -> None:
