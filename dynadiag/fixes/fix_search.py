@@ -28,6 +28,7 @@ from dynadiag.fixes.proof import (
     evidence_of,
     first_objection,
     prints_the_same,
+    runs_as_much_compiled,
 )
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
@@ -78,8 +79,13 @@ def find_fixes(trials: Trials, message: Message) -> FixResult:
         _refuse_failing(trials, first)
         return FixResult((), (), {}, None, torch)
     trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
-    search = _Search(trials, message)
-    return search.run(first, torch)
+    for recompiles_last in (True, False):
+        search = _Search(trials, message, recompiles_last)
+        result = search.run(first, torch)
+        if search.runs_as_much_compiled():
+            break
+        message("torch gives up at a limit of recompiles with these changes: looking for others")
+    return result
 
 
 def _refuse_failing(trials: Trials, first: RecordedRun) -> None:
@@ -127,6 +133,7 @@ _Pick = tuple[_Cause, Candidate]
 class _Search:
     trials: Trials
     message: Message
+    recompiles_last: bool  # a change for a break may let torch give up at a limit of recompiles, until all are tried
     _sources: Sources = field(init=False)
     _baseline: UnchangedProgram = field(init=False)
     _causes: list[_Cause] = field(default_factory=list)
@@ -163,6 +170,13 @@ class _Search:
         self._drop_needless()
         return self._result(torch)
 
+    def runs_as_much_compiled(self) -> bool:
+        """Whether as much runs in graphs with all proved changes, also where recompiles are left."""
+        if self._whole is None:
+            return True
+        strict = replace(self._baseline, recompiles_last=False)
+        return runs_as_much_compiled(replace(self._whole, baseline=strict)) is None
+
     def _see_recompiles_again(self) -> None:
         """Add the candidates for recompiles as the program without its breaks has them: in one graph, another line may
         be the first that needs a value.
@@ -198,7 +212,8 @@ class _Search:
             plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
             code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
-        return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code, files)
+        stable = UNSTABLE not in printed
+        return UnchangedProgram(recorded, reference, printed, stable, code, self.recompiles_last, files)
 
     def _add_kind(self, kind: str) -> None:
         """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""

@@ -86,9 +86,14 @@ class CallsCompared(HookEvent):
 
 @dataclass(frozen=True, slots=True)
 class CompiledOperators(HookEvent):
-    """How many operators on tensors ran in Dynamo's graphs, each as often as its graph was called."""
+    """How many operators on tensors ran in Dynamo's graphs.
 
-    count: int
+    ``ran`` counts each as often as its graph was called. ``once`` is the sum over the functions of their largest
+    graphs, wherever torch gave up later, as at a limit of recompiles.
+    """
+
+    ran: int
+    once: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,13 @@ def _start() -> None:
         last = _LastCall()
         TRIAL.call_observer = last
         atexit.register(last.measure)
-        counter = OperatorCounter()
-        atexit.register(lambda: TRIAL.send(CompiledOperators(counter.count)))  # before the last call is repeated
+        atexit.register(_send_operators, OperatorCounter())  # before the last call is repeated
     if recorder is not None:
         atexit.register(_end_recording, recorder, time.time())  # runs first: what is registered last does
+
+
+def _send_operators(counter: OperatorCounter) -> None:
+    TRIAL.send(CompiledOperators(counter.ran, sum(counter.largest.values())))
 
 
 def _seed(seed: int) -> None:

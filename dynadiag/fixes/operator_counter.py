@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -15,21 +16,29 @@ __all__ = ["OperatorCounter", "tensor_operators"]
 
 
 class OperatorCounter:
-    """Counts from now on, for the rest of the process: each operator as often as its graph is called."""
+    """Counts from now on, for the rest of the process.
+
+    ``ran`` counts each operator as often as its graph is called. ``largest`` is the largest graph of each function.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.ran = 0
+        self.largest: dict[CodeType, int] = {}
         torch_private.wrap_call_user_compiler(self._compile)
 
     def _compile(self, inner: Callable[..., Any], output: Any, graph: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         operators = tensor_operators(graph)
         compiled = inner(output, graph, *args, **kwargs)
+        if torch_private.is_hop_compile():
+            return compiled
+        code = torch_private.compiled_code(output)
+        self.largest[code] = max(operators, self.largest.get(code, 0))
 
         def counted(*inputs: Any) -> Any:
-            self.count += operators
+            self.ran += operators
             return compiled(*inputs)
 
-        return compiled if torch_private.is_hop_compile() else counted
+        return counted
 
 
 def tensor_operators(module: fx.GraphModule) -> int:

@@ -55,7 +55,7 @@ OnOutcome = Callable[[str, Outcome], None]
 class RecordedRun:
     """A run under the recorder, with the program's own backend. ``warm`` is the seconds of a warm compiled call.
 
-    ``compiled`` counts the operators that ran in graphs, ``None`` where that was not counted. ``files`` has the files
+    ``compiled`` counts the operators that ran in graphs, ``None`` where they were not counted. ``files`` has the files
     that the program wrote into its folder, by name, with their contents.
     """
 
@@ -65,7 +65,7 @@ class RecordedRun:
     explanation: Explanation | None
     printed: str
     warm: float | None
-    compiled: int | None = None
+    compiled: CompiledOperators | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -163,7 +163,7 @@ class Trials:
                 explanation,
                 comparable_run(outcome.tail, _folders(folder, copy)),
                 warm.seconds if warm else None,
-                compiled.count if compiled else None,
+                compiled,
                 files,
             )
 

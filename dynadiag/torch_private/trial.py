@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -91,6 +91,12 @@ def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
         return hook(inner, self, *args, **kwargs)
 
     output_graph.OutputGraph.call_user_compiler = call_user_compiler
+
+
+def compiled_code(graph: Any) -> CodeType:
+    """The code of the function, or of the part behind a break, that Dynamo's ``OutputGraph`` is of."""
+    code: CodeType = graph.root_tx.f_code
+    return code
 
 
 # Plain functions without a backend name.

@@ -171,3 +171,35 @@ def test_what_is_compiled_between_two_breaks_stays_compiled(tmp_path: Path, capf
     assert "+def step(x):" not in patch.read_text()
     assert "     y = x * 2" in patch.read_text()
     assert "it compiles less: 3 operators run in graphs instead of 6" in capfd.readouterr().err
+
+
+LIMIT = """import torch
+
+torch._dynamo.config.recompile_limit = 2
+
+
+def step(x, k):
+    y = x.sin().cos() * 2
+    print("between")
+    return y * k
+
+
+compiled = torch.compile(step, backend="eager", dynamic=False)
+for k in range(2, 8):
+    print(compiled(torch.ones(4), k).sum().item())
+"""
+
+
+def test_a_limit_of_recompiles_that_comes_with_one_graph_may_go_with_the_recompiles(tmp_path: Path) -> None:
+    """In one graph the number guards what stood in front of the break as well."""
+    code, document, _ = fix(LIMIT, tmp_path)
+    assert (code, document["evidence"]["graphs"], document["evidence"]["recompiles"]) == (0, [3, 1], [2, 0])
+
+
+def test_a_change_that_leaves_a_limit_of_recompiles_behind_is_no_fix(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = LIMIT.replace("range(2, 8)", '["a", "bb", "ccc", "dddd", "eeeee", "ffffff"]').replace("y * k", "y * len(k)")
+    _, document, patch = fix(texts, tmp_path)
+    assert "torch gives up at a limit of recompiles" in capfd.readouterr().err
+    assert (document["evidence"], patch.exists()) == (None, False)

@@ -25,9 +25,22 @@ def test_each_call_of_a_graph_counts_its_operators_on_tensors(counter: OperatorC
     compiled = torch.compile(step, backend="eager", dynamic=True)
     for _ in range(3):
         compiled(torch.ones(6), 2)
-    assert counter.count == 3 * 3
+    assert counter.ran == 3 * 3
     step(torch.ones(6), 2)
-    assert counter.count == 3 * 3
+    assert counter.ran == 3 * 3
+
+
+def test_of_each_function_the_largest_graph_counts_once(counter: OperatorCounter) -> None:
+    def step(x: torch.Tensor, twice: bool) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y.sin().cos() if twice else y.sin()
+
+    compiled = torch.compile(step, backend="eager")
+    for twice in (False, True, True):
+        compiled(torch.ones(6), twice)
+    assert counter.ran == 2 + 3 + 3
+    assert sorted(counter.largest.values()) == [1, 2]
 
 
 def test_both_sides_of_a_condition_are_in_the_graph(counter: OperatorCounter) -> None:
@@ -35,4 +48,4 @@ def test_both_sides_of_a_condition_are_in_the_graph(counter: OperatorCounter) ->
         return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x.sin() + 1, (x,))
 
     torch.compile(step, backend="eager")(torch.ones(3))
-    assert counter.count == 3 + 1 + 2 + 1  # the condition, both sides, and what it gives
+    assert counter.ran == 3 + 1 + 2 + 1  # the condition, both sides, and what it gives

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.fixes.candidate import Candidate, Condition
-from dynadiag.fixes.observation import CallDiffers, CallsCompared
+from dynadiag.fixes.observation import CallDiffers, CallsCompared, CompiledOperators
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.proof import (
     COMPARISONS,
@@ -20,6 +20,7 @@ from dynadiag.fixes.proof import (
     UnchangedProgram,
     evidence_of,
     first_objection,
+    runs_as_much_compiled,
 )
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.recording.records import Span
@@ -36,12 +37,12 @@ def summary(causes: int, recompiles: int = 1, graphs: int = 2, largest: int = 10
     return RunSummary(found, {CAUSE: "f.py:3"}, causes, recompiles, graphs, largest)
 
 
-BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3, 100)
+BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3, CompiledOperators(100, 50))
 REFERENCE = ReferenceRun(
     ENDED, Path("r"), (CONDITION,), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "loss 1\n", ""
 )
 BASELINE = UnchangedProgram(BEFORE, REFERENCE, BEFORE.printed, True, 0)
-RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3, 110)
+RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3, CompiledOperators(110, 50))
 COMPARED_RUN = ComparedRun(ENDED, (), CallsCompared(3, 30, True), "loss 1\n", "")
 PROVED = Proof(
     (PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, BEFORE.summary, RECORDED_RUN, COMPARED_RUN
@@ -67,7 +68,7 @@ REJECTED: dict[str, Proof] = {
     "_no_new_cause": with_summary(with_causes("break GB0170 f: x > 0")),
     "_fewer": with_summary(summary(0, recompiles=2)),
     "_compiles_as_much": with_summary(summary(0, largest=5)),
-    "_runs_as_much_compiled": replace(PROVED, recorded=replace(RECORDED_RUN, compiled=80)),
+    "runs_as_much_compiled": replace(PROVED, recorded=replace(RECORDED_RUN, compiled=CompiledOperators(80, 50))),
     "prints_the_same": replace(PROVED, recorded=replace(RECORDED_RUN, printed="loss 2\n")),
     "_writes_the_same_files": replace(PROVED, recorded=replace(RECORDED_RUN, files={"calls.log": "call 1\n"})),
     "_not_slower": replace(PROVED, recorded=replace(RECORDED_RUN, warm=2e-3)),
@@ -91,6 +92,15 @@ def test_an_obligation_that_is_left_out_lets_a_wrong_candidate_through(check: Ca
     proof = REJECTED[check.__name__]
     assert first_objection(proof, OBLIGATIONS) is not None
     assert first_objection(proof, tuple(other for other in OBLIGATIONS if other is not check)) is None
+
+
+def test_a_limit_of_recompiles_counts_once_their_changes_were_tried() -> None:
+    for once, recompiles, last, right in ((50, 1, True, True), (40, 1, True, False), (50, 0, True, False)):
+        recorded = replace(RECORDED_RUN, compiled=CompiledOperators(80, once), summary=summary(0, recompiles, 1))
+        baseline = replace(BASELINE, recompiles_last=last)
+        proof = replace(PROVED, recorded=recorded, baseline=baseline)
+        assert (runs_as_much_compiled(proof) is None) == right
+        assert runs_as_much_compiled(replace(proof, baseline=BASELINE)) is not None
 
 
 def test_streams_may_be_those_of_the_unchanged_program_compiled() -> None:
