@@ -220,11 +220,11 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
                 if screen.name in self._views:
                     continue
                 view = await self._view_of(screen.name)
-                view.fill_beside()
-            while view.is_beside:
+                view.fill_offscreen()
+            while view.is_offscreen:
                 await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
                 if not (view.busy or self.is_in_use):
-                    view.leave_side(shown=False)
+                    view.leave_offscreen(shown=False)
         self.filled = True
 
     async def _view_of(self, name: str) -> View:
@@ -242,7 +242,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         with self.batch_update():  # the screen is laid out and drawn once
             self.current.display = False
             self._current_name = name
-            view.leave_side(shown=True)
+            view.leave_offscreen(shown=True)
             self.query_one(Tabs).current = name
             self.set_status("", "")
             if (focus := view.first_focus()) is not None:

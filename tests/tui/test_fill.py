@@ -77,7 +77,7 @@ async def test_nothing_on_a_screen_that_is_being_filled_gets_the_focus(program: 
     async with filling(program) as (app, _):
         seen = set()
         while not app.filled:
-            seen |= {view.NAME for view in app._views.values() if view.is_beside}
+            seen |= {view.NAME for view in app._views.values() if view.is_offscreen}
             assert set(app.screen.focus_chain) <= set(app.current.walk_children())
             await asyncio.sleep(0.01)
         assert "kernels" in seen

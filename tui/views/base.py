@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["View"]
 
 _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
-_BESIDE = "beside"  # a class of the style sheet
+_OFFSCREEN = "offscreen"  # a class of the style sheet
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
@@ -83,26 +83,26 @@ class View(Container):
             self.load_if_open()
 
     @property
-    def is_beside(self) -> bool:
+    def is_offscreen(self) -> bool:
         """Whether the screen is being filled right of the terminal's edge."""
-        return self.is_open and self.has_class(_BESIDE)
+        return self.is_open and self.has_class(_OFFSCREEN)
 
-    def fill_beside(self) -> None:
+    def fill_offscreen(self) -> None:
         """Fill the screen right of the terminal's edge, where nothing is drawn.
 
         It has its size there, and so its scroll bars and details: to show it is one layout instead of three.
         """
-        self.add_class(_BESIDE)
+        self.add_class(_OFFSCREEN)
         self.display = True
         self.load_first()
 
-    def leave_side(self, *, shown: bool) -> None:
+    def leave_offscreen(self, *, shown: bool) -> None:
         """Show the screen, or hide it."""
         self.display = shown
-        self.remove_class(_BESIDE)
+        self.remove_class(_OFFSCREEN)
 
     def allow_focus_children(self) -> bool:
-        return not self.has_class(_BESIDE) and super().allow_focus_children()
+        return not self.has_class(_OFFSCREEN) and super().allow_focus_children()
 
     def load_if_open(self) -> None:
         """Read the content, unless the screen is being closed."""
