@@ -204,18 +204,21 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             self.history.push(self.location)
             await self._switch(name)
 
-    async def _fill_screens(self) -> None:
-        """Import the other screens, and create them while nothing happens.
-
-        Not those of a running program, which are read again whenever it grows, and not those of a folder.
+    @property
+    def _may_fill(self) -> bool:
+        """Whether other screens are filled: not those of a running program, which are read again whenever it grows, not
+        those of a folder, and none while the browser ends.
         """
+        return self._ahead and not (self.paths or self.session.live or self.leaving) and bool(self.query("#views"))
+
+    async def _fill_screens(self) -> None:
+        """Import the other screens, and create them while nothing happens."""
         await asyncio.to_thread(import_screens)
         for screen in SCREENS:
-            while self.busy or self.is_in_use:
+            while (self.busy or self.is_in_use) and self._may_fill:
                 await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
             async with self._opening:
-                ending = self.leaving or not self.query("#views")
-                if not self._ahead or self.paths or self.session.live or ending:
+                if not self._may_fill:
                     return
                 if screen.name in self._views:
                     continue

@@ -99,7 +99,7 @@ async def test_nothing_is_filled_once_the_screens_are_gone(program: Path) -> Non
     async with filling(program) as (app, pilot):
         await pilot.pause()
         await app.query("#views").remove()
-        await app.run_worker(app._fill_screens()).wait()
+        await app._fill_screens()
         assert not app.filled
 
 
