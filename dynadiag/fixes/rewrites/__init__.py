@@ -52,9 +52,9 @@ CATALOGUE = (
     Rewrite("size_checks", size_checks.candidates),
     Rewrite("splits", splits.candidates),
     Rewrite("effects", effects.candidates),
-    Rewrite("effects_behind", effects_behind.candidates),
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),
     Rewrite("number_arguments", number_arguments.candidates),
     Rewrite("number_attributes", number_attributes.candidates),
     Rewrite("two_functions", two_functions.candidates),
+    Rewrite("effects_behind", effects_behind.candidates),
 )
