@@ -224,14 +224,19 @@ class Lines(ScrollView, can_focus=True):
             room -= after.cell_length
         else:
             after = None
-        fits = not left and whole.cell_length <= room
-        body = whole if fits and after is None else whole.crop_extend(left, left + max(room, 0), None)
         if whole.cell_length > left + room > left:
-            body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.palette))])])
-        strip = Strip.join([part for part in (before, body, after) if part is not None])
+            more = Strip([Segment("…", role_style("dim", self.palette))])
+            parts: tuple[Strip | None, ...] = (before, whole.crop(left, left + room - 1), more, after)
+        elif left or whole.cell_length > room or after is not None:
+            parts = (before, whole.crop_extend(left, left + max(room, 0), None), after)
+        else:
+            parts = (before, whole)
+        strip = Strip.join([part for part in parts if part is not None])
         if index == self.cursor and self.palette == "terminal":  # a color of the text could be that of the cursor
             return Strip([Segment(strip.text, Style(bold=True, reverse=self.has_focus))]).extend_cell_length(width)
-        return strip.crop_extend(0, width, None).apply_style(self._line_style(index))
+        if strip.cell_length != width:
+            strip = strip.crop_extend(0, width, None)
+        return strip.apply_style(self._line_style(index))
 
     def _line_style(self, index: int) -> Style:
         own = self.line_background(index)
