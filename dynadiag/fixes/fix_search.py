@@ -79,13 +79,7 @@ def find_fixes(trials: Trials, message: Message) -> FixResult:
         _refuse_failing(trials, first)
         return FixResult((), (), {}, None, torch)
     trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
-    for recompiles_last in (True, False):
-        search = _Search(trials, message, recompiles_last)
-        result = search.run(first, torch)
-        if search.runs_as_much_compiled():
-            break
-        message("torch gives up at a limit of recompiles with these changes: looking for others")
-    return result
+    return _Search(trials, message).run(first, torch)
 
 
 def _refuse_failing(trials: Trials, first: RecordedRun) -> None:
@@ -133,7 +127,6 @@ _Pick = tuple[_Cause, Candidate]
 class _Search:
     trials: Trials
     message: Message
-    recompiles_last: bool  # a change for a break may let torch give up at a limit of recompiles, until all are tried
     _sources: Sources = field(init=False)
     _baseline: UnchangedProgram = field(init=False)
     _causes: list[_Cause] = field(default_factory=list)
@@ -158,6 +151,17 @@ class _Search:
         self._causes = [self._cause(problem) for problem in first.problems]
         self._baseline = self._measure_baseline(first)
         self._message_causes()
+        self._add_all()
+        strict = replace(self._baseline, recompiles_last=False)
+        if self._whole is not None and runs_as_much_compiled(replace(self._whole, baseline=strict)) is not None:
+            self.message("torch gives up at a limit of recompiles with these changes: looking for others")
+            self._causes = [self._cause(problem) for problem in first.problems]
+            self._baseline, self._whole, self._behind = strict, None, []  # what was tried is not tried again
+            self._add_all()
+        return self._result(torch)
+
+    def _add_all(self) -> None:
+        """Prove changes for all causes, and leave out what is not needed."""
         self._add_kind("break")
         unchanged = len(self._causes)
         self._see_recompiles_again()
@@ -168,14 +172,6 @@ class _Search:
         self._add_kind("recompile")  # breaks first: recompiles may go with them
         self._causes[unchanged:] = [cause for cause in self._causes[unchanged:] if cause.proved is not None]
         self._drop_needless()
-        return self._result(torch)
-
-    def runs_as_much_compiled(self) -> bool:
-        """Whether as much runs in graphs with all proved changes, also where recompiles are left."""
-        if self._whole is None:
-            return True
-        strict = replace(self._baseline, recompiles_last=False)
-        return runs_as_much_compiled(replace(self._whole, baseline=strict)) is None
 
     def _see_recompiles_again(self) -> None:
         """Add the candidates for recompiles as the program without its breaks has them: in one graph, another line may
@@ -213,7 +209,7 @@ class _Search:
             code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
         stable = UNSTABLE not in printed
-        return UnchangedProgram(recorded, reference, printed, stable, code, self.recompiles_last, files)
+        return UnchangedProgram(recorded, reference, printed, stable, code, recompiles_last=True, files=files)
 
     def _add_kind(self, kind: str) -> None:
         """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""

@@ -21,7 +21,7 @@ from dynadiag.fixes.rewrites.branch_statement import CONDITION
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of, decorator_of_model, plain_parameters
 from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
-from dynadiag.fixes.rewrites.object_effects import changed_attribute, check_unread
+from dynadiag.fixes.rewrites.object_effects import check_unread, is_effect_on_object
 from dynadiag.fixes.rewrites.printing import prints
 from dynadiag.fixes.rewrites.side_effects import is_effect, split_effects
 from dynadiag.recording.records import Span
@@ -148,9 +148,7 @@ def _without_effects(found: _Function, name: str, decorator: str, called: str) -
 def _without_branch(found: _Function, branch: cst.If, made: EffectFunction) -> Edit:
     """What the sides of a branch compute, and its condition as a value; its effects are made behind the call."""
     file, name, inside = found.file, f"value_{len(made.arguments) + 1}", made.sides[0]
-    statement, _ = split_effects(
-        file, branch, found.span, lambda each: is_effect(file, each) or changed_attribute(file, each) is not None
-    )
+    statement, _ = split_effects(file, branch, found.span, lambda each: is_effect_on_object(file, each))
     if statement.tests != [branch.test]:
         raise Unsuitable("its condition has a part that decides by itself")
     effects = [each.effects for each in statement.sides]

@@ -21,7 +21,7 @@ from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import WITHIN
 from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
 
-__all__ = ["candidates", "changed_attribute", "check_unread"]
+__all__ = ["candidates", "check_unread", "is_effect_on_object"]
 
 _WHY = "torch runs the statements as they are, at their place in the graph, and nothing in it depends on them"
 
@@ -33,9 +33,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file is None or not isinstance(found, cst.If):
         return
     with suppress(Unsuitable):
-        statement, made = split_effects(
-            file, found, problem.span, lambda each: is_effect(file, each) or changed_attribute(file, each) is not None
-        )
+        statement, made = split_effects(file, found, problem.span, lambda each: is_effect_on_object(file, each))
         for side, effects in enumerate(each.effects for each in statement.sides):
             for effect in effects:
                 made.add_whole(side, effect)
@@ -48,7 +46,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             yield Candidate(title, "source", edits, _WHY, both)
 
 
-def changed_attribute(file: ParsedSource, statement: cst.CSTNode) -> str | None:
+def is_effect_on_object(file: ParsedSource, statement: cst.CSTNode) -> bool:
+    """Whether a statement has an effect, or changes an attribute of the object by a number."""
+    return is_effect(file, statement) or _changed_attribute(file, statement) is not None
+
+
+def _changed_attribute(file: ParsedSource, statement: cst.CSTNode) -> str | None:
     """The attribute of the object that a statement changes by a number: `self.count` of `self.count += 1`."""
     if not isinstance(statement, cst.AugAssign) or not isinstance(statement.value, (cst.Integer, cst.Float)):
         return None
@@ -58,7 +61,7 @@ def changed_attribute(file: ParsedSource, statement: cst.CSTNode) -> str | None:
 
 def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cst.CSTNode]) -> None:
     """Raises where the function reads an attribute that an effect changes: torch has the value from before."""
-    changed, places = {changed_attribute(file, effect) for effect in effects}, list(map(file.range, effects))
+    changed, places = {_changed_attribute(file, effect) for effect in effects}, list(map(file.range, effects))
     for read in file.nodes(cst.Attribute, function):
         place = file.range(read)[0]
         if file.code(read) in changed and not any(first <= place < last for first, last in places):

@@ -28,10 +28,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file is None or call is None or not m.matches(call, rotation) or not isinstance(file.parent(call), cst.Expr):
         return
     assert isinstance(call.func, cst.Attribute)
-    queue, given = (
-        file.code(call.func.value),
-        [each.value for each in call.args if not each.star and each.keyword is None],
-    )
+    queue = file.code(call.func.value)
+    given = [each.value for each in call.args if not each.star and each.keyword is None]
     if len(given) != len(call.args) or len(given) > 1 or any(name.value == "_" for name in file.nodes(cst.Name, call)):
         return
     count = file.code(given[0]) if given else "1"
