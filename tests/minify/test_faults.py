@@ -368,7 +368,7 @@ def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tu
 
 
 def test_a_check_that_only_the_code_for_random_numbers_lacks(tmp_path: Path) -> None:
-    """Not held against `minimal.py`: what raises no longer fails there too, since it should have raised."""
+    """Not held against `one_minimal.py`: what raises no longer fails there too, since it should have raised."""
     code, repro, data, told = minify(tmp_path, DRAWN)
     assert code == 0, told
     assert data["proved"]
@@ -398,7 +398,7 @@ def test_derivatives_forward_are_kept_whole(tmp_path: Path) -> None:
 
 def _assert_minimal(repro: Path) -> None:
     """Every single removal, by a program that knows nothing of the reducer: none still fails."""
-    script = Path(__file__).parents[2] / "benchmarks" / "minimal.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "one_minimal.py"
     done = subprocess.run([sys.executable, str(script), str(repro)], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
 
