@@ -255,15 +255,19 @@ def use_eager_random_numbers() -> None:
 
 
 def reset() -> None:
-    """Forget all compiled code, and number compiles from 0/0 again.
+    """Forget all compiled code, number compiles from 0/0 again, and count graphs and kernels from 0.
 
     Inductor's table of decompositions is cleared too. It is built at the first compile, and a program that registers
     its own decompositions before its first compile must find it as in a fresh interpreter.
     """
     from torch._dynamo import convert_frame
+    from torch._dynamo.utils import counters
+    from torch._inductor import metrics
     from torch._inductor.decomposition import fast_random_decomps
 
     torch._dynamo.reset()
+    counters.clear()
+    metrics.reset()
     fast_random_decomps.cache_clear()
     convert_frame.FRAME_COUNTER = 0
     convert_frame.FRAME_COMPILE_COUNTER.clear()

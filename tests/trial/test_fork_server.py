@@ -50,6 +50,24 @@ def test_dynamo_runs_once_for_trials_that_differ_in_inductor(tmp_path: Path) -> 
     assert (tmp_path / "traced").read_text() == "x" * times
 
 
+COUNTS = """
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import metrics
+assert not counters, counters
+torch.compile(lambda x: x.relu() + 1)(torch.ones(8))
+assert metrics.generated_kernel_count == 1, metrics.generated_kernel_count
+"""
+
+
+def test_a_fork_counts_graphs_and_kernels_from_zero(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(COUNTS)
+    with Runner(Program(str(file)), HOOKS) as runner:
+        assert runner.start_forks(threads=2) is None
+        assert runner.run(Plan(rung="inductor", caches=False)).passed
+
+
 HANGS = """
 import os, threading
 from pathlib import Path
