@@ -40,7 +40,7 @@ def test_from_the_failure_to_the_culprits_line_and_the_repro(tmp_path: Path) -> 
     ran = subprocess.run(explain, cwd=tmp_path, env=os.environ | state, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 1, ran.stderr
     with terminal(str(recording), **state) as shown:
-        shown.read_until("Failures")
+        shown.read_until("Findings")
         shown.type("8")
         shown.read_until("bisects the program")
         shown.type("B")
