@@ -1,67 +1,178 @@
-"""Actions that run a command of dynadiag on what is open: `fix`, and `diff` with another recording."""
+"""Actions that run a command of dynadiag on what is open: explain, fix, compare, measure, report, and diff."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.journal import unused_path
 from tui.location import Location
 from tui.recording_app import RecordingApp
 from tui.styled_text import Line, line
 
 if TYPE_CHECKING:
-    from tui.search_process import SearchCommand
+    from tui.command_process import Command, CommandProcess
+    from tui.session import Session
 
 __all__ = ["CommandActionsApp"]
 
+_RUNS_ONCE = "This runs the program that the recording names, with all its side effects."
+_RUNS_OFTEN = "This runs the program that the recording names many times, with all its side effects."
+
 
 class CommandActionsApp(RecordingApp):
-    """Asks what a command needs, then shows it while it runs."""
+    """Asks what a command needs, shows it while it runs, and goes on with it while other screens are shown.
+
+    Of each kind one command runs at a time. Its key shows it again until its end was seen.
+    """
+
+    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, folder: Path | None = None) -> None:
+        super().__init__(session, paths, rank, folder)
+        self._commands: dict[str, CommandProcess] = {}  # by kind
+
+    async def on_unmount(self) -> None:
+        for process in self._commands.values():
+            await process.shut_down()
+
+    def action_explain(self) -> None:
+        """Ask the user, then run the program again and record it. Enter opens the recording, also while it runs."""
+        from tui.command_process import program_command
+
+        run, folder = self.session.run, self.folder or self.session.path.parent
+        with suppress(OSError):  # the command says what it cannot write
+            folder.mkdir(parents=True, exist_ok=True)
+        output = unused_path(folder, run.target)
+        self._ask_and_run("explain", lambda: program_command("explain", run, output=output), (_RUNS_ONCE,))
 
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
-        from tui.confirm import Choice, Confirm
-        from tui.search_process import search_command
+        from tui.command_process import program_command
 
-        try:
-            command = search_command("fix", self.session.run)
-        except DynadiagError as error:
-            self.report_problem(str(error))
-            return
-        lines = [
-            line((f"$ {command.text}", "strong")),
-            line((f"in {command.folder}", "dim")),
-            Line(),
-            line("Changes are tried in copies of your files; yours stay as they are."),
-            line("This runs the program that the recording names many times, with all its side effects."),
-        ]
-        self.push_screen(Confirm(Choice(command, lines)), self._run_command)
+        copies = "Changes are tried in copies of your files; yours stay as they are."
+        self._ask_and_run("fix", lambda: program_command("fix", self.session.run), (copies, _RUNS_OFTEN))
+
+    def action_compare(self) -> None:
+        """Ask the user, then time the function of the program uncompiled and compiled."""
+        self._ask_and_run("compare", self._comparison, ("Each compile mode runs in a process of its own.", _RUNS_OFTEN))
+
+    def _comparison(self) -> Command:
+        from tui.command_process import program_command
+
+        target = self.session.run.target
+        if ":" not in target:
+            raise DynadiagError(
+                f"{target}: compare times one function. Record FILE.py:NAME, NAME a function that returns (fn, args)"
+            )
+        return program_command("compare", self.session.run)
+
+    def action_measure(self) -> None:
+        """Ask the user, then run the generated code and time each kernel."""
+        from tui.command_process import recording_command
+
+        if self._is_whole():
+            command = recording_command("kernels", self.session.path, "--measure", "--trust")
+            told = (
+                "This runs the generated code of the recording on random inputs. Trust whoever made it.",
+                "The times are kept in the recording.",
+            )
+            self._ask_and_run(command.kind, lambda: command, told)
+
+    async def action_report(self) -> None:
+        """Ask for a file name, and write the recording as a page to it."""
+        if self._is_whole() and not self._show_running("report"):
+            prompt = await self.prompt()
+            await prompt.ask("write the page to (.html): ", self.session.path.stem + ".html", self._write_page)
+
+    def _write_page(self, name: str) -> None:
+        from tui.command_process import recording_command
+
+        if name:
+            page = Path(name).expanduser().absolute()
+            self._run_and_show(recording_command("report", self.session.path, "-o", page))
 
     def action_diff(self) -> None:
         """Ask for another recording, and show where this one differs from it first."""
-        if self.session.live:
-            self.notify("this recording is still being written", severity="warning")
-        else:
+        if self._is_whole():
             others = [path for path in self.paths if path != self.session.path]
             self.pick_recording(self._diff_with, others[-1] if others else self.session.path, verb="compares")
 
     def _diff_with(self, path: Path | None) -> None:
         if path is not None:
+            from tui.command_process import recording_command
             from tui.diff_screen import DiffScreen
 
-            self.push_screen(DiffScreen(path, self.session), self._go_to_side)
+            process = self._run_command(recording_command("diff", self.session.path, path.absolute()))
+            self.push_screen(DiffScreen(process, path, self.session), self._open_chosen)
 
-    def _go_to_side(self, chosen: tuple[Path, Location] | None) -> None:
+    def _open_chosen(self, chosen: tuple[Path, Location] | None) -> None:
         if chosen is not None:
             self.go_to_in(*chosen)
 
-    def _run_command(self, command: SearchCommand | None) -> None:
-        if command is not None:
-            from tui.command_screen import CommandScreen
+    def _is_whole(self) -> bool:
+        """Whether the recording has ended. If not, the user is told."""
+        if self.session.live:
+            self.notify("this recording is still being written", severity="warning")
+        return not self.session.live
 
-            self.push_screen(CommandScreen(command))
+    # Commands that run
+
+    def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
+        """Show the command of this kind that runs; if none does, ask the user and start one."""
+        from tui.confirm import Choice, Confirm
+
+        if self._show_running(kind):
+            return
+        try:
+            command = make()
+        except DynadiagError as error:
+            self.report_problem(str(error))
+            return
+        head = (line((f"$ {command.text}", "strong")), line((f"in {command.folder}", "dim")), Line())
+        self.push_screen(Confirm(Choice(command, [*head, *map(line, told)])), self._run_and_show)
+
+    def _run_and_show(self, command: Command | None) -> None:
+        if command is not None:
+            self._run_command(command)
+            self._show_running(command.kind)
+
+    def _run_command(self, command: Command) -> CommandProcess:
+        from tui.command_process import CommandProcess
+
+        process = CommandProcess(command, lambda: self._command_changed(process))
+        self._commands[command.kind] = process
+        self.run_worker(process.run(), exit_on_error=False)
+        return process
+
+    def _show_running(self, kind: str) -> bool:
+        """Show the command of this kind that runs, or whose end was not seen. Return whether there is one."""
+        from tui.command_screen import CommandScreen
+
+        process = self._commands.get(kind)
+        if process is None:
+            return False
+
+        def closed(chosen: tuple[Path, Location] | None) -> None:
+            if process.finished:
+                self._commands.pop(kind, None)
+            self._open_chosen(chosen)
+
+        self.push_screen(CommandScreen(process), closed)
+        return True
+
+    def _command_changed(self, process: CommandProcess) -> None:
+        """Show what is new of a command: on its screen, or that it has ended."""
+        from tui.command_screen import CommandScreen, result_of
+
+        screen, command = self.screen, process.command
+        if isinstance(screen, CommandScreen) and screen.process is process:
+            screen.refresh_soon()
+        elif process.finished and command.kind != "diff":
+            self.notify(f"{command.kind}: {result_of(process)[0]}; its key shows it", timeout=10, markup=False)
+        if process.finished and command.kind == "kernels" and str(self.session.path.absolute()) == command.argv[-1]:
+            self.action_reload()  # it has the times now
 
     def pick_recording(
         self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False, verb: str = "opens"

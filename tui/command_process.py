@@ -1,7 +1,7 @@
-"""Runs `dynadiag bisect` or `dynadiag minify` for the browser, in a process of its own.
+"""Runs a command of dynadiag for the browser, in a process of its own.
 
-A recording may come from a stranger, and this runs the program that it names. So the user first sees the command and
-its folder, and must confirm.
+A recording may come from a stranger, and most commands run the program that it names, or its generated code. So the
+user first sees the command and its folder, and must confirm.
 """
 
 from __future__ import annotations
@@ -22,31 +22,38 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import has_recordings
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import relative_path
 
-__all__ = ["SearchCommand", "SearchProcess", "TrialProgress", "search_command"]
+__all__ = ["Command", "CommandProcess", "TrialProgress", "program_command", "recording_command"]
 
+_DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_WITH_DOCUMENT = ("bisect", "minify", "diff")  # the commands whose JSON the browser reads
 _TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME_HINT = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
-_SHUTDOWN_TIMEOUT = 20.0  # seconds that a search may take to stop when the browser quits
+# Seconds that a command may take to stop when the browser quits, after each interrupt: a search keeps its trials first,
+# and a program that ignores interrupts is killed at the third one.
+_SHUTDOWN_TIMEOUTS = (20.0, 1.0, 1.0)
 _MAX_TRIALS = 50_000  # trials kept
 _MAX_MESSAGES = 200  # other lines of stderr kept
 _MAX_LINE_BYTES = 16 << 20  # bytes of one line of output
-_MAX_REPORT_LINES = 2000  # lines of the report kept
+_MAX_REPORT_LINES = 2000  # lines of stdout kept
 
 
 @dataclass(frozen=True, slots=True)
-class SearchCommand:
+class Command:
     """A command to run, and its folder."""
 
-    kind: str  # "bisect" | "minify"
+    kind: str  # the command's name: "bisect", "fix", ...
     argv: tuple[str, ...]
     folder: Path
-    options: tuple[str, ...] = ()  # options of the search; the command contains them too
+    options: tuple[str, ...] = ()  # its options; the command contains them too
     resume: Path | None = None  # the recording of the search to resume
+    output: Path | None = None  # the recording that it writes, known before it ends
 
     @property
     def text(self) -> str:
@@ -60,8 +67,10 @@ class SearchCommand:
         return shlex.join(["dynadiag", *words])
 
 
-def search_command(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None) -> SearchCommand:
-    """Return the command that searches the recorded program, or that resumes the search in `resume`.
+def program_command(
+    kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None, output: Path | None = None
+) -> Command:
+    """Return the command that runs the recorded program, or that resumes the search in `resume`.
 
     Raises `DynadiagError` if the program is not on this machine.
     """
@@ -73,8 +82,15 @@ def search_command(kind: str, run: Run, options: tuple[str, ...] = (), resume: P
         name = run.target or "the recording"
         raise DynadiagError(f"{name}: this program does not exist here; run `dynadiag {kind}` on it yourself")
     again = ("--resume", str(resume.absolute())) if resume is not None else ()
-    command = (sys.executable, "-m", "dynadiag", kind, *options, *again, *words, *run.argv[1:])
-    return SearchCommand(kind, command, folder, options, resume)
+    written = ("-o", str(output.absolute())) if output is not None else ()
+    argv = (*_DYNADIAG, kind, *options, *again, *written, *words, *run.argv[1:])
+    return Command(kind, argv, folder, options, resume, output)
+
+
+def recording_command(kind: str, recording: Path, *words: str | Path) -> Command:
+    """Return a command that takes a recording, after these words. It runs in the recording's folder."""
+    path = recording.absolute()
+    return Command(kind, (*_DYNADIAG, kind, *map(str, words), str(path)), path.parent)
 
 
 def _target(target: str, folder: Path) -> list[str] | None:
@@ -103,14 +119,14 @@ class TrialProgress:
 
 
 @dataclass(slots=True)
-class SearchProcess:
-    """A search that runs or has run. It calls ``on_change`` whenever there is something new."""
+class CommandProcess:
+    """A command that runs or has run. It calls ``on_change`` whenever there is something new."""
 
-    command: SearchCommand
+    command: Command
     on_change: Callable[[], None]
     trials: list[TrialProgress] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_MESSAGES))
-    report: list[str] = field(default_factory=list)
+    report: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_REPORT_LINES))  # what it printed last
     verdict: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once written
     exit_code: int | None = None  # the exit code, once known
     finished: bool = False  # it has ended and its verdict has been read
@@ -125,24 +141,26 @@ class SearchProcess:
 
     @property
     def stopped(self) -> bool:
-        """Whether the search was interrupted and can be resumed."""
+        """Whether the command was interrupted. A search can then be resumed."""
         return self.exit_code == _INTERRUPTED
 
     @property
     def recording(self) -> Path | None:
-        """The recording of the search. The last line on stderr names it, after a hint if it was stopped."""
-        path = (
-            Path(self.messages[-1].rpartition(_RESUME_HINT)[2])
-            if self.messages and self.exit_code is not None
-            else None
-        )
-        return path if path and path.suffix == ".dynadiag" and path.is_file() else None
+        """The recording that it writes, or the folder with recordings; ``None`` until there is one.
+
+        The last line on stderr names it, after a hint if a search was stopped.
+        """
+        path = self.command.output
+        if path is None and self.messages and self.exit_code is not None:
+            path = Path(self.messages[-1].rpartition(_RESUME_HINT)[2])
+        return path if path and (_is_recording(path) or has_recordings(path)) else None
 
     async def run(self) -> None:
-        """Run the search until it ends or `stop` is called."""
+        """Run the command until it ends or `stop` is called."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
             document = Path(scratch, "verdict.json")
-            words = [*self.command.argv[:4], "--json", str(document), *self.command.argv[4:]]
+            asked = ("--json", str(document)) if self.command.kind in _WITH_DOCUMENT else ()
+            words = [*self.command.argv[:4], *asked, *self.command.argv[4:]]
             pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
             self._process = await asyncio.create_subprocess_exec(
                 *words,
@@ -166,18 +184,21 @@ class SearchProcess:
         self.on_change()
 
     def stop(self) -> None:
-        """Interrupt the search as Ctrl-C does. Its trials are kept."""
+        """Interrupt the command as Ctrl-C does. What it has recorded is kept."""
         if self._process is not None and self._process.returncode is None:
             self._interrupted = True
             self._process.send_signal(signal.SIGINT)
 
     async def shut_down(self) -> None:
-        """Interrupt the search and wait for its end. asyncio kills what still runs when the browser ends."""
-        if self._process is not None:
-            if not self._interrupted:
-                self.stop()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _SHUTDOWN_TIMEOUT)
+        """Interrupt the command and wait for its end. asyncio kills what still runs when the browser ends."""
+        process, told = self._process, self._interrupted
+        for seconds in _SHUTDOWN_TIMEOUTS:
+            if process is not None and process.returncode is None:
+                if not told:
+                    self.stop()
+                told = False
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), seconds)
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
         while stream is not None and (line := await stream.readline()):
@@ -192,9 +213,12 @@ class SearchProcess:
         self.on_change()
 
     def _add_report_line(self, text: str) -> None:
-        """Keep a line of the report that the command prints."""
-        if len(self.report) < _MAX_REPORT_LINES:
-            self.report.append(text)
+        self.report.append(text)
+        self.on_change()
+
+
+def _is_recording(path: Path) -> bool:
+    return path.suffix == SUFFIX and path.is_file()
 
 
 def _read_verdict(path: Path) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from textual.containers import Horizontal
 from dynadiag.diff.difference import Comparison, Difference
 from dynadiag.errors import DynadiagError
 from dynadiag.render.paths import source_location
-from tui.command_screen import CommandScreen, diff_command
+from tui.command_process import CommandProcess
+from tui.command_screen import CommandScreen
 from tui.diff_sides import Sides, read_sides
 from tui.location import Location
 from tui.session import Session
@@ -37,8 +38,10 @@ class DiffScreen(CommandScreen):
         Binding("comma", "change(-1)", "previous change", show=False, key_display=",", id="diff.previous"),
     ]
 
-    def __init__(self, before: Path, after: Session) -> None:
-        super().__init__(diff_command(before, after.path))
+    CLOSES: ClassVar[str] = "escape stops it and closes"
+
+    def __init__(self, process: CommandProcess, before: Path, after: Session) -> None:
+        super().__init__(process)
         self._before_path, self._after = before, after
         self._before: Session | None = None
         self._found: Comparison | None = None
@@ -51,7 +54,8 @@ class DiffScreen(CommandScreen):
             yield StyledLines(id="side-before", marks=False)
             yield StyledLines(id="side-after", marks=False)
 
-    async def on_unmount(self) -> None:
+    def on_unmount(self) -> None:
+        self.process.stop()
         if self._before is not None:
             self._before.close()
 
@@ -134,7 +138,6 @@ class DiffScreen(CommandScreen):
             return
         side = before if message.lines is before else after
         if (target := side.target) is not None:
-            self.process.stop()
             self.dismiss((self._before_path if side is before else self._after.path, target))
 
 

@@ -13,6 +13,7 @@ from textual.dom import DOMNode
 from textual.widget import Widget
 
 from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.recording.opening import list_recordings
 from tui.file_watch import FileWatch
 from tui.line_actions import LineActionsApp
 from tui.location import Location
@@ -123,13 +124,20 @@ class RecordingApp(LineActionsApp):
         self._read(self.paths[rank], arrived)
 
     def open_recording(self, path: Path, then: Callable[[], None]) -> None:
-        """Open another recording, beside those that are open, then call `then` instead of `session_replaced`."""
+        """Open another recording, or the first of a folder, beside those that are open.
+
+        Then call `then` instead of `session_replaced`. Raises `UnreadableInput` if the folder has no recording.
+        """
         paths = [*(self.paths or [self.session.path])]
-        known = next((number for number, one in enumerate(paths) if one.resolve() == path.resolve()), len(paths))
+        opened = {one.resolve() for one in paths}
+        found = list_recordings(path) if path.is_dir() else (path,)
+        paths += [one for one in found if one.resolve() not in opened]
+        path = found[0]
+        known = next(number for number, one in enumerate(paths) if one.resolve() == path.resolve())
 
         def arrived(session: Session) -> None:
             old, self.session = self.session, session
-            self.paths, self.rank = paths + [path][: known == len(paths)], known
+            self.paths, self.rank = paths if len(paths) > 1 else (), known
             self._file_watch = FileWatch(session.path, live=session.live)
             then()
             self.set_timer(_CLOSE_DELAY, old.close)

@@ -9,9 +9,9 @@ from typing import Any
 
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.render.paths import source_location
+from tui.command_process import CommandProcess
 from tui.error_summary import brief_error
 from tui.location import FILE_VIEW, Location
-from tui.search_process import SearchProcess
 from tui.search_result import SearchResult
 from tui.styled_text import Fragment, Line, line, one_line
 
@@ -36,7 +36,7 @@ _DOES_NOT_FAIL = 3  # exit code of a search whose program does not fail
 
 
 def search_lines(
-    search: SearchProcess | None,
+    search: CommandProcess | None,
     trials: int,
     finding: SearchResult | None = None,
     cwd: str | None = None,
@@ -123,7 +123,9 @@ def _hint_lines() -> Iterator[Line]:
     yield line(("M", "key"), " minifies it: writes a small program with the same failure")
 
 
-def _ended_lines(search: SearchProcess, cwd: str | None, source: ReadSource, deciding: Sequence[int]) -> Iterator[Line]:
+def _ended_lines(
+    search: CommandProcess, cwd: str | None, source: ReadSource, deciding: Sequence[int]
+) -> Iterator[Line]:
     if search.exit_code is None:
         return
     finding = SearchResult(
@@ -134,7 +136,7 @@ def _ended_lines(search: SearchProcess, cwd: str | None, source: ReadSource, dec
         yield from (line((one_line(text), "dim")) for text in list(search.messages)[-3:])
 
 
-def _report_lines(search: SearchProcess) -> Iterator[Line]:
+def _report_lines(search: CommandProcess) -> Iterator[Line]:
     """Yield the report of the command itself."""
     yield Line()
     yield from (line(text) for text in search.report)

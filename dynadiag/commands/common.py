@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.journal import unused_path
 from dynadiag.recording.store import atomic_write
 from dynadiag.render.clean import clean
 from dynadiag.render.markdown import escape_commands
@@ -75,15 +74,12 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
         check_writable(output, force=force)
         output.unlink(missing_ok=True)
         return output
-    stem = re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
     folder = state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot make {folder}: {error.strerror}; name a file with -o") from error
-    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    names = (f"{name}{f'-{number}' if number else ''}.dynadiag" for number in itertools.count())
-    return next(path for each in names if not (path := folder / each).exists())
+    return unused_path(folder, target)
 
 
 def check_writable(path: Path, *, force: bool) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -20,12 +22,20 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "SUFFIX", "Journal"]
+__all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "SUFFIX", "Journal", "unused_path"]
 
 SUFFIX = ".dynadiag"  # journals, and the recordings that they become
 DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
 LIMIT_KIND = "dynadiag_limit"
 _HIGH_DESCRIPTOR = 500  # above the numbers that programs use, below the usual soft limit of 1024 open files
+
+
+def unused_path(folder: Path, target: str) -> Path:
+    """Return a path in this folder for a recording of this target: the target's name, the time, the process's id."""
+    stem = re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
+    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    names = (f"{name}{f'-{number}' if number else ''}{SUFFIX}" for number in itertools.count())
+    return next(path for each in names if not (path := folder / each).exists())
 
 
 class Journal:

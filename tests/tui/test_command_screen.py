@@ -1,7 +1,8 @@
-"""`fix` from inside: agreed to first, watched, stopped."""
+"""Commands from inside: agreed to first, watched, stopped; they go on while other screens are shown."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,26 +11,30 @@ from textual.pilot import Pilot
 
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
+from tui.command_process import Command, CommandProcess
 from tui.command_screen import CommandScreen
-from tui.search_process import SearchCommand
 
 _MAX_WAITS = 600  # of 0.05 s
 # Stands for `dynadiag fix`.
 FIX = """
-import signal, sys
+import os, signal, sys, time
 print("trying change 1 of 2", file=sys.stderr, flush=True)
 if "hang" in sys.argv:
     try:
         signal.pause()
     except KeyboardInterrupt:
+        open("interrupted", "w").close()
         sys.exit(130)
+if "waits" in sys.argv:
+    while not os.path.exists("go"):
+        time.sleep(0.01)
 print("--- prog.py", "+++ prog.py", "-print(z)", sep="\\n")
 """
 
 
-def _command(folder: Path, *arguments: str) -> SearchCommand:
+def _command(folder: Path, *arguments: str, kind: str = "fix") -> Command:
     (folder / "fix.py").write_text(FIX)
-    return SearchCommand("fix", (sys.executable, str(folder / "fix.py"), "-", "fix", *arguments), folder)
+    return Command(kind, (sys.executable, str(folder / "fix.py"), "-", kind, *arguments), folder)
 
 
 async def until(pilot: Pilot[int], text: str) -> None:
@@ -45,7 +50,7 @@ async def until(pilot: Pilot[int], text: str) -> None:
 async def test_a_fix_is_agreed_to_and_its_patch_is_shown(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.search_process.search_command", lambda kind, run: _command(tmp_path))
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path))
     async with browsing(program) as pilot:
         await press(pilot, "F")
         assert "run this?" in screen(pilot)
@@ -59,7 +64,7 @@ async def test_a_fix_is_agreed_to_and_its_patch_is_shown(
 async def test_a_fix_that_runs_shows_its_phase_and_is_stopped(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.search_process.search_command", lambda kind, run: _command(tmp_path, "hang"))
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await press(pilot, "F", "y")
         await until(pilot, "trying change 1 of 2")
@@ -78,7 +83,7 @@ async def test_a_program_that_is_not_here_is_not_fixed(program: Path) -> None:
 async def test_what_a_command_says_while_its_screen_is_closed_is_not_shown(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.search_process.search_command", lambda kind, run: _command(tmp_path, "hang"))
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await press(pilot, "F", "y")
         await until(pilot, "trying change 1 of 2")
@@ -94,9 +99,109 @@ async def test_what_a_command_says_while_its_screen_is_closed_is_not_shown(
 
 async def test_a_command_is_said_to_run_at_once(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the command says something first, or a second has passed."""
-    for later in ("_refresh_soon", "_tick"):
+    for later in ("refresh_soon", "_tick"):
         monkeypatch.setattr(CommandScreen, later, lambda _: None)
     async with browsing(program) as pilot:
-        await pilot.app.push_screen(CommandScreen(_command(tmp_path, "hang")))
+        process = CommandProcess(_command(tmp_path, "hang"), lambda: None)
+        await pilot.app.push_screen(CommandScreen(process))
         await settle(pilot)
         assert "● running" in screen(pilot)
+
+
+async def test_a_command_goes_on_and_its_key_shows_it_again(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "waits"))
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "trying change 1 of 2")
+        await press(pilot, "escape", "2", "F")  # no question this time
+        assert "● running" in screen(pilot)
+        await press(pilot, "escape")
+        (tmp_path / "go").touch()
+        await until(pilot, "fix: every root cause has a proved fix")
+        await press(pilot, "F")
+        assert "-print(z)" in screen(pilot)
+        await press(pilot, "escape", "F")  # its end was seen: the next one is asked for
+        assert "run this?" in screen(pilot)
+
+
+async def test_commands_are_stopped_when_the_browser_is_left(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "trying change 1 of 2")
+        await press(pilot, "escape")
+        await pilot.press("q")
+    assert (tmp_path / "interrupted").exists()
+
+
+PROGRAM = """
+import os, time, torch
+torch.compile(torch.sin, backend="eager")(torch.ones(3))
+print("compiled", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+"""
+
+
+async def test_a_program_is_run_again_and_followed_while_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    (tmp_path / "go").touch()
+    made = tmp_path / "first.dynadiag"
+    command = [sys.executable, "-m", "dynadiag", "record", "-o", str(made), "prog.py"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "go").unlink()
+    async with browsing(made, folder=tmp_path / "state") as pilot:
+        await press(pilot, "X", "y")
+        await until(pilot, "compiled")
+        await press(pilot, "enter")
+        await until(pilot, "● live")
+        assert "1 compile" in screen(pilot)
+        (tmp_path / "go").touch()
+        await until(pilot, "explain: the program has ended")
+        await until(pilot, "✓ ended with exit code 0")
+        assert isinstance(pilot.app, Browser)
+        assert pilot.app.session.path.parent == tmp_path / "state"
+        assert pilot.app.paths[0] == made
+
+
+async def test_a_page_is_written_and_no_file_replaced(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / f"{program.stem}.html"
+    async with browsing(program) as pilot:
+        await press(pilot, "P", "enter")
+        await until(pilot, "the page is written")
+        text = page.read_text()
+        assert "<html" in text
+        await press(pilot, "escape", "P", "enter")
+        await until(pilot, "exists: give another name")
+        assert page.read_text() == text
+
+
+async def test_only_a_function_is_compared(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "T")
+        await until(pilot, "compare times one function")
+
+
+async def test_kernels_are_read_again_once_they_are_timed(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(kind: str, recording: Path, *words: str) -> Command:
+        assert words == ("--measure", "--trust")
+        return _command(tmp_path, str(recording.absolute()), kind=kind)
+
+    monkeypatch.setattr("tui.command_process.recording_command", command)
+    async with browsing(program) as pilot:
+        assert isinstance(pilot.app, Browser)
+        before = pilot.app.session
+        await press(pilot, "7", "T")
+        assert "Trust whoever made it" in screen(pilot)
+        await press(pilot, "y")
+        await until(pilot, "the kernels were timed")
+        assert pilot.app.session is not before

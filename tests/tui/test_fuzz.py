@@ -65,6 +65,6 @@ async def test_ten_thousand_random_keys(name: str, tmp_path: Path, monkeypatch: 
 async def fuzz(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Searches that are started are short ones of ours; files that are written are in the test's folder."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(folder, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(folder, "prog.py"))
     monkeypatch.setattr(Browser, "exit", lambda *_, **__: None)  # `q`, and quit in the palette
     await walk(recordings(folder)[name], 0, count)

@@ -13,7 +13,7 @@ from dynadiag.errors import DynadiagError
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
-from tui.search_process import SearchCommand, SearchProcess, search_command
+from tui.command_process import Command, CommandProcess, program_command
 from tui.session import Session
 from tui.views.trials import TrialsView
 from tui.widgets.code_pane import CodePane
@@ -44,10 +44,10 @@ print(arguments[-1], file=sys.stderr, flush=True)
 CULPRIT = {"class": "lowering", "name": "relu", "compile_id": "0/0", "file": build.FILE, "line": 7}
 
 
-def _plan(folder: Path, *arguments: str) -> SearchCommand:
+def _plan(folder: Path, *arguments: str) -> Command:
     script = folder / "search.py"
     script.write_text(SEARCH)
-    return SearchCommand("bisect", (sys.executable, str(script), "-", "bisect", *arguments), folder)
+    return Command("bisect", (sys.executable, str(script), "-", "bisect", *arguments), folder)
 
 
 def _view(app: object) -> TrialsView:
@@ -56,7 +56,7 @@ def _view(app: object) -> TrialsView:
     return app.current
 
 
-async def _begun(pilot: Any) -> SearchProcess:
+async def _begun(pilot: Any) -> CommandProcess:
     """A bisection that was started, once it has told of a trial."""
     await press(pilot, "8", "B", "y")
     search = _view(pilot.app).search
@@ -66,7 +66,7 @@ async def _begun(pilot: Any) -> SearchProcess:
     return search
 
 
-async def _ended(pilot: object, search: SearchProcess) -> None:
+async def _ended(pilot: object, search: CommandProcess) -> None:
     while search.exit_code is None:
         await pilot.pause(0.02)  # type: ignore[attr-defined]
     await settle(pilot)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ async def _ended(pilot: object, search: SearchProcess) -> None:
 async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "B")
         assert "run this?" in screen(pilot)
@@ -95,7 +95,7 @@ async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
 
 
 async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "M")  # from another screen
         assert "run this?" in screen(pilot)
@@ -104,7 +104,7 @@ async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: p
 
 
 async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         search = await _begun(pilot)
         await press(pilot, "x")
@@ -116,7 +116,7 @@ async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: p
 async def test_a_search_that_runs_ends_in_order_when_the_browser_is_left(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await _begun(pilot)
     assert (tmp_path / "kept").exists()
@@ -128,7 +128,7 @@ async def test_a_search_that_is_gone_on_with_shows_what_it_tried_before_and_then
     path = build.recording(tmp_path, build.search_events(130))
     whole = build.recording(tmp_path, build.search_events(0, {"verdict": "found", "culprits": [CULPRIT]}), "whole")
     plan = replace(_plan(tmp_path, "prog.py", "goes on", str(whole), str(path)), resume=path)
-    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: plan)
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: plan)
     async with browsing(path) as pilot:
         await press(pilot, "8", "c", "y")
         view = _view(pilot.app)
@@ -151,7 +151,7 @@ def test_what_would_be_run_is_the_recorded_program_in_its_folder(tmp_path: Path)
     events = build.run_events()
     events[0][0]["dynadiag_run"].update(cwd=str(tmp_path), argv=["prog.py", "--size", "4"])
     with Session.open(build.recording(tmp_path, [*events, *build.end_events()])) as session:
-        plan = search_command("bisect", session.run)
+        plan = program_command("bisect", session.run)
     assert plan.text == "dynadiag bisect prog.py --size 4"
     assert plan.folder == tmp_path
 
@@ -164,7 +164,7 @@ def test_a_recording_that_names_no_program_here_is_refused(target: str, tmp_path
         Session.open(build.recording(tmp_path, [*events, *build.end_events()])) as session,
         pytest.raises(DynadiagError),
     ):
-        search_command("bisect", session.run)
+        program_command("bisect", session.run)
 
 
 async def test_a_search_that_goes_on_while_its_screen_is_closed_is_not_drawn(
@@ -178,7 +178,7 @@ async def test_a_search_that_goes_on_while_its_screen_is_closed_is_not_drawn(
         with monkeypatch.context() as closing:
             closing.setattr(TrialsView, "children", ())
             closing.setattr(TrialsView, "head", property(lambda _: pytest.fail("it is gone")))
-            view.search = SearchProcess(SearchCommand("bisect", (), Path("/")), lambda: None)
+            view.search = CommandProcess(Command("bisect", (), Path("/")), lambda: None)
             view._tick(view.search)
             view._refresh()
             view.search = None

@@ -59,6 +59,9 @@ class KernelsView(ListingView):
             id="kernels.costs",
             tooltip="estimate the bytes that each kernel moves, and sort by them",
         ),
+        Binding(
+            "T", "app.measure", "time", id="kernels.measure", tooltip="run the generated code, and time each kernel"
+        ),
     ]
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
+from tui.command_process import Command, CommandProcess, program_command
 from tui.confirm import Choice, Confirm
 from tui.highlighting import Highlighter
 from tui.location import FILE_VIEW
-from tui.search_process import SearchCommand, SearchProcess, search_command
 from tui.search_result import SearchResult, read_search_result
 from tui.search_summary import search_lines
 from tui.session import JOURNAL_SUFFIX, Session
@@ -77,7 +77,7 @@ class TrialsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.search: SearchProcess | None = None
+        self.search: CommandProcess | None = None
         self._recorded_result: SearchResult | None = None  # the search in the recording
         self._finished_session: Session | None = None  # the recording of the search started here
         self._end_reported = False  # whether its end was reported
@@ -130,19 +130,19 @@ class TrialsView(ListingView):
         else:
             self._confirm(self._resume_commands)
 
-    def _start_commands(self, kind: str) -> tuple[SearchCommand, ...]:
+    def _start_commands(self, kind: str) -> tuple[Command, ...]:
         run, known = self.session.run, self._recorded_result
         if known is not None:
-            return (search_command(kind, run, known.options),)
-        plain, compared = search_command(kind, run), search_command(kind, run, (_ACCURACY,))
+            return (program_command(kind, run, known.options),)
+        plain, compared = program_command(kind, run), program_command(kind, run, (_ACCURACY,))
         return (compared, plain) if run.exit_code == 0 else (plain, compared)
 
-    def _resume_commands(self) -> tuple[SearchCommand, ...]:
+    def _resume_commands(self) -> tuple[Command, ...]:
         known = self._resumable()
         if known is None:
             return ()
         kind, options, recording = known
-        return (search_command(kind, self.session.run, options, recording),)
+        return (program_command(kind, self.session.run, options, recording),)
 
     def _resumable(self) -> tuple[str, tuple[str, ...], Path] | None:
         """Return kind, options and recording of a search that was stopped."""
@@ -154,7 +154,7 @@ class TrialsView(ListingView):
             return None
         return known.kind, known.options, Path(str(self.session.path).removesuffix(JOURNAL_SUFFIX))
 
-    def _confirm(self, make: Callable[[], tuple[SearchCommand, ...]]) -> None:
+    def _confirm(self, make: Callable[[], tuple[Command, ...]]) -> None:
         if self.search is not None and self.search.running:
             self.notify("a search is running: x stops it first", severity="warning")
             return
@@ -165,11 +165,11 @@ class TrialsView(ListingView):
             return
         self.app.push_screen(Confirm(*(Choice(plan, _question(plan)) for plan in plans)), self._confirmed)
 
-    def _confirmed(self, plan: SearchCommand | None) -> None:
+    def _confirmed(self, plan: Command | None) -> None:
         if plan is not None:
-            self._start(SearchProcess(plan, self._refresh_soon))
+            self._start(CommandProcess(plan, self._refresh_soon))
 
-    def _start(self, search: SearchProcess) -> None:
+    def _start(self, search: CommandProcess) -> None:
         self._resumed_trials = self._trials if search.command.resume is not None else ()
         self.search, self._end_reported = search, False
         self._close_finished()
@@ -177,7 +177,7 @@ class TrialsView(ListingView):
         self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
         self._refresh()
 
-    def _tick(self, search: SearchProcess) -> None:
+    def _tick(self, search: CommandProcess) -> None:
         """Update the elapsed time, also while a trial takes long."""
         if self.is_open and search is self.search and not search.finished:
             self.head.show(self._head(len(search.trials)), keep=True)
@@ -213,7 +213,7 @@ class TrialsView(ListingView):
                 self.browser.action_reload()
         self.load()
 
-    def _report_end(self, search: SearchProcess) -> None:
+    def _report_end(self, search: CommandProcess) -> None:
         """Report the end of the search, and move the cursor to what it found."""
         lines = self._head(len(search.trials))
         self.head.show(lines)
@@ -324,7 +324,7 @@ def _read(path: Path) -> str:
         raise DynadiagError(f"{path}: {error.strerror}") from error
 
 
-def _question(plan: SearchCommand) -> list[Line]:
+def _question(plan: Command) -> list[Line]:
     compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in plan.options else ""
     return [
         line((f"$ {plan.text}", "strong")),
