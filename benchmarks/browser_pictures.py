@@ -24,14 +24,15 @@ import re
 import tempfile
 from pathlib import Path
 
-from tests.tui.conftest import settle
+from tests.tui.conftest import browsing, settle
+from tests.tui.test_diff_screen import compare, two_recordings
 from tui.app import Browser
 from tui.open_recordings import open_recordings
 from tui.themes import THEMES
 
 SCREENS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0")
 SIZES = ("80x24", "120x40", "200x60")
-# The pictures of the pages: the recording, the keys and the size. That of two runs is one of the tests' pictures.
+# The pictures of the pages: the recording, the keys and the size. That of two runs is of the tests' recordings.
 DOCS = {
     "browse-overview": ("thirty_breaks.dynadiag", "", "120x36"),
     "browse-failed": ("fails_in_cpp.dynadiag", "2", "120x36"),
@@ -61,6 +62,17 @@ async def drawn(path: Path, keys: str, size: str, theme: str, *, text: bool) -> 
             return app._drawn(svg=not text)
 
 
+async def drawn_diff() -> str:
+    """Two runs side by side."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        async with browsing(two_recordings(folder), (110, 22), folder=folder) as pilot:
+            await compare(pilot, "before", "+ w = z.neg()")
+            pilot.app.clear_notifications()
+            await settle(pilot)
+            return pilot.app.export_screenshot()
+
+
 def draw_docs(out: Path, folder: Path) -> None:
     """Draw the pictures of the pages, with the settings of nobody."""
     with tempfile.TemporaryDirectory() as settings:
@@ -69,6 +81,7 @@ def draw_docs(out: Path, folder: Path) -> None:
             picture = asyncio.run(drawn(folder / recording, keys, size, "dark", text=False))
             (out / f"{name}.svg").write_text(picture)
             print(f"{name}.svg", flush=True)
+        (out / "browse-diff.svg").write_text(asyncio.run(drawn_diff()))
 
 
 def main() -> None:

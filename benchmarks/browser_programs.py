@@ -1,0 +1,291 @@
+"""The programs of `browser_recordings.py`: one for each kind of thing that may happen to a compiled program."""
+
+from __future__ import annotations
+
+__all__ = [
+    "COMPARED",
+    "EIGHT_RANKS",
+    "FAILS_IN_AOT",
+    "FAILS_IN_CPP",
+    "FAILS_IN_DYNAMO",
+    "FAILS_IN_FAKE_TENSORS",
+    "FAILS_IN_LOWERING",
+    "FAILS_WHEN_CALLED",
+    "GPT2",
+    "SLOW",
+    "THIRTY_BREAKS",
+    "TRANSFORMER",
+    "TWELVE_RECOMPILES",
+    "WRONG",
+]
+
+TRANSFORMER = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in (q, k, v))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self, width=64, heads=4):
+        super().__init__()
+        self.first, self.second = Layer(width, heads), Layer(width, heads)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.manual_seed(0)
+model = torch.compile(Transformer().to(device))
+loss = model(torch.randn(2, 32, 64, device=device)).square().mean()
+loss.backward()
+"""
+GPT2 = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+config = GPT2Config(n_layer=6, n_head=4, n_embd=128, vocab_size=512, n_positions=64, use_cache=False)
+model = GPT2LMHeadModel(config)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+forward = torch.compile(model)
+for step in range(2):
+    ids = torch.randint(512, (2, 32))
+    loss = forward(input_ids=ids, labels=ids).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+_BREAKING = (
+    'print("mean", x.shape)',
+    "if x.sum() > 0: x = x + 1",
+    "scale = x.max().item(); x = x / (1 + abs(scale))",
+    "torch._dynamo.graph_break()",
+    "started = time.time(); x = x + 0 * (started > 0)",
+)
+THIRTY_BREAKS = """
+import logging
+import random
+import time
+
+import torch
+
+log = logging.getLogger("train")
+
+
+@torch.compile(backend="aot_eager")
+def step(x):
+{body}
+    return x.sum()
+
+
+step(torch.randn(8, 8))
+""".format(body="\n".join(f"    {_BREAKING[number % len(_BREAKING)]}\n    x = x.sin()" for number in range(30)))
+TWELVE_RECOMPILES = """
+import torch
+
+torch._dynamo.config.recompile_limit = 16
+
+
+@torch.compile(backend="aot_eager", dynamic=False)
+def activate(x, mode, scale):
+    if mode == "relu":
+        return x.relu() * scale
+    return x.tanh() * scale
+
+
+for size in range(2, 15):
+    activate(torch.randn(size, 4), "relu" if size % 2 else "tanh", 2)
+"""
+FAILS_IN_DYNAMO = """
+import torch
+
+
+@torch.compile(fullgraph=True)
+def forward(x):
+    y = x.sin()
+    print("mean", y.mean())
+    return y.relu()
+
+
+forward(torch.randn(8))
+"""
+FAILS_IN_FAKE_TENSORS = """
+import torch
+
+
+@torch.compile
+def forward(x, weight):
+    hidden = x.relu()
+    return hidden @ weight
+
+
+forward(torch.randn(4, 8), torch.randn(7, 3))
+"""
+FAILS_IN_AOT = """
+import torch
+
+
+@torch.library.custom_op("demo::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@torch.compile
+def forward(x):
+    return twice(x.sin()).cos()
+
+
+forward(torch.randn(4, requires_grad=True))
+"""
+FAILS_IN_LOWERING = """
+import torch
+from torch._inductor import lowering
+
+
+def no_lowering(*args, **options):
+    raise AssertionError("this lowering does not know the layout")
+
+
+for key in list(lowering.lowerings):
+    if str(key).startswith("aten.relu"):
+        lowering.lowerings[key] = no_lowering
+
+
+@torch.compile
+def forward(x):
+    hidden = x.sin()
+    return torch.relu(hidden) + 1
+
+
+forward(torch.randn(8, 8))
+"""
+FAILS_IN_CPP = """
+import torch
+from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+
+for overrides in (CppOverrides, CppVecOverrides):
+    overrides.relu = staticmethod(lambda x: f"not_a_function({x})")
+
+
+@torch.compile
+def forward(x):
+    hidden = x.sin()
+    return torch.relu(hidden) + 1
+
+
+forward(torch.randn(64, 64))
+"""
+FAILS_WHEN_CALLED = """
+import torch
+
+
+@torch.library.custom_op("demo::checked", mutates_args=())
+def checked(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("the values are out of range")
+
+
+@checked.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.compile
+def forward(x):
+    return checked(x.sin()) + 1
+
+
+forward(torch.randn(8))
+"""
+WRONG = """
+import torch
+from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+
+for overrides, zero in ((CppOverrides, "decltype({x})(0.125)"), (CppVecOverrides, "decltype({x})(0.125)")):
+    overrides.relu = staticmethod(lambda x, zero=zero: f"at::vec::clamp_min({x}, {zero.format(x=x)})")
+CppOverrides.relu = staticmethod(lambda x: f"std::max({x}, decltype({x})(0.125))")
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)).cos())
+
+
+torch.manual_seed(0)
+net = Net()
+compiled = torch.compile(net)
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(compiled(x), net(x))
+"""
+COMPARED = """
+import torch
+
+
+def step(x):
+    y = x.sin()
+    print("mean", y.mean())
+    return torch.relu(y) + 1
+
+
+def step_and_input():
+    return step, (torch.randn(64, 64),)
+"""
+EIGHT_RANKS = """
+import os
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+
+@torch.compile(backend="aot_eager")
+def step(x, scale):
+    total = (x.sin() * scale).sum()  # ranks that reduce tensors of other sizes may wait for ever
+    dist.all_reduce(total)
+    return total
+
+
+for _ in range(2):
+    step(torch.ones(4 if rank != 5 else 5 * (_ + 1)), 2.0)
+dist.barrier()
+dist.destroy_process_group()
+"""
+SLOW = """
+import time
+import torch
+
+
+@torch.compile(backend="aot_eager")
+def step(x):
+    print("step")
+    return x.sin() + 1
+
+
+for size in range(2, 1000):
+    step(torch.ones(size))
+    time.sleep(1)
+"""
