@@ -83,7 +83,7 @@ _OTHER_FORMS = {
     "before passes": "before_post_grad",
     "pre grad": "pre_grad",
 }
-_WORD = re.compile(r"[A-Za-z][A-Za-z_]*")
+_WORD = re.compile(r"(?<![\w.])[A-Za-z][A-Za-z_]*+(?![\w(])")  # not a part of a name, or what is called
 _ID = re.compile(r"\bGB\d{4}\b")
 
 

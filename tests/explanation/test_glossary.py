@@ -22,3 +22,14 @@ def test_words_of_a_line_are_explained_once_in_the_order_of_their_kind() -> None
     assert list(found) == ["GB0059", "graph break", "extern", "TENSOR_MATCH", "post_grad"]
     assert found["GB0059"].startswith(f"{Registry.installed().lookup('GB0059').gb_type}. ")
     assert not list(explain_words("y = x + 1"))
+
+
+def test_a_part_of_a_name_and_what_is_called_are_no_words_of_the_glossary() -> None:
+    assert not list(
+        explain_words("Transformer.forward; def forward(self): torch._dynamo.config, compile(f), kernel.cpp")
+    )
+    assert [word for word, _ in explain_words("forward, after passes. Of Dynamo.")] == [
+        "post_grad",
+        "forward",
+        "Dynamo",
+    ]
