@@ -24,7 +24,7 @@ from tui.session import Session
 from tui.settings_app import SettingsApp
 from tui.styled_text import one_line
 from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
-from tui.views.overview import MIN_DETAILED
+from tui.views.overview import MIN_DETAILED, MIN_WIDE
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
@@ -58,7 +58,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
     TITLE = "dynadiag"
     ALLOW_SELECT = False  # Textual's own selection fails on a message; y copies
     COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MIN_DETAILED, "-medium"), (150, "-wide")]  # noqa: RUF012 - as above
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MIN_DETAILED, "-medium"), (MIN_WIDE, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")

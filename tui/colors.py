@@ -24,11 +24,11 @@ LINE_COLORS = len(_OKABE_ITO)
 # (dark, light, terminal)
 _ROLE = {
     "strong": ("bold", "bold", "bold"),
-    "dim": ("#8a94a0", "#66707a", "dim"),
+    "dim": ("#9aa4b0", "#56606a", "dim"),
     "error": ("bold #ff6b6b", "bold #c01c28", "bold red"),
     "break": ("bold #f5b94a", "bold #9a5b00", "bold yellow"),
     "recompile": ("bold #d59cf0", "bold #7b2fa8", "bold magenta"),
-    "gutter": ("#6f8fb5", "#3d5f8a", "blue"),
+    "gutter": ("#86a3c6", "#3d5f8a", "blue"),
     "mark": ("bold #ff6b6b", "bold #c01c28", "bold red"),
     "help": ("bold #5fc9d8", "bold #006d7d", "bold cyan"),
     "good": ("#7fd18b", "#1a7431", "green"),
@@ -48,7 +48,7 @@ _SYNTAX = {
     "builtin": ("#5fc9d8", "#006d7d", "cyan"),
     "string": ("#a5d6a7", "#2e6b34", "green"),
     "number": ("#f7a072", "#a34700", "red"),
-    "comment": ("#8a94a0", "#66707a", "dim"),
+    "comment": ("#9aa4b0", "#56606a", "dim"),
     "decorator": ("#f5b94a", "#9a5b00", "yellow"),
     "add": _ROLE["add"],
     "remove": _ROLE["remove"],

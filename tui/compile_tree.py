@@ -10,7 +10,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Recompile, Span
 from dynadiag.render.graph_titles import graph_titles
-from dynadiag.render.paths import source_location
+from dynadiag.render.paths import fit_path, source_location
 from tui.compiler_output import parse_compiler_output
 from tui.location import Location
 from tui.overview import guard_change_fragments
@@ -32,6 +32,7 @@ _MAX_REASON_LINES = 12  # lines of an error that no compiler wrote; the end of t
 _MAX_MESSAGE_LINES = 1000  # lines of all of it
 _MAX_ERRORS = 5  # further errors of a compiler
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")  # what Dynamo calls the rest of a function after a break
+_MAX_PATH_WIDTH = 48  # columns of the path of a call: its function's name has to fit beside it
 _MAX_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
 
 
@@ -62,6 +63,17 @@ class CompileTree:
         made.recompiles.update((one.compile_id, one) for one in explanation.recompiles)
         return made
 
+    def callers(self, item: Compile) -> Sequence[Frame]:
+        """The frames that led to a compile: as its breaks name them, where torch leaves out the caller of its frame."""
+        found = list(_flat(item.user_stack))
+        callers = found[:-1]
+        for met in self.breaks.get(item.compile_id, ()):
+            frames = list(_flat(met.user_stack))
+            names = [_identity(frame) for frame in frames]
+            above = names.index(_identity(found[-1])) if found and _identity(found[-1]) in names else 0
+            callers = max(callers, frames[:above], key=len)
+        return callers
+
     @property
     def cwd(self) -> str | None:
         """The working directory of the recorded program."""
@@ -83,7 +95,7 @@ def compile_branches(tree: CompileTree) -> list[Branch]:
     root = _CallNode()
     for item in tree.explanation.compiles:
         here = root
-        for frame in _flat(item.user_stack[:-1]):
+        for frame in tree.callers(item):
             if frame not in here.children:
                 here.children[frame] = _CallNode(frame=frame)
                 here.order.append(here.children[frame])
@@ -96,14 +108,15 @@ def _flat(stack: Sequence[Frame]) -> Iterator[Frame]:
     """Yield the frames without those of the rest of a function, which Dynamo calls as functions after each break."""
     last: Frame | None = None
     for frame in stack:
-        if last is None or (frame.file, _function_name(frame)) != (last.file, _function_name(last)):
+        if last is None or _identity(frame) != _identity(last):
             yield frame
             last = frame
 
 
-def _function_name(frame: Frame) -> str:
+def _identity(frame: Frame) -> tuple[str, str]:
+    """The function of a frame; the rest of a function after a break is the same one."""
     found = _RESUMED.fullmatch(frame.function)
-    return found[1] if found else frame.function
+    return frame.file, found[1] if found else frame.function
 
 
 def _child_branches(call: _CallNode, path: str, made: CompileTree) -> list[Branch]:
@@ -121,7 +134,7 @@ def _call_branch(call: _CallNode, path: str, made: CompileTree) -> Branch:
         frames.append(call.frame)
     made.calls[f"call{path}"] = (tuple(frame for frame in frames if frame), tuple(_compiles_below(call)))
     last = frames[-1]
-    at = source_location(last.file, last.line, None, made.cwd) if last else "?"
+    at = fit_path(source_location(last.file, last.line, None, made.cwd), _MAX_PATH_WIDTH) if last else "?"
     name = one_line(last.function) if last else "?"
     parts: list[Fragment] = [(at, ""), (f" in {name}", "dim")]
     if len(frames) > 1:
@@ -246,7 +259,7 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
         *([line(f"FX graph cache: {one_line(item.cache)}")] if item.cache else []),
         Line(),
     ]
-    lines += _section("called from", [_frame_line(frame, made) for frame in item.user_stack[:-1]])
+    lines += _section("called from", [_frame_line(frame, made) for frame in made.callers(item)])
     lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
     graphs = made.graphs(item.compile_id)
     titles = (title.text for title in graph_titles(graphs))
@@ -260,6 +273,7 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
 
 
 def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
+    """Return where and why a compile failed. Where comes first: a message of torch may be longer than a screen."""
     if not item.reason and not item.error:
         return []
     head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
@@ -271,7 +285,7 @@ def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
         texts = (item.reason or "").split("\n")
         cut = [line(("  … all of it is below", "dim"))] if len(texts) > _MAX_REASON_LINES else []
         shown = [line(f"  {text}") for text in texts[:_MAX_REASON_LINES]]
-        return [head, *shown, *cut, *([Line(), *mine[:-1]] if mine else [])]
+        return [*mine, head, *shown, *cut]
     lines = [head, line("  ", (one_line(said.error), "error")), Line()]
     lines += [line(("  also: ", "dim"), one_line(text)) for text in said.more[:_MAX_ERRORS]]
     if said.code:

@@ -7,6 +7,8 @@ from typing import TypeVar
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
+from tui.widgets.lifetime import has_widgets
+
 __all__ = ["ClosesOnce", "Dialog"]
 
 T = TypeVar("T")
@@ -28,5 +30,5 @@ class Dialog(ClosesOnce[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether the widgets of the dialog are there. While it is mounted or removed, some may not be."""
-        return self.is_mounted and self.is_attached and bool(self.children) and not self._pruning
+        """Whether the widgets of the dialog are there."""
+        return has_widgets(self)

@@ -50,8 +50,9 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
     places = {**_arguments(lines), **defined}
     names = dict.fromkeys(word for word in _NAME.findall(expression) if word in places and word != name)
     users = _users(lines, name, index)
-    inputs = tuple((_shown(word, defined), places[word]) for word in names)
-    name = _shown(name, defined)
+    shown = {word: _shown(word, defined) for word in names}
+    inputs = tuple((shown[word], places[word]) for word in names)
+    name, expression = _shown(name, defined), _NAME.sub(lambda found: shown.get(found[0], found[0]), expression)
     return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
 
 

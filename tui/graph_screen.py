@@ -177,4 +177,4 @@ class GraphScreen(Dialog[Location]):
         title = one_line(self._drawn.ref.title)
         self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
         enter = "enter opens" if self.selected.kind == "region" else "enter goes there"
-        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w SVG, escape closes"
+        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w SVG, esc closes"

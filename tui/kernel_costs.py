@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import Roofline, saved_times
+from dynadiag.render.paths import source_location
 from tui.session import Session
 
 __all__ = ["MAX_AUTOMATIC", "KernelCost", "read_kernel_costs"]
@@ -32,10 +33,15 @@ class KernelCost:
     bytes_moved: int | None
     seconds: float | None
     peak_share: float | None
-    lines: tuple[str, ...]  # of the user's source, as ``file:line``
+    lines: tuple[str, ...]  # of the user's source, as ``file:line``, with a question mark if inferred from the code
     stage: str = ""  # "forward", "backward" or "inference"
     flops: int | None = None
     operators: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The first of the lines, and how many more there are; empty without lines."""
+        return " +".join([*self.lines[:1], *([str(len(self.lines) - 1)] if len(self.lines) > 1 else [])])
 
 
 def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:
@@ -46,24 +52,33 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
         if sum(graph.nodes for graph in session.graphs(compile_id)) <= _MAX_NODES:
             for call in kernel_calls(session.recording, compile_id):
                 found.setdefault((call.event, call.name), []).append(call)
-    return {key: _cost(calls, scale) for key, calls in found.items()}
+    return {key: _cost(calls, scale, session.run.cwd) for key, calls in found.items()}
 
 
-def _cost(calls: list[KernelCall], scale: Roofline) -> KernelCost:
+def _cost(calls: list[KernelCall], scale: Roofline, cwd: str | None) -> KernelCost:
     moved = [call.cost.bytes_moved for call in calls]
     known = [number for number in moved if number is not None]
-    places = dict.fromkeys(f"{place.file}:{place.line}" for call in calls for place in call.source_lines)
     whole = sum(known) if len(known) == len(moved) else None
     flops = [call.cost.flops for call in calls]
     return KernelCost(
         len(calls),
         whole,
         *_measured(calls, scale),
-        tuple(places),
+        _source_lines(calls, cwd),
         calls[0].stage or "",
         sum(number for number in flops if number is not None) if None not in flops else None,
         tuple(dict.fromkeys(operator for call in calls for operator in call.ops)),
     )
+
+
+def _source_lines(calls: Iterable[KernelCall], cwd: str | None) -> tuple[str, ...]:
+    """The lines that the calls compute; one is inferred if no call says that the recording states it."""
+    inferred: dict[str, bool] = {}
+    for call in calls:
+        for place in call.source_lines:
+            text = source_location(place.file, place.line, None, cwd)
+            inferred[text] = inferred.get(text, True) and call.evidence == "dataflow"
+    return tuple(f"{text}?" if guess else text for text, guess in inferred.items())
 
 
 def _measured(calls: Iterable[KernelCall], scale: Roofline) -> tuple[float | None, float | None]:

@@ -30,23 +30,21 @@ def read_kernel_summary(session: Session) -> list[Line]:
         return []
     costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
     known = [item for item in kernels if (item.event, item.name) in costs]
-    return list(_lines(known, costs, session.run.cwd)) if known else []
+    return list(_lines(known, costs)) if known else []
 
 
-def _lines(kernels: Sequence[Kernel], costs: Costs, cwd: str | None) -> Iterator[Line]:
+def _lines(kernels: Sequence[Kernel], costs: Costs) -> Iterator[Line]:
     measured = any(cost.seconds is not None for cost in costs.values())
     ranked = sorted(kernels, key=lambda item: -_weight(costs[item.event, item.name], measured=measured))
     title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
     yield line((title, "title"), (f"  {_whole(kernels, costs)}", "dim"))
     for item in ranked[:_MAX_LISTED]:
         cost = costs[item.event, item.name]
-        place = one_line(cost.lines[0].removeprefix(f"{cwd}/")) if cost.lines else ""
-        more = f" +{len(cost.lines) - 1}" if len(cost.lines) > 1 else ""
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
             (f"{cost.stage:<9} {f'x {cost.calls}':<5} ", "dim"),
             f"{one_line(item.name)}  ",
-            (f"{place}{more}", "dim"),
+            (cost.where, "dim"),
             to=Location("kernels", item=item.index),
         )
     if len(ranked) > _MAX_LISTED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from rich.cells import cell_len, chop_cells
 
@@ -14,6 +15,7 @@ __all__ = ["wrap_lines"]
 _MIN_COLUMNS = 20  # minimum columns
 _INDENT = 4  # columns by which continuation lines are indented
 _WORD = re.compile(r"\s*\S+|\s+$")
+_PART = re.compile(r"[^/.]*[/.]|[^/.]+")  # of a path or a dotted name
 
 
 def wrap_lines(lines: Sequence[Line], columns: int) -> list[Line]:
@@ -48,5 +50,15 @@ def _split_words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragme
     """Yield words with the blanks before them. A word that is longer than a line is split."""
     for text, role in fragments:
         for word in _WORD.findall(text):
-            pieces = chop_cells(word, columns) if cell_len(word) > columns else [word]
+            pieces = _pieces(word, columns) if cell_len(word) > columns else [word]
             yield from ((piece, role) for piece in pieces)
+
+
+def _pieces(word: str, columns: int) -> list[str]:
+    """Split a word into pieces of at most `columns`: between folders or names, where there are any."""
+    made = [""]
+    for part in chain.from_iterable(chop_cells(part, columns) for part in _PART.findall(word)):
+        if cell_len(made[-1] + part) > columns:
+            made.append("")
+        made[-1] += part
+    return made

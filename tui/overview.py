@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.formatting import brief, count, duration, list_some
+from dynadiag.explanation.findings import Advice, Finding
+from dynadiag.explanation.formatting import brief, count, duration, list_some, shorten
 from dynadiag.explanation.guard_text import described, source_text, what_changed
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import Recompile, Run
@@ -33,9 +33,11 @@ _GAVE_UP = "torch gave up on it  "
 _ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
 _RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
+_WIDE_MAX_PATH_WIDTH = 50  # columns for a path in half of 150 columns
 _LEGEND = 2  # parts of the compiler on a line of the legend
 _BAR_WIDTH = 40  # columns of a bar of 100%
 _COMPILE_BAR, _MAX_NAME = 8, 22  # columns of the bar and the name of a compile: a line fits in half of 110 columns
+_WIDE_MAX_NAME = 40  # columns of the name of a compile in half of 150 columns
 PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
@@ -54,9 +56,12 @@ def overview_lines(
     live: bool,
     finding: SearchResult | None = None,
     beside: bool = False,
+    wide: bool = False,
     source: ReadSource = lambda _file: None,
 ) -> list[Line]:
     """Return the overview; if the details of a finding are shown ``beside`` it, it does not repeat them.
+
+    On a ``wide`` terminal paths and names are shortened less.
 
     The recording of a search has only the search and its result, because no program is in it. ``source`` reads a source
     file of the recording.
@@ -68,8 +73,8 @@ def overview_lines(
         run_lines(run, live=live),
         list(_headline(explanation, kernels, trials, live=live)),
         list(_next_step(run)),
-        list(_findings(explanation, beside=beside)),
-        list(_time(explanation.timing)) if explanation.timing else [],
+        list(_findings(explanation, beside=beside, wide=wide)),
+        list(_time(explanation.timing, wide=wide)) if explanation.timing else [],
         [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
     ]
     made: list[Line] = []
@@ -121,7 +126,7 @@ def _next_step(run: Run) -> Iterator[Line]:
         yield line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials"))
 
 
-def _findings(explanation: Explanation, *, beside: bool) -> Iterator[Line]:
+def _findings(explanation: Explanation, *, beside: bool, wide: bool) -> Iterator[Line]:
     """A line for the findings of a kind in a file, the most important first, and below it what to do."""
     groups = _groups(explanation)
     if not groups:
@@ -130,14 +135,14 @@ def _findings(explanation: Explanation, *, beside: bool) -> Iterator[Line]:
     helped: set[str] = set()
     for group in groups[:_MAX_LISTED]:
         item, target = group[0], _target(group[0])
-        yield line(*_finding_fragments(group, explanation), to=target)
+        yield line(*_finding_fragments(group, explanation, wide=wide), to=target)
         if item.cause and item.rule not in ("break", "recompile-limit") and not _is_in_title(item):
             causes = dict.fromkeys(one_line(each.cause or "")[:_LONGEST] for each in (item, group[-1]))
             yield replace(line(f"        {' … '.join(causes)}", to=target), continues=True)
         advice = [each.text for each in item.advice]
         if advice and advice[-1] not in helped and not beside:
             helped.add(advice[-1])
-            yield from _help_line(advice, target)
+            yield replace(_advice_line(item.advice[0], target), continues=True)
     yield from _more_line(len(groups), Location("breaks"))
 
 
@@ -157,10 +162,11 @@ def _groups(explanation: Explanation) -> list[list[Finding]]:
     return list(found.values())
 
 
-def _finding_fragments(group: Sequence[Finding], explanation: Explanation) -> Iterator[Fragment]:
+def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wide: bool) -> Iterator[Fragment]:
     item = group[0]
-    at = _shorten(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
-    yield f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")
+    at = source_location(item.span.file, item.span.line, None, explanation.run.cwd)
+    at = _shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
+    yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<7} ", _RULES.get(item.rule, "error")
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
     if item.rule in ("break", "failed-compile") and (blamed := span_text(explanation.sources, item.span)):
@@ -200,11 +206,11 @@ def _amount(group: Sequence[Finding]) -> str:
     return "  " + ", ".join(said) if said else ""
 
 
-def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:
-    """Yield the first sentence of the first advice."""
-    first = first_sentence(texts[0]) if texts else ""
-    if first:
-        yield replace(line(("       help: ", "help"), (first, "dim"), to=target), continues=True)
+def _advice_line(item: Advice, target: Location) -> Line:
+    """The first sentence of advice, of torch's words more: their first one may only begin to say something."""
+    label = "hint" if item.checked == "unchecked" else "help"
+    text = shorten(one_line(item.text), _LONGEST) if item.source == "torch" else first_sentence(item.text)
+    return line((f"       {label}: ", "help"), (text, "dim"), to=target)
 
 
 def guard_change_fragments(item: Recompile, against: str | None = None) -> list[Fragment]:
@@ -233,7 +239,7 @@ def _change(change: GuardChange) -> list[Fragment]:
     return [(f"{one_line(source)}: ", ""), (one_line(before), "remove"), (" → ", "dim"), (one_line(now), "add")]
 
 
-def _time(timing: Timing) -> Iterator[Line]:
+def _time(timing: Timing, *, wide: bool) -> Iterator[Line]:
     yield line(("Where the time went", "title"), (f"  {duration(timing.total)} compiling", "dim"))
     ranked = sorted(timing.shares, key=lambda share: -share.seconds)
     yield line("  ", *_bar(timing.shares, timing.total))
@@ -248,7 +254,7 @@ def _time(timing: Timing) -> Iterator[Line]:
             (f"{one_line(item.compile_id):<6} ", "key"),
             f"{duration(spent.seconds):>8}  ",
             *_bar(spent.shares, longest, _COMPILE_BAR, pad=True),
-            f"  {_shorten(one_line(item.function), _MAX_NAME)}",
+            f"  {_shorten(one_line(item.function), _WIDE_MAX_NAME if wide else _MAX_NAME)}",
             (" ↻" if spent.again else "", "recompile"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
@@ -276,7 +282,7 @@ def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *,
     return pieces
 
 
-def _shorten(text: str, width: int = _MAX_PATH_WIDTH) -> str:
+def _shorten(text: str, width: int) -> str:
     """Return a location or a name; of a long one only its end."""
     return fit_end(text, width) if len(text) > width else text
 

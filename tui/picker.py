@@ -21,7 +21,7 @@ __all__ = ["Picker"]
 _COLUMNS = (
     Column("program", max_width=36, is_path=True),
     Column("what came of it", max_width=48),
-    Column("size", numeric=True),
+    Column("size", numeric=True, spare=True),
     Column("age", max_width=14),
     Column("file"),
 )

@@ -300,8 +300,8 @@ async def test_the_node_of_a_source_line_is_that_of_a_graph_on_the_screen(progra
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
         assert (view.pane("dynamo").display, view.pane("later").display) == (True, False)
-        assert "l_x_.sin()" in view.node_details.full_text()
-        assert view.node_details.border_title == "Dynamo's graph"
+        assert " x.sin()" in view.node_details.full_text()
+        assert view.node_details.border_title == "node of Dynamo's graph"
 
 
 async def test_the_node_of_a_source_line_is_that_of_a_graph_that_is_linked_to_it(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ async def test_the_node_of_a_source_line_is_that_of_a_graph_that_is_linked_to_it
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
         assert view.pane("later").display
-        assert "l_x_.sin()" in view.node_details.full_text()
+        assert " x.sin()" in view.node_details.full_text()
 
 
 async def test_a_compile_without_a_graph_opens_at_the_line_that_says_why(tmp_path: Path) -> None:
@@ -329,3 +329,18 @@ async def test_a_compile_without_a_graph_opens_at_the_line_that_says_why(tmp_pat
         source = pilot.app.query_one(CodeView).pane("source")
         assert source.cursor == 7
         assert source.cursor in source.notes
+
+
+async def test_a_compile_that_failed_opens_at_the_line_at_fault(tmp_path: Path) -> None:
+    events = [event for event in build.compile_events("0/0") if "inductor_output_code" not in event[0]]
+    events[-1][0]["compilation_metrics"].update(
+        fail_type="torch._inductor.exc.InductorError",
+        fail_reason=f'LoweringException: no\nFound from : \n  File "{build.FILE}", line 7, in f\n    z = torch.relu(y)',
+        has_guarded_code=False,
+    )
+    made = [*build.run_events(), *build.source_events(), *events, *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "3")
+        source = pilot.app.query_one(CodeView).pane("source")
+        assert source.notes[source.cursor].role == "error"
+        assert source.links.keys_of(source.cursor)

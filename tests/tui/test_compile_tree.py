@@ -26,7 +26,7 @@ def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> N
     def depth(branches: object) -> int:
         return 1 + max((depth(each.children()) for each in branches if each.key.startswith("call")), default=0)  # type: ignore[attr-defined]
 
-    assert depth(roots) == 3
+    assert depth(roots) == 2
 
 
 async def test_graphs_have_the_names_that_the_code_screen_has(program: Path) -> None:
@@ -82,3 +82,26 @@ def test_of_a_long_error_the_details_begin_with_its_first_lines_and_end_with_all
         texts = [line.text for line in compile_lines(item, tree)]
         assert texts.index("  line 1") < next(place for place, text in enumerate(texts) if "attempt" in text)
         assert [texts.count("  line 0"), texts.count("  line 29")] == ([2, 1] if item is long else [1, 0])
+
+
+def test_the_caller_that_torch_leaves_out_is_known_from_a_break() -> None:
+    """Of a decorated function torch reports its own frame only, and of the rest of it those of earlier parts."""
+    main, rest = Frame(FILE, 99, "main"), Frame(FILE, 3, "torch_dynamo_resume_in_forward_at_3")
+    met = a_break(user_stack=(Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward")))
+    compiles = (
+        a_compile(0, "0/0", user_stack=(Frame(FILE, 2, "forward"),)),
+        a_compile(1, "1/0", user_stack=(Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward"), rest)),
+        a_compile(2, "2/0", user_stack=(Frame(FILE, 50, "other"),)),
+    )
+    explanation = explain(FakeRecording(compile_records=compiles, break_records=(met,)))
+    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
+    callers = [[frame.function for frame in tree.callers(item)] for item in compiles]
+    assert callers == [["<module>", "main"], ["<module>", "main"], []]
+
+
+def test_where_a_compile_failed_stands_before_a_message_of_many_lines() -> None:
+    failed = a_compile(0, "0/0", outcome="error", error="E", reason="\n".join(f"line {n}" for n in range(30)))
+    explanation = explain(FakeRecording(compile_records=(failed,)))
+    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
+    texts = [line.text for line in compile_lines(failed, tree)]
+    assert texts.index("  line 0") > next(n for n, text in enumerate(texts) if text.startswith("at this line of yours"))

@@ -29,6 +29,7 @@ def test_what_frees_a_node_is_no_use_of_it() -> None:
     node = _node(DYNAMO, "y:")
     assert node is not None
     assert [name for name, _ in node.inputs] == ["x"]  # as the graph is shown
+    assert node.expression == "x.sin()"
     assert [name for name, _ in node.users] == ["z"]
 
 

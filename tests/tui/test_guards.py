@@ -8,6 +8,7 @@ from dynadiag.recording.records import Guard
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.views.guards import GuardsView, _rank, _row
+from tui.widgets.table import Row
 
 
 def _guard(kind: str, source: str) -> Guard:
@@ -60,3 +61,12 @@ async def test_a_guard_that_failed_tells_the_change_that_its_own_compile_did_not
         assert "it failed: x.dtype: torch.float32 → torch.bfloat16" in screen(pilot)
         await press(pilot, "]")
         assert "it failed: x.dtype: torch.bfloat16 → torch.float32" in screen(pilot)
+
+
+async def test_of_a_long_value_the_end_is_shown(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "6")
+        table = pilot.app.query_one(GuardsView).table
+        table.show([Row(("self.first.attention.projection.weight", "TENSOR_MATCH", "a.py:1", "x" * 60), 0)])
+        await press(pilot)
+        assert "weight  TENSOR_MATCH" in screen(pilot)

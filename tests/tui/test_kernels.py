@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
@@ -57,7 +61,9 @@ async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
         await press(pilot, "7")
         table = _view(pilot.app).table
         assert {row.cells[5] for row in table.rows} == {"-"}
+        assert "c estimates the bytes" in screen(pilot)
         await press(pilot, "c")
+        assert "c estimates the bytes" not in screen(pilot)
         assert table.rows[0].cells[5].startswith("1,000,")
 
 
@@ -120,3 +126,24 @@ async def test_where_compiling_failed_no_backend_is_blamed_for_the_missing_kerne
     async with browsing(build.recording(tmp_path, made, "failed")) as pilot:
         await press(pilot, "7")
         assert "no kernel was generated: compiling failed before that" in screen(pilot)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "shown"), [(("dataflow", "dataflow"), "prog.py:6?"), (("dataflow", "comment"), "prog.py:6")]
+)
+async def test_a_line_that_was_only_inferred_bears_a_question_mark(
+    evidence: tuple[str, str], shown: str, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calls(recording: Recording, compile_id: str) -> list[KernelCall]:
+        """Every kernel is called twice."""
+        at = (SourceLine(build.FILE, 6),)
+        return [
+            replace(call, source_lines=at, evidence=how) for call in read(recording, compile_id) for how in evidence
+        ]
+
+    read = kernel_calls
+    monkeypatch.setattr("tui.kernel_costs.kernel_calls", calls)
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert {row.cells[6].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
+        assert ("? after a line: inferred from the generated code" in screen(pilot)) == shown.endswith("?")

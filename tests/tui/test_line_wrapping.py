@@ -41,3 +41,11 @@ async def test_the_overview_is_laid_out_again_in_another_width(program: Path) ->
         await pilot.resize_terminal(120, 40)
         await press(pilot)
         assert screen(pilot) == before
+
+
+def test_a_path_is_broken_between_its_folders() -> None:
+    path = "/usr/lib/python3.11/site-packages/transformers/models/gpt2/modeling.py:645"
+    assert [item.text for item in wrap_lines([line(path)], 60)] == [
+        "/usr/lib/python3.11/site-packages/transformers/models/",
+        "    gpt2/modeling.py:645",
+    ]

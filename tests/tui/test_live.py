@@ -135,6 +135,19 @@ async def test_damage_inside_is_a_message_and_no_end(tmp_path: Path) -> None:
         assert pilot.app.is_running
 
 
+async def test_whether_a_damaged_recording_has_a_search_is_not_known(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(self: Session) -> None:
+        raise UnreadableInput(f"{self.path}: a damaged recording")
+
+    async with browsing(program) as pilot:
+        monkeypatch.setattr(Session, "trials", damaged)
+        await press(pilot, "8")
+        assert "whether this recording has a search could not be read" in screen(pilot)
+        assert "this recording has no search" not in screen(pilot)
+
+
 async def test_damage_that_only_a_key_asks_for_is_a_message_too(tmp_path: Path) -> None:
     path = build.recording(tmp_path, build.program())
     data = path.read_bytes()

@@ -107,7 +107,7 @@ def test_a_cause_that_the_title_has_is_not_told_twice() -> None:
     failed = replace(item, rule="failed-compile", title=f"compiling f failed: RuntimeError: {said}.")
     for cause, told in ((f"Dynamo failed to run a node: RuntimeError('{said}')", False), ("the sizes differ", True)):
         explanation = replace(explain(FakeRecording()), findings=(replace(failed, cause=cause),))
-        texts = [line.text for line in overview._findings(explanation, beside=True)]
+        texts = [line.text for line in overview._findings(explanation, beside=True, wide=False)]
         assert any(cause in text for text in texts) == told
 
 
@@ -169,3 +169,9 @@ def test_a_compile_of_a_long_name_is_one_line_beside_the_details() -> None:
     (told,) = (text for text in texts if text.startswith("0/0 "))
     assert told.endswith("…>.a_name_that_is_long")
     assert len(told) <= MIN_DETAILED // 2 - 6, "frame, mark and scrollbar take the rest"
+
+
+def test_advice_that_nobody_has_checked_is_a_hint() -> None:
+    texts = shown(FakeRecording(break_records=(a_break(gb_id="GB9999", hints=("It may fail. Try it without.",)),)))
+    assert any(text.strip() == "hint: It may fail. Try it without." for text in texts)
+    assert not any("help: " in text for text in texts)

@@ -140,3 +140,28 @@ async def test_no_worker_asks_a_widget_for_its_size(key: str, program: Path, mon
     async with browsing(program) as pilot:
         await press(pilot, key, "j", "k")
     assert set(asked) <= {threading.main_thread().name}
+
+
+async def test_an_event_shows_its_kind_and_its_name_at_80_columns(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "9")
+        assert "dynamo_output_graph" in screen(pilot)
+        assert "artifact  inductor_post_" in screen(pilot)
+        assert "time" not in screen(pilot).split("\n")[1]
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4", "5", "6", "7"])
+async def test_where_nothing_was_compiled_no_other_reason_is_given(key: str, tmp_path: Path) -> None:
+    async with browsing(build.recording(tmp_path, [*build.run_events(), *build.end_events()])) as pilot:
+        await press(pilot, key)
+        assert "nothing was compiled" in screen(pilot)
+        assert "Guards of" not in screen(pilot)
+
+
+async def test_a_reason_is_wrapped_where_code_is_not(tmp_path: Path) -> None:
+    async with browsing(build.recording(tmp_path, build.search_events(0)), (60, 24)) as pilot:
+        await press(pilot, "7")
+        assert "record the program itself to see compiles" in " ".join(screen(pilot).split())
+        await pilot.resize_terminal(120, 40)
+        await press(pilot)
+        assert "shows its trials; record the program itself to see compiles" in screen(pilot)

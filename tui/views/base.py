@@ -14,6 +14,7 @@ from textual.widget import Widget
 from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.session import Session
+from tui.widgets.lifetime import has_widgets
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["View"]
 
 _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
+_NOTHING_COMPILED = "nothing was compiled"
+_NOT_OF_COMPILES = ("trials", "events")  # screens that do not show what was compiled
 _OFFSCREEN = "offscreen"  # a class of the style sheet
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
@@ -64,8 +67,8 @@ class View(Container):
 
     @property
     def is_open(self) -> bool:
-        """Whether the widgets of the screen are there. While it is mounted or removed, some may not be."""
-        return self.is_mounted and self.is_attached and bool(self.children) and not self._pruning
+        """Whether the widgets of the screen are there."""
+        return has_widgets(self)
 
     @property
     def is_current(self) -> bool:
@@ -189,8 +192,9 @@ class View(Container):
     def nothing(self, words: str) -> str:
         """What to say of an empty screen. A search records its trials; what they compiled, it does not."""
         explanation = self.session.known_explanation
-        compiled = self.NAME == "trials" or (explanation is not None and explanation.compiles)
-        return words if compiled or not self.session.trial_count else _SEARCH_ONLY
+        if self.NAME in _NOT_OF_COMPILES or (explanation is not None and explanation.compiles):
+            return words
+        return _SEARCH_ONLY if self.session.trial_count else words if explanation is None else _NOTHING_COMPILED
 
     def show_problem(self, reason: str) -> None:
         """Show an error in the place of the content."""

@@ -32,9 +32,9 @@ class BreaksView(ListingView):
         Column("id"),
         Column("what", max_width=44),
         Column("where", max_width=40, is_path=True),
-        Column("in", max_width=30),
+        Column("in", max_width=30, spare=True),
         Column("graphs", numeric=True),
-        Column("met", numeric=True),
+        Column("met", numeric=True, spare=True),  # as many as compiles are listed
         Column("compiles"),
     )
 

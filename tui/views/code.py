@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,6 +25,7 @@ from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
 from tui.pane_labels import EMPTY_PANE, PANE_TITLES, UNKNOWN_COMPILE, pane_status, user_lines_text
+from tui.styled_text import line as styled_line
 from tui.styled_text import one_line
 from tui.views.graph_actions import GraphActions
 from tui.views.stage_actions import StageActions
@@ -137,7 +139,7 @@ class CodeView(GraphActions, StageActions):
         if board is None or ref is None:
             words = EMPTY_PANE[name] if board and board.in_recording else UNKNOWN_COMPILE
             said = self._stage_message if name == "stage" else ""
-            pane.show_note(said or words if board else self.nothing("nothing was compiled"))
+            pane.show_note(said or words if board else self.nothing(""))
             return
         document, links = board.documents.get(ref.key), board.links.get(ref.key, LineLinks())
         if document is None:  # it is being read
@@ -182,7 +184,8 @@ class CodeView(GraphActions, StageActions):
         self.highlight()
 
     def _first_linked(self, pane: CodePane) -> int:
-        """The first line that an operator of a shown graph was made of; without one, the first linked line."""
+        """The line at which compiling failed, the first one that an operator of a shown graph was made of, or any."""
+        failed = [at for at in sorted(pane.links.keys) if at in pane.notes and pane.notes[at].role == "error"]
         graphs = [(each.links, each.document) for each in (self.pane("dynamo"), self.pane("later"))]
         operators = (
             line
@@ -190,7 +193,7 @@ class CodeView(GraphActions, StageActions):
             for links, document in graphs
             if document and links.first_operator(pane.links.keys_of(line), document.lines) is not None
         )
-        return next(operators, min(pane.links.keys))
+        return next(chain(failed, operators), min(pane.links.keys))
 
     def _first_finding(self, pane: CodePane, start: int) -> int:
         """The first line from here on that has a finding: of a compile without a graph it says why; or this line."""
@@ -324,14 +327,14 @@ class CodeView(GraphActions, StageActions):
     def _describe(self) -> None:
         """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""
         board, name = self._model, self.graph_pane()
-        lines = node_lines(None, None, None)
+        lines = [styled_line(("no graph is shown", "dim"))] if name is None else node_lines(None, None, None)
         if board is not None and name is not None and (line := self.graph_line(name)) is not None:
             document = self.pane(name).document  # the board may have another one selected that is being read
             if document is not None:
                 printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
                 lines = node_lines(found, document, board.compile_id)
-        self.node_details.border_title = self._title(name) if name is not None else ""
+        self.node_details.border_title = f"node of {self._title(name)}" if name is not None else "node"
         self.node_details.show(lines)
 
     def line_chosen(self, lines: Lines) -> None:

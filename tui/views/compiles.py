@@ -71,7 +71,7 @@ class CompilesView(View):
         return made, compile_branches(made)
 
     def show_problem(self, reason: str) -> None:
-        self.details.show([line((one_line(reason), "error"))])
+        self.details.show_note(line((one_line(reason), "error")))
 
     def _show(self, found: tuple[CompileTree, list[Branch]]) -> None:
         is_first = self._tree_data is None
@@ -80,7 +80,7 @@ class CompilesView(View):
         number = len(self._tree_data.explanation.compiles)
         self.tree_.border_subtitle = f"{number:,}"
         if not number:
-            self.details.show([line((self.nothing("nothing was compiled"), "dim"))])
+            self.details.show_note(line((self.nothing(""), "dim")))
         elif self._pending_compile is not None:
             self._go_to(self._pending_compile)
         elif is_first:

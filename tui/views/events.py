@@ -27,7 +27,7 @@ _PAGE_EVENTS = 100  # events read at once
 _MAX_PAGES = 10
 _MILLISECONDS = len("00:00:00.000")
 _MAX_PAYLOAD_LINES = 200  # lines of a payload in the detail; enter shows all of it
-_DAMAGED_ROW = Row(("?", "", "", "", "damaged", ""), -1, "error")
+_DAMAGED_ROW = Row(("?", "", "", "", "damaged"), -1, "error")
 _KIND_COLUMNS = (Column("events", numeric=True), Column("kind", max_width=60))
 
 
@@ -39,11 +39,10 @@ class EventsView(ListingView):
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
-        Column("time", max_width=12),
+        Column("time", max_width=12, spare=True),
         Column("compile", max_width=7),
         Column("payload", numeric=True),
-        Column("kind", max_width=24),
-        Column("name", max_width=60),
+        Column("kind and name", max_width=84),
     )
 
     def __init__(self) -> None:
@@ -161,7 +160,6 @@ def _row(event: Event) -> Row:
         time,
         one_line(event.compile_id),
         f"{event.payload_size:,}" if event.payload_size else "",
-        one_line(event.kind),
-        one_line(event.name or ""),
+        f"{one_line(event.kind)}  {one_line(event.name or '')}".rstrip(),
     )
     return Row(cells, event.index)

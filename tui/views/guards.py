@@ -56,8 +56,8 @@ class GuardsView(ListingView):
     TITLE: ClassVar[str] = "Guards"
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("value", max_width=40),
-        Column("kind", max_width=len(_MARKS)),
+        Column("value", max_width=40, is_path=True),
+        Column("kind", max_width=20, spare=True),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200),
     )
@@ -167,8 +167,8 @@ class GuardsView(ListingView):
         self.tree_.show(branches)
         self._show(rows)
         item = self.session.compile(self._compile or "-")
-        name = f" {one_line(item.function)}" if item else ""
-        self._title = f"Guards of {one_line(self._compile or '-')}{name} · {len(guards):,}"
+        named = f" of {one_line(item.compile_id)} {one_line(item.function)} · {len(guards):,}" if item else ""
+        self._title = f"{self.TITLE}{named}"
         for lines in (self.table, self.tree_):
             lines.border_title = self._title
         self._show_title()

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
+from dynadiag.render.paths import fit_path
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
@@ -30,6 +31,7 @@ _TIME_COLUMNS = (
     Column("of peak", numeric=True),
 )  # shown if `dynadiag kernels --measure` has measured
 _FAILED = "no kernel was generated: compiling failed before that"
+_INFERRED = "? after a line: inferred from the generated code"
 _MAX_OPERATORS = 12  # operators of a kernel that its detail names
 _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
 
@@ -56,6 +58,7 @@ class KernelsView(ListingView):
             "c",
             "costs",
             "bytes",
+            show=False,
             id="kernels.costs",
             tooltip="estimate the bytes that each kernel moves, and sort by them",
         ),
@@ -84,11 +87,10 @@ class KernelsView(ListingView):
 
     def rows(self) -> Sequence[Row]:
         known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
-        cwd = self.session.run.cwd
 
         def row_at(index: int) -> Row:
             item = kernels[index]
-            return _row(item, known.get((item.event, item.name)), cwd, measured=measured)
+            return _row(item, known.get((item.event, item.name)), measured=measured)
 
         return LazyRows(len(kernels), row_at)
 
@@ -100,6 +102,15 @@ class KernelsView(ListingView):
         super()._show(rows)
         if self._costs_session is not self.session and 0 < len(rows) <= MAX_AUTOMATIC:
             self._start_costs()
+        self._show_hint()
+
+    async def screen_shown(self) -> None:
+        self._show_hint()
+
+    def _show_hint(self) -> None:
+        """Say how to estimate bytes where that is not done by itself."""
+        is_due = self.table.count > 0 and self._costs_session is not self.session
+        self.show_status("c estimates the bytes that they move" if is_due else "", "")
 
     def action_costs(self) -> None:
         """Read the costs of all kernels, or sort by them if they are known."""
@@ -110,6 +121,7 @@ class KernelsView(ListingView):
 
     def _start_costs(self) -> None:
         self._costs_session, self._costs = self.session, {}
+        self._show_hint()
         self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())))
 
     def _read_costs(self, ids: list[str]) -> None:
@@ -155,7 +167,7 @@ class KernelsView(ListingView):
         head = line(
             (one_line(kernel.name), "strong"), (f"  {kernel.language}, compile {one_line(kernel.compile_id)}", "dim")
         )
-        return [head, *(_cost_lines(cost, self.session.run.cwd) if cost is not None else ()), *made, *cut]
+        return [head, *(_cost_lines(cost, self.detail_columns) if cost is not None else ()), *made, *cut]
 
     def target_of(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)
@@ -171,20 +183,14 @@ def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
     return (*cells[:-1], *timed, cells[-1])
 
 
-def _row(item: Kernel, cost: KernelCost | None, cwd: str | None, *, measured: bool) -> Row:
+def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
     moved = "-" if cost is None or cost.bytes_moved is None else f"{cost.bytes_moved:,}"
     calls = "-" if cost is None else str(cost.calls)
     stage = (cost.stage if cost is not None else "") or "-"
-    where = _where(cost, cwd) if cost is not None and cost.lines else "-"
+    where = (cost.where if cost is not None else "") or "-"
     head = (str(item.index), one_line(item.compile_id), one_line(stage), item.language)
     cells = (*head, calls, moved, where, one_line(item.name))
     return Row(_insert_times(cells, _times(cost)) if measured else cells, item.index)
-
-
-def _where(cost: KernelCost, cwd: str | None) -> str:
-    """The first of the user's lines, and how many more there are."""
-    first = cost.lines[0].removeprefix(f"{cwd}/")
-    return one_line(f"{first} +{len(cost.lines) - 1}" if len(cost.lines) > 1 else first)
 
 
 def _times(cost: KernelCost | None) -> tuple[str, str]:
@@ -192,7 +198,7 @@ def _times(cost: KernelCost | None) -> tuple[str, str]:
     return seconds, "-" if cost is None or cost.peak_share is None else f"{cost.peak_share:.0%}"
 
 
-def _cost_lines(cost: KernelCost, cwd: str | None) -> list[Line]:
+def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
     """Return the measured time of a kernel and the source lines that it computes."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
@@ -201,7 +207,9 @@ def _cost_lines(cost: KernelCost, cwd: str | None) -> list[Line]:
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
     work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []
     about = [line((", ".join(work), "dim"))] if work else []
-    return [*timed, *about, *(line((one_line(at.removeprefix(f"{cwd}/")), "key")) for at in cost.lines)]
+    guessed = any(at.endswith("?") for at in cost.lines)
+    meaning = [line((_INFERRED, "dim"))] if guessed else []
+    return [*timed, *about, *(line((fit_path(at, columns), "key")) for at in cost.lines), *meaning]
 
 
 def kernel_bounds(lines: Sequence[str], name: str) -> tuple[int, int]:

@@ -79,13 +79,13 @@ class ListingView(View):
         return None
 
     def show_problem(self, reason: str) -> None:
-        self.details.show([line((one_line(reason), "error"))])
+        self.details.show_note(line((one_line(reason), "error")))
 
     def _show(self, rows: Sequence[Row]) -> None:
         self.table.show(rows, self.columns())
         self.table.show_count()
         if not rows:
-            self.details.show([line((self.nothing(self.NOTHING), "dim"))])
+            self.details.show_note(line((self.nothing(self.NOTHING), "dim")))
         if self._pending_key is not None:
             self.table.go_to_key(self.key_of(self._pending_key))
             self._pending_key = None

@@ -16,9 +16,10 @@ from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["MIN_DETAILED", "OverviewView"]
+__all__ = ["MIN_DETAILED", "MIN_WIDE", "OverviewView"]
 
 MIN_DETAILED = 110  # columns from which on the details are shown
+MIN_WIDE = 150  # columns from which on names are shortened less
 _OTHER_ROWS = 4  # rows of the terminal outside this screen
 
 
@@ -31,7 +32,7 @@ class OverviewView(View):
     def __init__(self) -> None:
         super().__init__()
         self._filled = False
-        self._detailed = False  # whether the details of a finding are beside the list
+        self._read_for = (False, False)  # what `_room` was when it was read
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
@@ -53,16 +54,16 @@ class OverviewView(View):
         return self.lines
 
     def on_resize(self) -> None:
-        if self._filled and self._detailed != self._shows_details:
+        if self._filled and self._read_for != self._room:
             self.load()
 
     @property
-    def _shows_details(self) -> bool:
-        """Whether the terminal is wide enough for the details of a finding."""
-        return self.app.size.width >= MIN_DETAILED
+    def _room(self) -> tuple[bool, bool]:
+        """Whether the terminal is wide enough for the details of a finding beside the list, and for long names."""
+        return self.app.size.width >= MIN_DETAILED, self.app.size.width >= MIN_WIDE
 
     def load(self) -> None:
-        self._detailed = self._shows_details
+        self._read_for = self._room
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
@@ -72,13 +73,15 @@ class OverviewView(View):
         session = self.session
         finding = read_search_result(session)
         explanation, trials = session.explanation(), len(session.trials())
+        detailed, wide = self._read_for
         return overview_lines(
             explanation,
             session.kernel_count,
             trials,
             live=session.live,
             finding=finding,
-            beside=self._detailed and bool(explanation.findings),
+            beside=detailed and bool(explanation.findings),
+            wide=wide,
             source=session.recording.source,
         )
 

@@ -253,6 +253,10 @@ class TrialsView(ListingView):
         self._deciding = deciding_trials(self._trials, verdict)
         return [trial_row(item, self._deciding) for item in self._trials]
 
+    def show_problem(self, reason: str) -> None:
+        self.head.show([line(("whether this recording has a search could not be read", "dim"))])
+        super().show_problem(reason)
+
     def _show(self, rows: Sequence[Row]) -> None:
         at_end = self.table.cursor >= self.table.count - 1
         super()._show(rows)

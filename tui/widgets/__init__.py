@@ -2,4 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["code", "lines", "prompt", "styled", "table", "tabs", "tree"]
+__all__ = [
+    "code_pane",
+    "graph_canvas",
+    "keys",
+    "lifetime",
+    "lines",
+    "prompt",
+    "styled_lines",
+    "table",
+    "tabs",
+    "tree",
+]

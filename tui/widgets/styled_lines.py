@@ -36,7 +36,7 @@ class StyledLines(Lines):
         super().__init__(id=id, classes=classes)
         self._marked = marks
         self._unwrapped = self._lines = lines
-        self._wrap = wrap
+        self._wraps_text = self._wrap = wrap
         self._wrapped_columns = 0  # columns that the lines are wrapped to
         self._marks = self._marked and any(item.target for item in lines)
 
@@ -45,7 +45,7 @@ class StyledLines(Lines):
 
     def on_resize(self) -> None:
         if self._wrap and self.size.width and self.columns != self._wrapped_columns:
-            self.show(self._unwrapped, keep=True)
+            self._show(self._unwrapped, keep=True)
 
     def _unwrapped_at(self, index: int) -> int:
         """Return the number of the unwrapped line that a shown line is part of."""
@@ -67,8 +67,17 @@ class StyledLines(Lines):
         here = self._unwrapped[number] if number < len(self._unwrapped) else None
         return next((place for place, item in enumerate(lines) if here and here.text and item == here), number)
 
+    def show_note(self, note: Line) -> None:
+        """Show a sentence in place of the text. It is wrapped even where code would not be."""
+        self._wrap = True
+        self._show([note], keep=False)
+
     def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
         """Show other lines, from the top, or if `keep` with the cursor on its line, or on that of the same number."""
+        self._wrap = self._wraps_text
+        self._show(lines, keep=keep)
+
+    def _show(self, lines: Sequence[Line], *, keep: bool) -> None:
         number = self._kept_number(lines) if keep and self._wrap else None
         self._unwrapped = self._lines = lines
         self._marks = self._marked and any(item.target for item in lines)

@@ -22,6 +22,7 @@ _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 _MEASURED_ROWS = 200  # rows that column widths are computed from
 _DEFAULT_MAX_WIDTH = 60
+_READABLE_WIDTH = 22  # width of a column below which a spare one is left out instead
 _MIN_WIDTH = 14  # minimum width of a column when not all fit
 _MIN_LAST_WIDTH = 24  # minimum width of the last column, which is not shortened
 _LEFT_OUT = -_GAP  # width of a column that is left out, so that its gap is none either
@@ -35,7 +36,7 @@ class Column:
     numeric: bool = False
     max_width: int = _DEFAULT_MAX_WIDTH
     is_path: bool = False  # a long path keeps its end
-    spare: bool = False  # left out where the last column would have too little room
+    spare: bool = False  # left out where others would have too little room
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,27 +190,28 @@ class Table(FilterableLines):
         self._fit()
 
     def _fit(self) -> None:
-        """Shorten the widest columns until the last one is visible. Where that is not enough, leave out spare ones."""
+        """Shorten the widest columns until the last one is visible, but rather leave out spare ones than cut much."""
         spare = [place for place, column in enumerate(self._columns) if column.spare]
         for first in reversed(range(len(spare) + 1)):
-            if self._fit_without(spare[first:]):
+            if self._fit_without(spare[first:], _READABLE_WIDTH):
                 return
+        self._fit_without(spare, _MIN_WIDTH)
 
-    def _fit_without(self, spare: Sequence[int]) -> bool:
-        """Set the widths of the other columns, and return whether the last one has enough room."""
+    def _fit_without(self, spare: Sequence[int], least: int) -> bool:
+        """Set the widths of the other columns, at least so wide, and return whether the last one has enough room."""
         widths = [_LEFT_OUT if place in spare else width for place, width in enumerate(self._natural)]
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
         over = sum(widths[:-1]) + min(widths[-1], _MIN_LAST_WIDTH) - room
-        while over > 0 and (place := self._widest(widths)) is not None:
+        while over > 0 and (place := self._widest(widths, least)) is not None:
             widths[place] -= 1
             over -= 1
         self._widths = widths
         return over <= 0
 
-    def _widest(self, widths: Sequence[int]) -> int | None:
+    def _widest(self, widths: Sequence[int], least: int) -> int | None:
         """Return the widest column that can be shortened, or ``None``."""
-        places = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > _MIN_WIDTH]
+        places = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > least]
         return max(places, key=lambda place: widths[place], default=None)
 
     def on_resize(self) -> None:
