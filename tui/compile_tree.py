@@ -285,7 +285,7 @@ def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
         texts = (item.reason or "").split("\n")
         cut = [line(("  … all of it is below", "dim"))] if len(texts) > _MAX_REASON_LINES else []
         shown = [line(f"  {text}") for text in texts[:_MAX_REASON_LINES]]
-        return [*mine, head, *shown, *cut]
+        return [*([Line(), *mine] if mine else []), head, *shown, *cut]
     lines = [head, line("  ", (one_line(said.error), "error")), Line()]
     lines += [line(("  also: ", "dim"), one_line(text)) for text in said.more[:_MAX_ERRORS]]
     if said.code:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from dynadiag.diff.difference import SIGNS, Difference, NodeDifference
@@ -12,6 +13,7 @@ from dynadiag.recording.records import Graph
 from dynadiag.render.graph_titles import graph_titles
 from tui.code_panes import read_document
 from tui.documents import Document, DocumentRef, readable_graph
+from tui.graph_node import value_on_line
 from tui.line_links import LineLinks
 from tui.location import Location
 from tui.session import Session
@@ -22,6 +24,7 @@ __all__ = ["Sides", "aligned_rows", "read_sides"]
 _ROLES = {"+": "add", "-": "remove", "~": "break", ">": "recompile", "": ""}
 _MAX_COMPARED = 5_000  # lines of two sources that are compared; the time grows with the product of their lengths
 _EQUAL = "equal"
+_VALUE = re.compile(r"(\w+\[[^\]]*\])(\[[^\]]*\])?(.*)")  # dtype and sizes, strides, device
 Signs = Mapping[int, str]  # of lines, from 0
 
 
@@ -58,7 +61,14 @@ def _sides(
     texts: tuple[Document, Document], signs: tuple[Signs, Signs], item: Difference, sessions: tuple[Session, Session]
 ) -> Sides:
     rows = list(aligned_rows((len(texts[0].lines), len(texts[1].lines)), signs))
-    made = [[_row(texts[side], pair[side], signs[side], item.compile_ids[side]) for pair in rows] for side in (0, 1)]
+    values = [_values(texts, pair) if pair[0] in signs[0] and pair[1] in signs[1] else ("", "") for pair in rows]
+    made = [
+        [
+            _row(texts[side], pair[side], signs[side], item.compile_ids[side], value[side])
+            for pair, value in zip(rows, values, strict=True)
+        ]
+        for side in (0, 1)
+    ]
     for side, text in zip(made, texts, strict=True):
         if text.note and side:
             side[0] = line((text.note, "dim"))
@@ -70,12 +80,24 @@ def _sides(
     return Sides((names[0], names[1]), made[0], made[1], changed)
 
 
-def _row(text: Document, number: int | None, signs: Signs, compile_id: str | None) -> Line:
+def _values(texts: tuple[Document, Document], pair: tuple[int | None, int | None]) -> tuple[str, str]:
+    """What differs in the values of two nodes whose lines read alike."""
+    old, new = pair
+    if old is None or new is None or texts[0].lines[old] != texts[1].lines[new] or not texts[0].margins:
+        return "", ""
+    parts = [_VALUE.match(text.margins[number]) for text, number in zip(texts, (old, new), strict=True)]
+    groups = [part.groups("") if part else () for part in parts]
+    differing = [both for both in zip(*groups, strict=False) if both[0] != both[1]]
+    return " ".join(was for was, _ in differing), " ".join(now for _, now in differing)
+
+
+def _row(text: Document, number: int | None, signs: Signs, compile_id: str | None, value: str) -> Line:
     if number is None:
         return Line()
     sign = signs.get(number, "")
     target = Location("code", text.ref.compile_id or compile_id, document=text.ref.key, line=text.row_of(number) + 1)
-    return line((f"{sign or ' '} ", _ROLES[sign]), (printable_code(text.lines[number]), _ROLES[sign]), to=target)
+    code, aside = printable_code(text.lines[number]), f"  {one_line(value)}".rstrip()
+    return line((f"{sign or ' '} ", _ROLES[sign]), (code, _ROLES[sign]), (aside, "dim"), to=target)
 
 
 def aligned_rows(counts: tuple[int, int], signs: tuple[Signs, Signs]) -> Iterator[tuple[int | None, int | None]]:
@@ -126,8 +148,11 @@ def _of_stage(session: Session, compile_id: str, item: Difference) -> list[Docum
 
 
 def _graph(session: Session, graph: Graph, title: str) -> Document:
+    """A graph, with what torch printed of the nodes' values at the margin."""
     ref = DocumentRef(f"event:{graph.event}", "graph", title, graph.compile_id)
-    return readable_graph(read_document(session, ref), LineLinks())[0]
+    printed = read_document(session, ref)
+    shown = readable_graph(printed, LineLinks())[0]
+    return replace(shown, margins=[value_on_line(printed.lines[shown.row_of(at)]) for at in range(len(shown.lines))])
 
 
 def _source(session: Session, file: str | None) -> Document:

@@ -11,7 +11,7 @@ from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
-__all__ = ["NodeDetails", "node_lines", "node_on_line"]
+__all__ = ["NodeDetails", "node_lines", "node_on_line", "value_on_line"]
 
 _MAX_USERS = 200  # users listed; an input may have 50,000
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
@@ -54,6 +54,12 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
     inputs = tuple((shown[word], places[word]) for word in names)
     name, expression = _shown(name, defined), _NAME.sub(lambda found: shown.get(found[0], found[0]), expression)
     return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
+
+
+def value_on_line(text: str) -> str:
+    """Return the value that torch printed for the node that a line defines, such as ``f32[4][1]cpu``."""
+    found = _STATEMENT.match(text)
+    return (found[2] or "") if found else ""
 
 
 def _shown(name: str, defined: Mapping[str, int]) -> str:

@@ -140,3 +140,11 @@ async def test_runs_that_are_the_same(tmp_path: Path) -> None:
 def test_lines_without_a_sign_belong_together() -> None:
     rows = list(aligned_rows((4, 4), ({1: "-", 3: "~"}, {2: "+", 3: "~"})))
     assert rows == [(0, 0), (1, None), (2, 1), (None, 2), (3, 3)]
+
+
+async def test_lines_that_read_alike_say_what_differs(tmp_path: Path) -> None:
+    recorded(tmp_path, "before", build.SOURCE, build.DYNAMO.replace('[1]cpu" = l_x_', '[1]cuda:0" = l_x_'))
+    path = recorded(tmp_path, "after", build.SOURCE, build.DYNAMO)
+    async with browsing(path, folder=tmp_path) as pilot:
+        await compare(pilot, "before", "y = x.sin()  cuda:0")
+        assert ("~ y = x.sin()  cuda:0", "~ y = x.sin()  cpu") in side_by_side(pilot)

@@ -65,7 +65,7 @@ async def test_another_recording_is_opened_from_the_start(tmp_path: Path) -> Non
         assert "ended with exit code 3" in screen(pilot)
         assert "Overview" in screen(pilot).splitlines()[0]
         await press(pilot, "4")
-        assert "no graph break was recorded" in screen(pilot)
+        assert "nothing was compiled" in screen(pilot)
 
 
 async def test_a_question_of_the_recording_before_is_left(tmp_path: Path) -> None:
