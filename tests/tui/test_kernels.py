@@ -147,3 +147,18 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
         await press(pilot, "7")
         assert {row.cells[6].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
         assert ("? after a line: inferred from the generated code" in screen(pilot)) == shown.endswith("?")
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.9, False), (1.3, True)])
+async def test_a_share_above_the_peak_says_how_that_can_be(
+    share: float, told: bool, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
+        costs = _costs(session, compile_ids)
+        return {key: replace(cost, seconds=1e-6, peak_share=share) for key, cost in costs.items()}
+
+    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", measured)
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert f"{share:.0%} of the device's peak" in screen(pilot)
+        assert ("what came out of a cache" in screen(pilot)) == told

@@ -31,6 +31,7 @@ _TIME_COLUMNS = (
     Column("of peak", numeric=True),
 )  # shown if `dynadiag kernels --measure` has measured
 _FAILED = "no kernel was generated: compiling failed before that"
+_CACHED = " (above 100%: of what came out of a cache)"
 _INFERRED = "? after a line: inferred from the generated code"
 _MAX_OPERATORS = 12  # operators of a kernel that its detail names
 _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
@@ -202,6 +203,7 @@ def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
     """Return the measured time of a kernel and the source lines that it computes."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
+    of += _CACHED if (cost.peak_share or 0) > 1 else ""
     timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
     work = [f"{cost.bytes_moved:,} bytes moved"] if cost.bytes_moved is not None else []
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
