@@ -59,7 +59,9 @@ class LineActionsApp(NotifyingApp):
     async def action_filter(self) -> None:
         """Ask for a text and show only the lines that contain it."""
         lines = self.focused_lines
-        if isinstance(lines, FilterableLines):
+        if isinstance(lines, FilterableLines) and lines.unfiltered_because:
+            self.notify(lines.unfiltered_because, severity="warning")
+        elif isinstance(lines, FilterableLines):
             before, whole = lines.filter, lines
 
             def preview(text: str) -> str:

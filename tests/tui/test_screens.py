@@ -13,6 +13,7 @@ from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.help import HelpScreen, key_label
 from tui.widgets.styled_lines import StyledLines
+from tui.widgets.table import Table
 
 SIZES = [(80, 24), (200, 60)]
 
@@ -165,3 +166,11 @@ async def test_a_reason_is_wrapped_where_code_is_not(tmp_path: Path) -> None:
         await pilot.resize_terminal(120, 40)
         await press(pilot)
         assert "shows its trials; record the program itself to see compiles" in screen(pilot)
+
+
+async def test_events_say_why_they_are_not_filtered(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "9", "f")
+        assert "these rows cannot be filtered" in screen(pilot)
+        await press(pilot, "shift+tab", "f", *"run", "enter")
+        assert [row.key for row in pilot.app.query_one("#events-kinds", Table).rows] == ["dynadiag_run"]

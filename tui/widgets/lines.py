@@ -392,6 +392,11 @@ class FilterableLines(Lines):
         """The number of lines without the filter."""
         return self.count
 
+    @property
+    def unfiltered_because(self) -> str:
+        """Why the lines cannot be filtered; empty where they can."""
+        return ""
+
     def set_filter(self, text: str) -> None:
         """Show the lines that contain a text, or all lines for an empty text."""
         self.filter = text

@@ -24,6 +24,7 @@ _MEASURED_ROWS = 200  # rows that column widths are computed from
 _DEFAULT_MAX_WIDTH = 60
 _READABLE_WIDTH = 22  # width of a column below which a spare one is left out instead
 _MIN_WIDTH = 14  # minimum width of a column when not all fit
+_ON_DEMAND = "they are read on demand, in the order of the log"
 _MIN_LAST_WIDTH = 24  # minimum width of the last column, which is not shortened
 _LEFT_OUT = -_GAP  # width of a column that is left out, so that its gap is none either
 
@@ -132,9 +133,7 @@ class Table(FilterableLines):
     def action_sort(self, by: int) -> None:
         """Sort by the next column."""
         if self._lazy:
-            self.notify(
-                "these rows cannot be sorted: they are read on demand, in the order of the log", severity="warning"
-            )
+            self.notify(f"these rows cannot be sorted: {_ON_DEMAND}", severity="warning")
             return
         places = len(self._columns)
         self._sort = 0 if self._sort is None else (self._sort + by) % places
@@ -231,6 +230,10 @@ class Table(FilterableLines):
     @property
     def is_quick(self) -> bool:
         return not self._lazy and super().is_quick
+
+    @property
+    def unfiltered_because(self) -> str:
+        return f"these rows cannot be filtered: {_ON_DEMAND} (0 searches the log)" if self._lazy else ""
 
     def text_of(self, index: int) -> str:
         return "  ".join(self._rows[index].cells)
