@@ -77,13 +77,15 @@ def _arguments(lines: Sequence[str]) -> dict[str, int]:
 def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
     found = []
+    returned = False  # torch may print each result on a line of its own
     for number in range(index + 1, len(lines)):
         line = lines[number]
+        returned = (returned or line.lstrip().startswith("return")) and not line.lstrip().startswith((")", "class "))
         if name in line:
             statement = _STATEMENT.match(line)
             if statement is not None and word.search(statement[3].partition(_FREES_SEPARATOR)[0]):
                 found.append((statement[1], number))
-            elif line.lstrip().startswith("return") and word.search(line):
+            elif returned and word.search(line.partition("#")[0]):
                 found.append(("output", number))
     return found
 

@@ -50,12 +50,12 @@ def _split_words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragme
     """Yield words with the blanks before them. A word that is longer than a line is split."""
     for text, role in fragments:
         for word in _WORD.findall(text):
-            pieces = _pieces(word, columns) if cell_len(word) > columns else [word]
-            yield from ((piece, role) for piece in pieces)
+            parts = _broken(word, columns) if cell_len(word) > columns else [word]
+            yield from ((part, role) for part in parts)
 
 
-def _pieces(word: str, columns: int) -> list[str]:
-    """Split a word into pieces of at most `columns`: between folders or names, where there are any."""
+def _broken(word: str, columns: int) -> list[str]:
+    """Split a word into parts of at most `columns`: between folders or names, where there are any."""
     made = [""]
     for part in chain.from_iterable(chop_cells(part, columns) for part in _PART.findall(word)):
         if cell_len(made[-1] + part) > columns:

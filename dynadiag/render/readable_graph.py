@@ -15,7 +15,9 @@ from dataclasses import dataclass
 __all__ = ["ReadableLine", "attribute_name", "readable_lines", "shape_text"]
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
-_FORWARD = re.compile(r"^ *def forward\(self(?:, )?(.*)$")
+_FORWARD = re.compile(r"^ *def forward\((?:self(?:, )?)?(.*)$")
+_COMMENT = re.compile(r"\s+# .*$")  # AOTAutograd says after an input or a result what it is
+_CLOSING = {"(": ")", "[": "]"}
 _STATEMENT = re.compile(r"^ +([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")?(?:, |\):?|,$)")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
@@ -40,6 +42,14 @@ class ReadableLine:
     margin: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """The arguments of a graph, and the row that they end in."""
+
+    end: int
+    arguments: str
+
+
 def readable_lines(printed: Sequence[str]) -> Iterator[ReadableLine]:
     """Yield the lines of a printed graph in their readable form. None has a margin in a text that is no graph."""
     signatures = dict(_signatures(printed))
@@ -49,34 +59,46 @@ def readable_lines(printed: Sequence[str]) -> Iterator[ReadableLine]:
     for row, text in enumerate(printed):
         indent = " " * max(0, _indent_of(text) - depth * _INDENT)
         if row in signatures:
-            yield ReadableLine(row, indent + _inputs(signatures[row], names))
+            yield ReadableLine(signatures[row].end, indent + _inputs(signatures[row].arguments, names))
         elif (found := _CLASS.match(text)) and row:
             yield ReadableLine(row, f"{indent}subgraph {found[1]}:")
         elif found := _STATEMENT.match(text):
             if not _is_bookkeeping(found[1], found[3]):
                 yield ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", shape_text(found[2]))
         elif text.lstrip().startswith("return"):
-            yield ReadableLine(row, indent + _expression(text.strip(), names))
+            yield ReadableLine(row, indent + _expression(_returned(printed, row), names))
 
 
 def _indent_of(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _signatures(printed: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The row and the arguments of each graph. torch prints a long list of arguments on lines of their own."""
+def _signatures(printed: Sequence[str]) -> Iterator[tuple[int, _Signature]]:
+    """The arguments of each graph, by its first row. torch prints a long list of arguments on lines of their own."""
     for row, text in enumerate(printed):
         if found := _FORWARD.match(text):
             end = row
             while not printed[end].rstrip().endswith(":") and end + 1 < len(printed):
                 end += 1
-            yield row, found[1] + " ".join(printed[row + 1 : end + 1])
+            more = (_COMMENT.sub("", line) for line in printed[row + 1 : end + 1])
+            yield row, _Signature(end, found[1] + " ".join(more))
 
 
-def _input_names(printed: Sequence[str], signatures: Mapping[int, str]) -> dict[str, str]:
+def _returned(printed: Sequence[str], row: int) -> str:
+    """The whole statement that begins in a row: AOTAutograd prints each result on a line of its own."""
+    first = printed[row].strip()
+    closing = _CLOSING.get(first[-1])
+    end = next((at for at in range(row + 1, len(printed)) if printed[at].strip() == closing), None) if closing else None
+    if end is None:
+        return first
+    results = [_COMMENT.sub("", line).strip().rstrip(",") for line in printed[row + 1 : end]]
+    return f"{first}{', '.join(results)}{',' if len(results) == 1 and closing == ')' else ''}{closing}"
+
+
+def _input_names(printed: Sequence[str], signatures: Mapping[int, _Signature]) -> dict[str, str]:
     """The readable name of each input, such as ``blocks.0.norm1.weight``. No node has the same name."""
     nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
-    arguments = (found[1] for text in signatures.values() for found in _ARGUMENT.finditer(text))
+    arguments = (found[1] for each in signatures.values() for found in _ARGUMENT.finditer(each.arguments))
     short = {f"l{name[1:]}": attribute_name(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
     taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
     return {name: f"input.{word}" if word in taken else word for name, word in short.items()}
@@ -90,7 +112,8 @@ def attribute_name(name: str) -> str:
 
 def _inputs(signature: str, names: Mapping[str, str]) -> str:
     """The inputs: those of the call before the parameters of modules."""
-    found = [names.get(f"l{name[1:]}", name) for name in (one[1] for one in _ARGUMENT.finditer(signature))]
+    arguments = (one[1] for one in _ARGUMENT.finditer(signature) if one[1] != "self")
+    found = [names.get(f"l{name[1:]}", name) for name in arguments]
     own = [name for name in found if "." not in name.removeprefix("input.")]
     return f"inputs: {', '.join(own + [name for name in found if name not in own]) or 'none'}"
 

@@ -45,5 +45,13 @@ def test_the_output_is_a_user() -> None:
     assert [name for name, _ in node.users] == ["output"]
 
 
+def test_the_output_is_a_user_where_each_result_has_a_line() -> None:
+    printed = POST_GRAD.replace("return (relu,)", "return (\n            relu,  # PlainAOTOutput(idx=0)\n        )")
+    for start, users in (("relu:", ["output"]), ("sin:", ["relu"])):
+        node = _node(printed, start)
+        assert node is not None
+        assert [name for name, _ in node.users] == users
+
+
 def test_a_comment_defines_no_node() -> None:
     assert _node(DYNAMO, "# File") is None

@@ -17,9 +17,9 @@ async def test_the_keys_are_those_of_the_screen(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "2")
         assert "v time line" in screen(pilot).splitlines()[-1]
-        await press(pilot, "7")
+        await press(pilot, "6")
         last = screen(pilot).splitlines()[-1]
-        assert "c bytes" in last
+        assert "v tree, list" in last
         assert "time line" not in last
         assert last.count("? help") == 1
 

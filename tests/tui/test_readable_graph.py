@@ -70,6 +70,32 @@ def test_lines_and_links_lead_back_to_what_was_printed(row: int) -> None:
     assert links.lines_of([key]) == ((line,) if shown.row_of(line) == row else ())
 
 
+OF_AOT = """\
+class <lambda>(torch.nn.Module):
+    def forward(
+        self,
+        primals_1: "f32[4][1]cpu",  # PlainAOTInput(idx=0)
+        primals_2: "f32[4][1]cpu",  # ParamAOTInput(target='net.weight')
+    ):
+        # File: net.py:7 in forward, code: return x * self.weight
+        mul: "f32[4][1]cpu" = torch.ops.aten.mul.Tensor(primals_1, primals_2);  primals_2 = None
+        return (
+            mul,  # PlainAOTOutput(idx=0)
+            primals_1,  # SavedForBackwardsAOTOutput(idx=0)
+        )
+"""
+
+
+def test_inputs_and_results_on_lines_of_their_own_are_one_line() -> None:
+    printed = _document(OF_AOT)
+    shown, _ = readable_graph(printed, LineLinks())
+    whole = ["inputs: primals_1, primals_2", "mul = mul(primals_1, primals_2)", "return (mul, primals_1)"]
+    assert shown.lines == whole
+    assert [shown.line_of(row) for row in (3, 4)] == [0, 0], "an input leads to the line of the inputs"
+    one = _document(OF_AOT.replace("            primals_1,  # SavedForBackwardsAOTOutput(idx=0)\n", ""))
+    assert readable_graph(one, LineLinks())[0].lines[-1] == "return (mul,)"
+
+
 def test_a_text_that_is_no_graph_stays_as_it_is() -> None:
     document = _document("no graph\n  here: only = words\n")
     assert readable_graph(document, LineLinks()) == (document, LineLinks())
