@@ -344,3 +344,9 @@ async def test_a_compile_that_failed_opens_at_the_line_at_fault(tmp_path: Path) 
         source = pilot.app.query_one(CodeView).pane("source")
         assert source.notes[source.cursor].role == "error"
         assert source.links.keys_of(source.cursor)
+
+
+async def test_where_the_later_graphs_are_is_said_in_the_pane_of_the_first(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "]")
+        assert any("tab goes to the later graphs" in note.message for note in pilot.app._notifications)

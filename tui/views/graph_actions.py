@@ -82,7 +82,8 @@ class GraphActions(PanedView):
         """Show the next or previous document in the current pane."""
         board = self._model
         if board is None or len(board.documents_of[self._current_pane]) < 2:
-            self.notify("this pane has no other document")
+            later = ": tab goes to the later graphs" if self._current_pane == "dynamo" else ""
+            self.notify(f"this pane has no other document{later}")
             return
         at, pane = self._current_pane, self.pane(self._current_pane)
         places = pane.links.keys_of(pane.cursor)
