@@ -30,7 +30,6 @@ class Settings:
     journal: str | None = None
     parent: int | None = None
     source: bool = True
-    inputs: bool = False
     stop_after: int | None = None
     limit: int = 2_000_000_000
     coverage: str | None = None

@@ -62,7 +62,6 @@ class OptionChange:
     name: str
     was: str
     now: str
-    file: str | None
     line: int | None
 
 
@@ -126,7 +125,7 @@ def changed_options(before: Recording, after: Recording, ids: tuple[str, str]) -
     """Return torch's options that differ between two compiles, with the line of the second program that sets each."""
     sides = _Settings(before), _Settings(after)
     return [
-        OptionChange(".".join(name), _short(old), _short(new), *_line_setting(after, name[1]))
+        OptionChange(".".join(name), _short(old), _short(new), _line_setting(after, name[1])[1])
         for name, (old, new) in _changed_options(sides, ids, defaults_differ=False)
     ]
 

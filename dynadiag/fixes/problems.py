@@ -42,10 +42,7 @@ class FixProblem:
     title: str
     gb_id: str | None = None
     hints: tuple[str, ...] = ()
-    reason: str = ""
-    explanation: str = ""
     source: str | None = None
-    guard: str = ""
     was: tuple[str, ...] = ()
     now: str | None = None
     guarded: Span | None = None
@@ -148,8 +145,6 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         title=item.gb_type or item.reason,
         gb_id=item.gb_id,
         hints=item.hints,
-        reason=item.reason,
-        explanation=item.explanation,
         stack=_in_project(item.user_stack, project),
         nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),
         advice=tuple(each.text for each in break_advice(item, explanation.sources)[:_MAX_ADVICE]),
@@ -178,7 +173,6 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 compile_id=item.compile_id,
                 title=what,
                 source=change.source,
-                guard=change.guard,
                 was=change.was,
                 now=change.now,
                 guarded=Span(project.relative(change.file), change.line),

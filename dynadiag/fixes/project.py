@@ -68,10 +68,6 @@ class Project:
             (root / name).write_bytes(content)
         return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
 
-    def original(self, file: str | None, copy: Path) -> str | None:
-        """The user's file that a file of the copy ``copy`` is a copy of; any other file itself."""
-        return None if file is None else file.replace(str(copy), str(self.root), 1)
-
     def _moved(self, root: Path) -> Program:
         if not self.program.target.endswith(".py") or self.program.module:
             return self.program

@@ -31,13 +31,12 @@ def describe_divergence(found: RankDifference, sides: Sides, restart: int) -> Di
     """Return the divergence of two sets of ranks. The sides are those of the difference, with all their ranks."""
     doing, others = sides[found.unusual], sides[1 - found.unusual]
     specific = _DESCRIBERS[found.kind](found, doing, others)
-    fewer, more = (others, doing) if len(others) < len(doing) else (doing, others)
+    fewer = others if len(others) < len(doing) else doing
     step = found.step if isinstance(found.step, CompileStep) else found.other_step
     file, line, function = specific.location
     return Divergence(
         kind=found.kind,
         ranks=tuple(sorted(rank_numbers(fewer))),
-        others=tuple(sorted(rank_numbers(more))),
         restart=restart,
         compile_id=step.compile.compile_id if isinstance(step, CompileStep) else None,
         file=file,

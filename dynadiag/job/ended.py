@@ -166,7 +166,6 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
     return Divergence(
         kind=kind,
         ranks=numbers,
-        others=rank_numbers(others),
         restart=restart,
         compile_id=None,
         file=place.file if place else None,
@@ -212,7 +211,6 @@ def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) 
     return Divergence(
         "died",
         tuple(missing),
-        rank_numbers(ranks),
         restart,
         None,
         place.file if place else None,

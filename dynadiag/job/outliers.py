@@ -78,7 +78,6 @@ def _outlier_divergence(
     return Divergence(
         kind="recompile" if is_guard else "graph",
         ranks=numbers,
-        others=others,
         restart=restart,
         compile_id=step.compile.compile_id,
         file=step.compile.file,

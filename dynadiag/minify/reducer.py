@@ -115,7 +115,7 @@ class _Reducer:
         """Reduce, drop settings, write the repro and send it."""
         signal.signal(signal.SIGINT, self._stop)
         operations = _count_operations(self._capture.module)
-        TRIAL.send(GraphCaptured(operations, tuple(s.name for s in self._settings)))
+        TRIAL.send(GraphCaptured(operations))
         try:
             check_inputs(self._capture.inputs)
         except ReductionError as error:
@@ -307,7 +307,7 @@ class _Reducer:
 
     def _send_candidate(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
         status = "same" if failed else outcome.status_against(self._reference)
-        TRIAL.send(CandidateTried(key, stage, size, status, failed, outcome_to_keep(outcome), **extra))
+        TRIAL.send(CandidateTried(key, stage, size, status, outcome_to_keep(outcome), **extra))
 
     def _drop_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Drop the settings and options that the failure does not need: all at once, then one by one."""

@@ -69,7 +69,6 @@ class GraphCaptured(TrialEvent):
     """The failing graph was reached. ``operations`` counts its operations."""
 
     operations: int
-    settings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,6 @@ class CandidateTried(TrialEvent):
     stage: str
     size: int
     status: str
-    failed: bool
     outcome: Outcome
     best: int | None = None
     cached: int | None = None

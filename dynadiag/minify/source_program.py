@@ -35,8 +35,7 @@ def read_program(program: Program) -> ProgramSource:
     file, folder, package = _file(program)
     folders = [folder, Path.cwd()] if program.module else [folder]
     is_main = program.name is None and program.test is None
-    merged = merge_program(file, folders, package, main=is_main)
-    text = merged.text
+    text = merge_program(file, folders, package, main=is_main)
     if program.test is not None:
         text = with_test_call(text, program.test)
     if program.name is not None:

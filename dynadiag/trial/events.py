@@ -174,10 +174,9 @@ class Note(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class BackendUsed(TrialEvent):
-    """Dynamo calls a backend that belongs to ``rung``."""
+    """Dynamo calls this backend."""
 
     name: str
-    rung: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any
         return inner(output_graph, *args, **kwargs)
     own = output_graph.compiler_fn
     rung = rung_of_backend(own)
-    TRIAL.send(BackendUsed(torch_private.backend_name(own), rung))
+    TRIAL.send(BackendUsed(torch_private.backend_name(own)))
     wanted = TRIAL.plan.rung
     if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):
         return inner(output_graph, *args, **kwargs)

@@ -7,7 +7,7 @@ is run.
 
 from __future__ import annotations
 
-from minifier.source.merge_modules import MergedProgram, MergeError, merge_program
+from minifier.source.merge_modules import MergeError, merge_program
 from minifier.source.observed import Observed, observer_file
 from minifier.source.observer import fill_memory
 from minifier.source.plan import reduce_source
@@ -15,7 +15,6 @@ from minifier.source.reduction import SourceReduction, count_lines, count_tokens
 
 __all__ = [
     "MergeError",
-    "MergedProgram",
     "Observed",
     "SourceReduction",
     "count_lines",

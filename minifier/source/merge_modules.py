@@ -21,7 +21,7 @@ from typing import Any
 from minifier.source.scopes import bound_names, new_name, own_nodes
 from minifier.source.trees import expression, render
 
-__all__ = ["MergeError", "MergedProgram", "merge_program"]
+__all__ = ["MergeError", "merge_program"]
 
 _PACKAGES = {"site-packages", "dist-packages"}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
@@ -47,18 +47,11 @@ class MergeError(Exception):
     """A program that cannot be merged into one file. The text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergedProgram:
-    """The program as one file. ``files`` are those that it came from."""
+def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, main: bool = True) -> str:
+    """The program in a file, with the modules that it imports, as the text of one file.
 
-    text: str
-    files: tuple[Path, ...]
-
-
-def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, main: bool = True) -> MergedProgram:
-    """The program in a file; ``folders`` are where its own modules are found, besides those that it
-    adds to `sys.path`. The file may be in a package. Without ``main`` it is imported, so what is under
-    ``if __name__ == "__main__"`` does not run.
+    ``folders`` are where its own modules are found, besides those that it adds to `sys.path`. The file may be in a
+    package. Without ``main`` it is imported, so what is under ``if __name__ == "__main__"`` does not run.
 
     Raises `MergeError` if a file cannot be read or is not Python.
     """
@@ -67,13 +60,12 @@ def merge_program(file: Path, folders: Sequence[Path], package: str = "", *, mai
     future = [ast.ImportFrom("__future__", [ast.alias(n) for n in sorted(merger.future)], 0)] if merger.future else []
     types = [ast.Import([ast.alias("types")])] if merger.makes_namespaces else []
     module = ast.Module([*future, *types, *body], [])
-    return MergedProgram(render(module), tuple(merger.files))
+    return render(module)
 
 
 @dataclass(slots=True)
 class _Merger:
     folders: list[str]
-    files: list[Path] = field(default_factory=list)
     future: set[str] = field(default_factory=set)
     taken: dict[str, str] = field(default_factory=dict)  # each name, and what it stands for
     exports: dict[str, dict[str, str]] = field(default_factory=dict)  # by module: its names, and what they are now
@@ -81,7 +73,6 @@ class _Merger:
 
     def module(self, file: Path, name: str, package: str) -> list[ast.stmt]:
         """The statements of a module, with those of the modules that it imports before them."""
-        self.files.append(file)
         tree = _parse(file)
         self.folders += [str(folder) for folder in _added_folders(tree, file)]
         imports = self.library_imports(tree, package)

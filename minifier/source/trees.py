@@ -20,7 +20,6 @@ __all__ = [
     "blocks",
     "call_arguments",
     "expression",
-    "fresh",
     "parents_of",
     "render",
     "size",
@@ -97,11 +96,6 @@ def _as_list(value: Any) -> list[Any]:
 def render(tree: ast.AST) -> str:
     """The tree as Python, in one form whatever the layout was. Raises if it is not Python."""
     return ast.unparse(tree) + "\n"
-
-
-def fresh(tree: ast.Module) -> ast.Module:
-    """The tree parsed again, so that no node is shared. Raises `SyntaxError` if it is not Python."""
-    return ast.parse(render(tree))
 
 
 def expression(text: str) -> ast.expr:

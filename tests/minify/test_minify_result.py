@@ -38,9 +38,9 @@ def test_a_trial_of_one_operation_is_told_as_one() -> None:
     log = SimpleNamespace(count=1, add=lambda *_: None)
     search = SimpleNamespace(log=log, on_message=told.append, on_trial=lambda *trial: told.append(trial[1]))
     listener = _ReductionListener(cast("Any", search))
-    listener.on_event(GraphCaptured(1, ()))
+    listener.on_event(GraphCaptured(1))
     for size in (1, 2):
-        listener.on_event(CandidateTried(str(size), "witness", size, "pass", False, Outcome(None, 1.0)))
+        listener.on_event(CandidateTried(str(size), "witness", size, "pass", Outcome(None, 1.0)))
     assert told == ["the failing graph has 1 operation; reducing it", "witness: 1 operation", "witness: 2 operations"]
 
 
