@@ -13,7 +13,7 @@ import torch
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["describe_callable", "describe_skipped_frame"]
+__all__ = ["describe_callable", "describe_code", "describe_skipped_frame"]
 
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
@@ -62,6 +62,11 @@ def _function_location(function: Any, name: str) -> dict[str, Any]:
     if isinstance(code, CodeType):
         return {"file": code.co_filename, "line": code.co_firstlineno, "function": name}
     return {"file": None, "line": None, "function": name}
+
+
+def describe_code(code: CodeType) -> dict[str, Any]:
+    """Return ``file``, ``line`` and ``function`` of a code object."""
+    return {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
 
 
 def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None:

@@ -30,6 +30,7 @@ from unittest import mock
 import torch
 
 from dynadiag import autoload, capture
+from dynadiag.capture import probes as probes_module
 from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
 from dynadiag.capture.collective_recorder import CollectiveRecorder
@@ -165,7 +166,7 @@ def replaced(target: Target, by: Callable[[Any], Any]) -> Iterator[None]:
         for holder in [owner] if owner else [one for key, one in list(sys.modules.items()) if key in MODULES]:
             for key in [key for key, value in vars(holder).items() if value is original]:
                 stack.enter_context(mock.patch.object(holder, key, by(original)))
-        probes = recorder_module._PROBES
+        probes = probes_module.PROBES
         stack.enter_context(mock.patch.dict(probes, {k: by(v) for k, v in probes.items() if v is original}))
         yield
 
@@ -214,7 +215,7 @@ def each_fails(folder: Path) -> dict[str, Any]:
                     seen = outcome(PIECES[name])
                 if seen != expected[name]:
                     wrong.append([name, faults.failed[before:], seen])
-    probes = [label((recorder_module.__name__, None, probe.__name__)) for probe in recorder_module._PROBES.values()]
+    probes = [label((probes_module.__name__, None, probe.__name__)) for probe in probes_module.PROBES.values()]
     return {"probes": probes, "failed": faults.failed, "held_back": faults.held_back, "wrong": wrong}
 
 

@@ -1,0 +1,131 @@
+"""The probes: what a torch function that emits an event knows beyond its event, read from its local variables.
+
+The names of the functions and their locals are in `dynadiag.torch_private.capture`. A probe appends its event of ours
+before torch's event. It may raise: the recorder notes the probe that failed, and goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from dynadiag.capture import breaks, caches, changed_options, code_locations, generated_code, graphs, guards
+from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.torch_private import capture as torch_private
+
+if TYPE_CHECKING:
+    from dynadiag.capture.recorder import Recorder
+
+__all__ = ["PROBES"]
+
+
+def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
+        code = found["code"]
+        recorder.append(
+            "frame", {**_callable_location(code, emitter), **recorder.collectives.issued_unseen()}, metadata
+        )
+        recorder.record_source(code.co_filename, metadata)
+        recorder.record_source(_main_file(), metadata)
+
+
+def _main_file() -> str | None:
+    """The program's own file: what it sets and calls matters, even if nothing in it is compiled."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py") or path_in_packages(file):  # pytest, a launcher
+        return None
+    return str(Path(file).absolute())
+
+
+def _callable_location(code: CodeType, emitter: FrameType) -> dict[str, Any]:
+    """The location of a compiled function, or of the user's callable if torch wrapped it in a function of its own."""
+    wrapped = torch_private.wrapped_callable(emitter)
+    return code_locations.describe_code(code) if wrapped is None else code_locations.describe_callable(wrapped, emitter)
+
+
+def _probe_break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    for function, local in torch_private.BREAK_EMITTERS.items():
+        if found := torch_private.emitter_locals(function, local, emitter):
+            named: dict[str, Any] = {key: found[key] for key in ("gb_type", "explanation", "hints") if key in found}
+            _append_break(recorder, metadata, emitter, found[local], fatal=False, named=named)
+            return
+
+
+def _probe_error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
+        fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
+        above = {"callers": code_locations.user_callers(emitter)} if fatal else {}
+        _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
+
+
+def _append_break(
+    recorder: Recorder,
+    metadata: Mapping[str, Any],
+    emitter: FrameType,
+    failure: Any,
+    *,
+    fatal: bool,
+    named: dict[str, Any],
+) -> None:
+    data = {**breaks.describe_break(failure, emitter, recorder.source_lines, fatal=fatal), **named}
+    recorder.append("break", data, metadata)
+    recorder.record_source(data.get("file"), metadata)
+
+
+def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
+        recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
+        for file in graphs.source_files(found["gm"]):
+            if path_in_packages(file) is None:  # of libraries only what is compiled by itself
+                recorder.record_source(file, metadata)
+        recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
+
+
+def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.GUARDS_EMITTER, emitter):
+        recorder.append("guards", {"places": guards.guard_locations(found["sorted_guards"])}, metadata)
+
+
+def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, emitter):
+        frame = found["frame"]
+        failures = [
+            failure
+            for entry in torch_private.cached_entries(found, emitter)
+            for failure in guards.failing_guards(entry, frame.f_locals)
+        ]
+        recorder.append("recompile", {**_callable_location(frame.f_code, emitter), "failures": failures}, metadata)
+
+
+def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    recorder.add_module(metadata)
+    if (lowered := torch_private.lowered_graph(emitter)) is not None:
+        recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered))
+
+
+def _probe_aot_lookup(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if (key := caches.aot_autograd_key_json(emitter)) is not None:
+        recorder.append("cache_key", {}, metadata, key)
+
+
+def _probe_metrics(recorder: Recorder, _metadata: Mapping[str, Any], _emitter: FrameType) -> None:
+    recorder.record_cache_lookups()
+
+
+# By the name of the event, or of its artifact.
+PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
+    "dynamo_start": _probe_start,
+    "dynamo_graph_break_reason": _probe_break,
+    "dynamo_error": _probe_error,
+    "dynamo_output_graph": _probe_graph,
+    "dynamo_cpp_guards_str": _probe_guards,
+    "recompile_reasons": _probe_recompile,
+    "inductor_output_code": _probe_output_code,
+    "aotautograd_cache_hit": _probe_aot_lookup,
+    "aotautograd_cache_miss": _probe_aot_lookup,
+    "compilation_metrics": _probe_metrics,
+    "bwd_compilation_metrics": _probe_metrics,
+}
