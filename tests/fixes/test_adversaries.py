@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from dynadiag.fixes.call_watch import CandidateWatch, ReferenceWatch
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CallDiffers, Observation, SideTaken
-from dynadiag.fixes.observer import _Candidate, _Reference
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import _instrumented
@@ -107,13 +107,13 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         sides=tuple(condition.key for condition in candidate.both_sides),
         as_tensors=candidate.as_tensors,
     )
-    reference = _Reference(asked)
+    reference = ReferenceWatch(asked)
     module = load(unchanged, folder)
     module.run(lambda *args, **kwargs: reference(module.target, original(module), args, kwargs))
     reference.finish()
     if compiled_too:
         made = str(folder / "made")
-        own, module = _Candidate(replace(asked, own_records=made)), load(unchanged, folder)
+        own, module = CandidateWatch(replace(asked, own_records=made)), load(unchanged, folder)
         whole = torch.compile(original(module), backend="eager")
         with suppress(Exception):  # torch does not take some of the programs
             module.run(lambda *args, **kwargs: own(whole, original(module), args, kwargs))
@@ -123,7 +123,7 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         torch._dynamo.reset()
     if one.compiled and not ends(load(text, folder)):
         return {"ends"}
-    watch, other = _Candidate(asked), load(text, folder)
+    watch, other = CandidateWatch(asked), load(text, folder)
     plain = other.made() if candidate.whole_calls else original(other)
     compiled = torch.compile(other.target, backend="eager") if one.compiled else plain
     try:

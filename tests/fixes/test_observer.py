@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from dynadiag.fixes.call_watch import CandidateWatch, ReferenceWatch
 from dynadiag.fixes.observation import CallDiffers, Observation
-from dynadiag.fixes.observer import _Candidate, _Reference
 from dynadiag.trial.context import TRIAL
 
 
@@ -33,10 +33,10 @@ def differences(monkeypatch: pytest.MonkeyPatch) -> list[CallDiffers]:
 
 def test_a_call_starts_from_the_values_of_the_unchanged_program(tmp_path: Path, differences: list[Any]) -> None:
     asked = Observation(records=str(tmp_path / "records"), uncompiled=True)
-    reference, unchanged, changed = _Reference(asked), Scaled(0.0), Scaled(1e-3)
+    reference, unchanged, changed = ReferenceWatch(asked), Scaled(0.0), Scaled(1e-3)
     reference(unchanged.forward, unchanged.forward, (torch.ones(2),), {})
     reference.finish()
-    watch = _Candidate(asked)
+    watch = CandidateWatch(asked)
     result = watch(changed.forward, changed.forward, (torch.full((2,), 1.001),), {})
     assert differences == []
     assert torch.equal(result, changed.scale * 1.001)  # the program goes on with its own values
@@ -58,11 +58,11 @@ def test_a_result_that_is_state_is_compared_as_it_was_returned(
     tmp_path: Path, differences: list[Any], step: float, found: set[str]
 ) -> None:
     asked = Observation(records=str(tmp_path / "records"), uncompiled=True)
-    reference, unchanged, changed = _Reference(asked), Total(1.0), Total(step)
+    reference, unchanged, changed = ReferenceWatch(asked), Total(1.0), Total(step)
     for _ in range(2):
         reference(unchanged.forward, unchanged.forward, (torch.ones(2),), {})
     reference.finish()
-    watch = _Candidate(asked)
+    watch = CandidateWatch(asked)
     watch(changed.forward, changed.forward, (torch.ones(2),), {})
     watch(changed.forward, changed.forward, (torch.ones(2),), {})
     assert {each.what for each in differences} == found
@@ -120,9 +120,9 @@ def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compile
 ) -> None:
     records, made = str(tmp_path / "records"), str(tmp_path / "made")
     watches = (
-        (lambda: _Reference(Observation(records=records, uncompiled=True)), uncompiled),
-        (lambda: _Candidate(Observation(records=records, own_records=made)), compiled),
-        (lambda: _Candidate(Observation(records=records, compiled_records=made)), changed),
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), uncompiled),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), compiled),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), changed),
     )
     for make, numbers in watches:
         differences.clear()
