@@ -30,8 +30,9 @@ import msgspec
 from dynadiag.fixes.edits import Edit, unified_diff
 from dynadiag.fixes.fix_report import FixEntry
 from dynadiag.fixes.fix_result import entries_of
-from dynadiag.fixes.fix_search import FailsUncompiled, find_fixes
+from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
+from dynadiag.fixes.prover import FailsUncompiled
 from dynadiag.fixes.trials import HOOKS, RecordedRun, Trials
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner

@@ -24,9 +24,10 @@ from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.fixes.edits import unified_diff
 from dynadiag.fixes.fix_report import FixDocument, encode_document, report_text
-from dynadiag.fixes.fix_result import document_of, exit_code_of
-from dynadiag.fixes.fix_search import FailsUncompiled, FixResult, find_fixes
+from dynadiag.fixes.fix_result import FixResult, document_of, exit_code_of
+from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
+from dynadiag.fixes.prover import FailsUncompiled
 from dynadiag.fixes.trials import TIMEOUT, Trials, runner_of
 from dynadiag.trial.outcome import Outcome
 

@@ -10,8 +10,9 @@ from dynadiag.errors import DynadiagError
 from dynadiag.fixes.edits import unified_diff
 from dynadiag.fixes.fix_report import FixReport
 from dynadiag.fixes.fix_result import document_of
-from dynadiag.fixes.fix_search import FailsUncompiled, find_fixes
+from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.pickled_call import project_of_call
+from dynadiag.fixes.prover import FailsUncompiled
 from dynadiag.fixes.trials import Trials, runner_of
 
 __all__ = ["fix_call"]

@@ -1,21 +1,47 @@
-"""The document and the exit code of a search's result."""
+"""The result of a search, its document and its exit code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from dynadiag.fixes.edits import apply_edits, unified_diff
-from dynadiag.fixes.fix_report import FixDocument, FixEntry, ProblemPlace
-from dynadiag.fixes.fix_search import Fix, FixResult
+from dynadiag.fixes.candidate import Candidate
+from dynadiag.fixes.edits import Edit, apply_edits, unified_diff
+from dynadiag.fixes.fix_report import Evidence, FixDocument, FixEntry, ProblemPlace, Rejected
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
 
-__all__ = ["document_of", "entries_of", "exit_code_of"]
+__all__ = ["Fix", "FixResult", "document_of", "entries_of", "exit_code_of"]
 
 _NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
 _NAMED = re.compile(r"`[^`]*?(\w+)(?:\s*=\s*\w+)?`")  # the last name of a setting or a function
 _NO_REWRITE = "no rewrite fits this place"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons.
+
+    ``combined`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
+    """
+
+    problem: FixProblem
+    candidate: Candidate | None = None
+    evidence: Evidence | None = None
+    rejected: tuple[Rejected, ...] = ()
+    combined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts."""
+
+    fixes: tuple[Fix, ...]
+    edits: tuple[Edit, ...]
+    changed: dict[str, str]
+    evidence: Evidence | None
+    torch: str | None = None
 
 
 def exit_code_of(result: FixResult) -> int:

@@ -9,65 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Sources
-from dynadiag.fixes.edits import Edit, EditConflict, apply_edits
+from dynadiag.fixes.candidate import Candidate, Refusal, Sources
+from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.fix_report import Evidence, Rejected
-from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
+from dynadiag.fixes.fix_result import Fix, FixResult
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.proof import (
-    ALIKE,
-    COMPARISONS,
     COUNTED,
     MENDABLE,
-    RAN,
     RECORDED,
     TIMED,
     Proof,
-    UnchangedProgram,
     evidence_of,
     first_objection,
     prints_the_same,
     runs_as_much_compiled,
 )
+from dynadiag.fixes.prover import Prover, refuse_failing
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
 
-__all__ = ["FailsUncompiled", "Fix", "FixResult", "find_fixes"]
+__all__ = ["find_fixes"]
 
 _MAX_HIDDEN = 4  # breaks behind one another that are looked for
-_TIMED_AGAIN = 2  # how often both programs are timed again before one counts as slower
-_OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
 Message = Callable[[str], None]
-
-
-class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
-    """The program fails without torch.compile: there is nothing to compare a change with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons.
-
-    ``combined`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
-    """
-
-    problem: FixProblem
-    candidate: Candidate | None = None
-    evidence: Evidence | None = None
-    rejected: tuple[Rejected, ...] = ()
-    combined: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FixResult:
-    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts."""
-
-    fixes: tuple[Fix, ...]
-    edits: tuple[Edit, ...]
-    changed: dict[str, str]
-    evidence: Evidence | None
-    torch: str | None = None
 
 
 def find_fixes(trials: Trials, message: Message) -> FixResult:
@@ -76,18 +42,10 @@ def find_fixes(trials: Trials, message: Message) -> FixResult:
     first = trials.recorded("as written", fresh=True)
     torch = first.explanation.run.torch if first.explanation else None
     if not first.problems:
-        _refuse_failing(trials, first)
+        refuse_failing(trials, first)
         return FixResult((), (), {}, None, torch)
     trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
-    return _Search(trials, message).run(first, torch)
-
-
-def _refuse_failing(trials: Trials, first: RecordedRun) -> None:
-    """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
-    if first.outcome.exit_code != 0:
-        plain = trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
-        if plain.outcome.exit_code != 0:
-            raise FailsUncompiled(plain.outcome.tail)
+    return _Search(trials, message, Prover(trials)).run(first, torch)
 
 
 @dataclass(slots=True)
@@ -127,11 +85,9 @@ _Pick = tuple[_Cause, Candidate]
 class _Search:
     trials: Trials
     message: Message
+    prover: Prover
     _sources: Sources = field(init=False)
-    _baseline: UnchangedProgram = field(init=False)
     _causes: list[_Cause] = field(default_factory=list)
-    _conditions: list[Condition] = field(default_factory=list)
-    _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
     _behind: list[_Pick] = field(default_factory=list)  # rejected for what another change may mend
     _whole: Proof | None = None  # of all proved fixes
 
@@ -145,18 +101,18 @@ class _Search:
     @property
     def _summary(self) -> RunSummary:
         """What the program with all proved fixes still has."""
-        return (self._whole.recorded if self._whole else self._baseline.recorded).summary
+        return (self._whole.recorded if self._whole else self.prover.unchanged.recorded).summary
 
     def run(self, first: RecordedRun, torch: str | None) -> FixResult:
         self._causes = [self._cause(problem) for problem in first.problems]
-        self._baseline = self._measure_baseline(first)
+        self.prover.measure_unchanged(first)
         self._message_causes()
         self._add_all()
-        strict = replace(self._baseline, recompiles_last=False)
+        strict = replace(self.prover.unchanged, recompiles_last=False)
         if self._whole is not None and runs_as_much_compiled(replace(self._whole, baseline=strict)) is not None:
             self.message("torch gives up at a limit of recompiles with these changes: looking for others")
             self._causes = [self._cause(problem) for problem in first.problems]
-            self._baseline, self._whole, self._behind = strict, None, []  # what was tried is not tried again
+            self.prover.unchanged, self._whole, self._behind = strict, None, []  # what was tried is not tried again
             self._add_all()
         return self._result(torch)
 
@@ -186,30 +142,14 @@ class _Search:
 
     def _cause(self, problem: FixProblem) -> _Cause:
         found = [each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources)]
-        self._conditions += [
-            condition for each in found if isinstance(each, Candidate) for condition in each.both_sides
-        ]
+        for each in found:
+            self.prover.conditions += each.both_sides if isinstance(each, Candidate) else ()
         return _Cause(problem, found)
 
     def _message_causes(self) -> None:
         kinds = [cause.problem.kind for cause in self._causes]
         number = sum(isinstance(each, Candidate) for cause in self._causes for each in cause.untried)
         self.message(f"{kinds.count('break')} breaks, {kinds.count('recompile')} recompiles: {number} changes to try")
-
-    def _measure_baseline(self, first: RecordedRun) -> UnchangedProgram:
-        """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` if that fails."""
-        recorded = self.trials.recorded("as written, for comparison")
-        reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
-        code = recorded.outcome.exit_code
-        if reference.outcome.exit_code != 0 and code != 0:
-            raise FailsUncompiled(reference.outcome.tail)
-        printed = mask_unstable(recorded.printed, first.printed)
-        if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
-            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
-            code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
-        files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
-        stable = UNSTABLE not in printed
-        return UnchangedProgram(recorded, reference, printed, stable, code, recompiles_last=True, files=files)
 
     def _add_kind(self, kind: str) -> None:
         """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""
@@ -277,7 +217,7 @@ class _Search:
             if not found:
                 break
             hidden += found
-            self._see_new_conditions()
+            self.prover.see_new_conditions()
             next_proof, next_why = self._prove([*picks, *hidden])
             if next_why is None:
                 known = [id(cause) for cause in self._causes]
@@ -314,12 +254,6 @@ class _Search:
                 if moved is not None:
                     yield moved
 
-    def _see_new_conditions(self) -> None:
-        """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
-        if set(self._conditions) - set(self._baseline.reference.conditions):
-            reference = self.trials.reference(self._conditions, _OTHER_INPUTS_SECONDS)
-            self._baseline = replace(self._baseline, reference=reference)
-
     def _prove(self, picks: Sequence[_Pick]) -> tuple[Proof | None, str | None]:
         """The proof of the changes on top of those that are kept, and why they are rejected; ``None`` if they are
         proved, and they are kept then.
@@ -328,7 +262,7 @@ class _Search:
         kept = [each for cause in self._causes if (each := cause.proved) and id(cause) not in picked]
         candidate = _combined(kept, picks)
         problems = tuple(cause.problem for cause, _ in picks)
-        proof, why = self._tried_proof(problems, candidate)
+        proof, why = self.prover.prove(problems, candidate, self._summary)
         self.message(f"{candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
         if why is None:
             assert proof is not None
@@ -336,48 +270,6 @@ class _Search:
             for cause, own in picks:
                 cause.prove(own, evidence_of(proof))
         return proof, why
-
-    def _tried_proof(self, problems: tuple[FixProblem, ...], candidate: Candidate) -> tuple[Proof | None, str | None]:
-        known = self._tried.get(candidate.edits)
-        try:
-            recorded = known.recorded if known else self.trials.recorded(candidate.title, candidate.edits)
-        except EditConflict as conflict:
-            return None, str(conflict)
-        proof = Proof(problems, candidate, self._baseline, self._summary, recorded, known.compared if known else None)
-        self._tried[candidate.edits] = proof
-        if (why := first_objection(proof, RECORDED)) is not None:
-            return proof, why
-        for _ in range(_TIMED_AGAIN):
-            if first_objection(proof, TIMED) is not None:
-                proof = self._timed_again(proof)
-        if (why := first_objection(proof, TIMED)) is not None:
-            return proof, why
-        if proof.compared is None:
-            proof = self._compared(proof)
-        self._tried[candidate.edits] = proof
-        return proof, first_objection(proof, COMPARISONS)
-
-    def _compared(self, proof: Proof) -> Proof:
-        """The proof with the calls compared: where they differ, with those of the unchanged program compiled, too."""
-        label, reference = f"{proof.candidate.title}, with other inputs", self._baseline.reference
-        made = replace(proof, compared=self.trials.compared(label, proof.candidate, reference))
-        known = reference.compiled is not None or first_objection(made, RAN) is not None
-        if known or first_objection(made, ALIKE) is None:
-            return made
-        reference = self.trials.with_compiled(reference)
-        self._baseline = replace(self._baseline, reference=reference)
-        made = replace(made, baseline=replace(made.baseline, reference=reference))
-        if not reference.differs_compiled:
-            return made
-        return replace(made, compared=self.trials.compared(label, made.candidate, reference))
-
-    def _timed_again(self, proof: Proof) -> Proof:
-        """The proof with the shorter time of one more run of each program: the machine may have been busy."""
-        before = proof.baseline.recorded
-        first = self.trials.recorded("as written, timed again")
-        second = self.trials.recorded(f"{proof.candidate.title}, timed again", proof.candidate.edits)
-        baseline = replace(proof.baseline, recorded=_shorter(before, first))
-        return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
 
     def _drop_needless(self) -> None:
         """Take back each setting without which the other changes do as well: a later one may have removed its cause."""
@@ -387,7 +279,7 @@ class _Search:
             others = _combined(kept, ())
             if not kept or others.edits == self._edits:
                 continue
-            proof, why = self._tried_proof((), replace(others, title=kept[-1].title))
+            proof, why = self.prover.prove((), replace(others, title=kept[-1].title), self._summary)
             if why is None:
                 self.message(f"{setting.title}: taken back, the other changes do without it")
                 self._whole, proved = proof, kept
@@ -436,11 +328,6 @@ def _overlap(one: Candidate, other: Candidate) -> bool:
     """Whether two changes change the same text."""
     pairs = ((a, b) for a in one.edits for b in other.edits)
     return any(a != b and a.file == b.file and a.start < b.end and b.start < a.end for a, b in pairs)
-
-
-def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
-    times = [run.warm for run in (one, other) if run.warm is not None]
-    return replace(one, warm=min(times, default=None))
 
 
 def refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidate | Refusal) -> Candidate | Refusal:

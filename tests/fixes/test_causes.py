@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.fixes.fix_report import Rejected
-from dynadiag.fixes.fix_result import document_of
-from dynadiag.fixes.fix_search import Fix, FixResult, refused_in
+from dynadiag.fixes.fix_result import Fix, FixResult, document_of
+from dynadiag.fixes.fix_search import refused_in
 from dynadiag.fixes.problems import FixProblem, _each_once, _tensor_operators
 from dynadiag.fixes.project import Project
 from dynadiag.recording.records import Span

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.fixes.fix_search import FixResult, find_fixes
+from dynadiag.fixes.fix_result import FixResult
+from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.trials import HOOKS, Trials
 from dynadiag.trial.program import Program

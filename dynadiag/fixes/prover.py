@@ -1,0 +1,130 @@
+"""Proves candidates: measures the unchanged program once, runs each changed one, and judges it by its obligations.
+
+The cheap runs come first: a candidate that the recorded run rejects is not timed again, and its calls are not compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dynadiag.fixes.candidate import Candidate, Condition
+from dynadiag.fixes.edits import Edit, EditConflict
+from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
+from dynadiag.fixes.problems import FixProblem, RunSummary
+from dynadiag.fixes.proof import (
+    ALIKE,
+    COMPARISONS,
+    RAN,
+    RECORDED,
+    TIMED,
+    Proof,
+    UnchangedProgram,
+    first_objection,
+)
+from dynadiag.fixes.trials import RecordedRun, Trials
+
+__all__ = ["FailsUncompiled", "Prover", "refuse_failing"]
+
+_TIMED_AGAIN = 2  # how often both programs are timed again before one counts as slower
+_OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
+
+
+class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
+    """The program fails without torch.compile: there is nothing to compare a change with."""
+
+
+def refuse_failing(trials: Trials, first: RecordedRun) -> None:
+    """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
+    if first.outcome.exit_code != 0:
+        plain = trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
+        if plain.outcome.exit_code != 0:
+            raise FailsUncompiled(plain.outcome.tail)
+
+
+@dataclass(slots=True)
+class Prover:
+    """The proofs of one search. ``conditions`` are those of all candidates so far, whose both sides have to be seen."""
+
+    trials: Trials
+    unchanged: UnchangedProgram = field(init=False)
+    conditions: list[Condition] = field(default_factory=list)
+    _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
+
+    def measure_unchanged(self, first: RecordedRun) -> None:
+        """Run the unchanged program as a fork, and uncompiled. ``first`` is its run in a fresh interpreter.
+
+        Raises `FailsUncompiled` if it fails uncompiled too.
+        """
+        recorded = self.trials.recorded("as written, for comparison")
+        reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
+        code = recorded.outcome.exit_code
+        if reference.outcome.exit_code != 0 and code != 0:
+            raise FailsUncompiled(reference.outcome.tail)
+        printed = mask_unstable(recorded.printed, first.printed)
+        if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
+            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
+            code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
+        files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
+        stable = UNSTABLE not in printed
+        self.unchanged = UnchangedProgram(recorded, reference, printed, stable, code, recompiles_last=True, files=files)
+
+    def see_new_conditions(self) -> None:
+        """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
+        if set(self.conditions) - set(self.unchanged.reference.conditions):
+            reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
+            self.unchanged = replace(self.unchanged, reference=reference)
+
+    def prove(
+        self, problems: tuple[FixProblem, ...], candidate: Candidate, before: RunSummary
+    ) -> tuple[Proof | None, str | None]:
+        """The proof of a candidate, and why it is rejected; ``None`` if it is proved. There is no proof of edits that
+        conflict.
+
+        It has to remove ``problems``; ``before`` is what the program without it has. Runs that were made for the same
+        edits are not made again.
+        """
+        known = self._tried.get(candidate.edits)
+        try:
+            recorded = known.recorded if known else self.trials.recorded(candidate.title, candidate.edits)
+        except EditConflict as conflict:
+            return None, str(conflict)
+        proof = Proof(problems, candidate, self.unchanged, before, recorded, known.compared if known else None)
+        self._tried[candidate.edits] = proof
+        if (why := first_objection(proof, RECORDED)) is not None:
+            return proof, why
+        for _ in range(_TIMED_AGAIN):
+            if first_objection(proof, TIMED) is not None:
+                proof = self._timed_again(proof)
+        if (why := first_objection(proof, TIMED)) is not None:
+            return proof, why
+        if proof.compared is None:
+            proof = self._compared(proof)
+        self._tried[candidate.edits] = proof
+        return proof, first_objection(proof, COMPARISONS)
+
+    def _compared(self, proof: Proof) -> Proof:
+        """The proof with the calls compared: where they differ, with those of the unchanged program compiled, too."""
+        label, reference = f"{proof.candidate.title}, with other inputs", self.unchanged.reference
+        made = replace(proof, compared=self.trials.compared(label, proof.candidate, reference))
+        known = reference.compiled is not None or first_objection(made, RAN) is not None
+        if known or first_objection(made, ALIKE) is None:
+            return made
+        reference = self.trials.with_compiled(reference)
+        self.unchanged = replace(self.unchanged, reference=reference)
+        made = replace(made, baseline=replace(made.baseline, reference=reference))
+        if not reference.differs_compiled:
+            return made
+        return replace(made, compared=self.trials.compared(label, made.candidate, reference))
+
+    def _timed_again(self, proof: Proof) -> Proof:
+        """The proof with the shorter time of one more run of each program: the machine may have been busy."""
+        before = proof.baseline.recorded
+        first = self.trials.recorded("as written, timed again")
+        second = self.trials.recorded(f"{proof.candidate.title}, timed again", proof.candidate.edits)
+        baseline = replace(proof.baseline, recorded=_shorter(before, first))
+        return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
+
+
+def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
+    times = [run.warm for run in (one, other) if run.warm is not None]
+    return replace(one, warm=min(times, default=None))
