@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import logging.config
 import os
@@ -448,3 +449,18 @@ def test_a_reduction_of_the_interpreter_combines_neighbours() -> None:
     pairs = _every_second(words, 1, 0) + _every_second(words, 1, 1)
     assert pairs.tolist() == [["ab", "cd"], ["ef", "gh"]]
     assert (_every_second(pairs, 0, 0) + _every_second(pairs, 0, 1)).tolist() == [["abef", "cdgh"]]
+
+
+def test_the_interpreter_negates_tensors_element_by_element() -> None:
+    """Python's `not` of a tensor of several elements raises."""
+    pytest.importorskip("triton")
+    from dynadiag.torch_private import interpreter_patches
+
+    class Transformer(ast.NodeTransformer):
+        visit_UnaryOp = interpreter_patches._visit_unary_op  # noqa: N815 - the name that `ast` looks for
+
+    tree = Transformer().visit(ast.parse("y = not (-x if not a else b)"))
+    assert ast.unparse(tree) == "y = _elementwise_not(-x if _elementwise_not(a) else b)"
+    names = {"_elementwise_not": interpreter_patches._elementwise_not, "a": 0, "b": 2, "x": 0}
+    exec(compile(ast.fix_missing_locations(tree), "kernel", "exec"), names)
+    assert names["y"] is True

@@ -29,6 +29,9 @@ PRINTS = {
     "print('a\"b', n)": "torch._higher_order_ops.print('a\"b {}', n)",
     'print("50% {done}")': 'torch._higher_order_ops.print("50% {{done}}")',
     'print(f"line\\n{n}")': 'torch._higher_order_ops.print("line\\n{}", n)',
+    "print(f'\"a\\\" {n}')": "torch._higher_order_ops.print('\"a\" {}', n)",
+    'print(f"\\x1b[1m\\t{n}\\\\")': 'torch._higher_order_ops.print("\\x1b[1m\\t{}\\\\", n)',
+    'print("a\\rb", n)': 'torch._higher_order_ops.print("a\\rb {}", n)',
 }
 
 

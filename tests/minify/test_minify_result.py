@@ -42,6 +42,8 @@ def test_a_trial_of_one_operation_is_told_as_one() -> None:
     for size in (1, 2):
         listener.on_event(CandidateTried(str(size), "witness", size, "pass", Outcome(None, 1.0)))
     assert told == ["the failing graph has 1 operation; reducing it", "witness: 1 operation", "witness: 2 operations"]
+    listener.on_event(CandidateTried("3", "text 1", 4, "pass", Outcome(None, 1.0), best=2, cached=3, seconds_left=12.4))
+    assert told[-1] == "text 1: 4 lines, best 2, 3 cached, 12 s left"
 
 
 def test_a_report_says_what_bisection_found() -> None:

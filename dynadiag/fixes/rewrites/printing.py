@@ -7,7 +7,7 @@ with effects. What else is printed meanwhile decides, and the proof compares bot
 
 from __future__ import annotations
 
-import json
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -189,7 +189,7 @@ def graph_print(file: ParsedSource, call: cst.Call) -> Edit | None:
         pieces.append(made[0])
         values += made[1]
     quote = _quote(file, call)
-    text = " ".join(pieces).replace("\\", "\\\\").replace("\n", "\\n").replace(quote, f"\\{quote}")
+    text = "".join(map(_escaped, " ".join(pieces))).replace(quote, f"\\{quote}")
     return file.replace(call, f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})")
 
 
@@ -215,7 +215,7 @@ def _formatted(file: ParsedSource, value: cst.FormattedString) -> tuple[str, lis
         return None
     for part in value.parts:
         if isinstance(part, cst.FormattedStringText):
-            pieces.append(_evaluated(part.value))
+            pieces.append(ast.literal_eval(f"{value.end}{part.value}{value.end}"))  # doubled braces stay
         elif isinstance(part, cst.FormattedStringExpression):
             if part.equal is not None or (spec := _spec(part)) is None:
                 return None
@@ -224,12 +224,8 @@ def _formatted(file: ParsedSource, value: cst.FormattedString) -> tuple[str, lis
     return "".join(pieces), values
 
 
-def _evaluated(text: str) -> str:
-    """The characters of a piece of an f-string; doubled braces stay, as a format string has them too."""
-    if "\\" not in text:
-        return text
-    literal = text.replace('"', '\\"') if '\\"' not in text else text
-    return str(json.loads(f'"{literal}"')) if re.fullmatch(r'(?:[^\\]|\\[nt"\\])*', literal) else text
+def _escaped(char: str) -> str:
+    return char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
 
 
 def _spec(part: cst.FormattedStringExpression) -> str | None:
