@@ -13,9 +13,10 @@ from dynadiag.trial.plan import RUNGS, Plan, Switch
 
 
 def test_the_kinds_of_a_rung_are_in_the_order_of_the_compiler() -> None:
-    assert kinds_of_rung("custom") == (
-        "kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "dynamo_graph",
-    )  # fmt: skip
+    order = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "dynamo_graph")
+    found = kinds_of_rung("custom")  # may have more kinds in between
+    assert tuple(name for name in found if name in order) == order
+    assert not {"frame", "cudagraphs", "graph", "inline", "operator"}.intersection(found)
     assert kinds_of_rung("aot_eager_decomp_partition") == ("decomposition", "dynamo_graph")
     assert kinds_of_rung("inductor") == kinds_of_rung("triton")
     assert (kinds_of_rung("eager"), kinds_of_rung("uncompiled")) == (("frame",), ())

@@ -52,6 +52,7 @@ def ended(folder: Path, end: str) -> tuple[Explanation, str]:
     return made, explanation_text(made)
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_the_programs_own_exception_leads(tmp_path: Path) -> None:
     made, text = ended(tmp_path, "print(Settings().missing)")
     said = "AttributeError at program.py:17: 'Settings' object has no attribute 'missing'"
@@ -62,6 +63,7 @@ def test_the_programs_own_exception_leads(tmp_path: Path) -> None:
     assert "exit code" not in text
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_an_exit_code_of_its_own_leads(tmp_path: Path) -> None:
     made, text = ended(tmp_path, "sys.exit(3)")
     assert made.headline.sentence == "The program ended itself with exit code 3 (`sys.exit`). No compile failed."

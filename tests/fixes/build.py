@@ -69,7 +69,8 @@ def candidates(text: str, problem: FixProblem, folder: Path) -> list[Candidate]:
 
 def considered(text: str, problem: FixProblem, folder: Path) -> list[Candidate | Refusal]:
     """All that the catalogue says: candidates and refusals."""
-    return [found for rewrite in CATALOGUE for found in rewrite.candidates(problem, _sources(text, folder))]
+    sources = Sources(project_of(text, folder))
+    return [found for rewrite in CATALOGUE for found in rewrite.candidates(problem, sources)]
 
 
 def changed(text: str, found: Iterable[Candidate]) -> list[str]:
@@ -84,7 +85,3 @@ def project_of(text: str, folder: Path) -> Project:
     """The project of one file with this text."""
     (folder / "f.py").write_text(text)
     return Project(Program(str(folder / "f.py")), folder, folder)
-
-
-def _sources(text: str, folder: Path) -> Sources:
-    return Sources(project_of(text, folder))

@@ -16,6 +16,9 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.errors import DynadiagError
 
+# The first test starts real interpreters, the others forks of one that has torch loaded.
+warm = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = '''"""A step with a print and a branch."""
 import torch
 
@@ -70,6 +73,7 @@ def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
     assert "2 of 2 causes have a proved fix" in capfd.readouterr().out
 
 
+@warm
 def test_a_call_is_fixed_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "program_to_fix.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
@@ -85,6 +89,7 @@ def test_a_call_that_cannot_be_pickled_is_refused() -> None:
         dynadiag.fix(lambda x: x, torch.ones(1))
 
 
+@warm
 def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, document, _ = fix("raise ValueError('no')\n", tmp_path)
     assert (code, document["fixes"]) == (4, [])
@@ -111,6 +116,7 @@ if __name__ == "__main__":
 """
 
 
+@warm
 def test_a_setting_that_a_later_change_makes_needless_is_taken_back(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +147,7 @@ print(step(torch.arange(8.0)).sum())
 """
 
 
+@warm
 def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph(tmp_path: Path) -> None:
     code, document, patch = fix(FORGOTTEN, tmp_path)
     assert (code, document["evidence"]["breaks"]) == (0, [2, 0])
@@ -165,6 +172,7 @@ for _ in range(3):
 """
 
 
+@warm
 def test_what_is_compiled_between_two_breaks_stays_compiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, document, patch = fix(TWO_WAITS, tmp_path)
     assert (code, document["evidence"]["graphs"]) == (0, [2, 1])
@@ -190,12 +198,14 @@ for k in range(2, 8):
 """
 
 
+@warm
 def test_a_limit_of_recompiles_that_comes_with_one_graph_may_go_with_the_recompiles(tmp_path: Path) -> None:
     """In one graph the number guards what stood in front of the break as well."""
     code, document, _ = fix(LIMIT, tmp_path)
     assert (code, document["evidence"]["graphs"], document["evidence"]["recompiles"]) == (0, [3, 1], [2, 0])
 
 
+@warm
 def test_a_change_that_leaves_a_limit_of_recompiles_behind_is_no_fix(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
