@@ -30,11 +30,11 @@ from dynadiag.bisection.ladder import labeled_rung
 from dynadiag.bisection.narrowing import (
     FailingPart,
     compared_values,
+    describe_diverged_value,
     find_direction,
     find_inlined_value,
     find_needed_graphs,
     find_suspects,
-    value_astray,
 )
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit
@@ -75,8 +75,8 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     near = find_suspects(search, base, recorded)
     result = _verify_or_find_link(*near) if near and near[1] else DescentResult()
     if result.confirmed:
-        astray = value_astray(search.run(*compared_values(base)))  # known from the narrowing
-        return replace(result, notes=(*fakes.notes, *result.notes, *astray))
+        diverged = describe_diverged_value(search.run(*compared_values(base)))  # known from the narrowing
+        return replace(result, notes=(*fakes.notes, *result.notes, *diverged))
     notes = list(fakes.notes)
     part = find_needed_graphs(search, base, recorded)
     classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]

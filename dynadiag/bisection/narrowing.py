@@ -22,11 +22,11 @@ __all__ = [
     "Direction",
     "FailingPart",
     "compared_values",
+    "describe_diverged_value",
     "find_direction",
     "find_inlined_value",
     "find_needed_graphs",
     "find_suspects",
-    "value_astray",
 ]
 
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
@@ -75,15 +75,15 @@ def compared_values(base: Plan) -> LabeledPlan:
     )
 
 
-def value_astray(outcome: Outcome) -> tuple[str, ...]:
-    """The value that goes astray, by that trial, as a note; nothing where the failure is not one of values."""
-    if outcome.astray is None:
+def describe_diverged_value(outcome: Outcome) -> tuple[str, ...]:
+    """A note on the first value that diverges in that trial; no note where the failure is not one of values."""
+    if outcome.diverged_value is None:
         return ()
-    value, jump = outcome.astray
+    value, jump = outcome.diverged_value
     prefix, _, _ = outcome.diverged[0].rpartition("/")
     compile_id, _, graph = prefix.rpartition("/")
     far = f"{jump:,.0f} times as far off as by rounding, or as any value before it"
-    return (f"the first stored value that goes astray is {value} ({graph} of compile {compile_id}): {far}",)
+    return (f"the first stored value that diverges is {value} ({graph} of compile {compile_id}): {far}",)
 
 
 def _decisions(search: TrialSearch, base: Plan, name: str, recorded: Outcome) -> DecisionPool:

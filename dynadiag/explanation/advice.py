@@ -34,11 +34,12 @@ _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 def advise(
     recompile: Recompile, computed: Collection[str] = (), changing: Collection[str | None] = ()
 ) -> tuple[Advice, ...]:
-    """What to do about one recompile, most useful first, each said once. ``computed`` has the names of values that the
-    function computed before it was split at a break: no caller can mark their sizes. They stand last. ``changing``
-    has what goes on changing: of a list it is no matter that it was empty at first, a number stays a constant.
+    """What to do about one recompile, most useful first, each said once.
 
-    It is about the cached entries that came nearest to being used: what else others failed by made no difference.
+    Only the cached entries that came nearest to being used count: what else the others failed by made no difference.
+    ``computed`` has the names of values that the function computed before it was split at a break: no caller can mark
+    their sizes, so advice on them comes last. ``changing`` has the sources that keep changing: for such a list it
+    does not matter that it was empty at first, and such a number stays a constant.
     """
     limit = (advice("recompile.gave_up"), advice("recompile.limit")) if recompile.limit_reached else ()
     if not recompile.reasons:

@@ -90,7 +90,7 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
 
 
 def _rank(kind: str, explaining: Sequence[str]) -> int:
-    """0 for what explains the other failures; 2 for what does so elsewhere, but not here."""
+    """The order of a kind: 0 if it explains the other failures, 2 if it does so in other recompiles only, else 1."""
     return 0 if kind in explaining else 2 if kind in _EXPLAINS_OTHERS else 1
 
 

@@ -28,9 +28,9 @@ class FixProblem:
     """One cause of breaks or of recompiles.
 
     ``file`` is the user's file relative to the project, ``None`` if the cause is in a library. ``span`` is the place
-    of a break, and the function of a recompile. ``source``, ``guard``, ``was`` and ``now`` are those of the guard that
-    failed, and ``guarded`` is the user's line that set it up. ``stack`` leads to the call of the compiled function; a
-    file in it is relative to the project, and empty where it is not the user's. ``identity`` is the same in every run.
+    of a break, and the function of a recompile. ``source``, ``was`` and ``now`` are those of the guard that failed, and
+    ``guarded`` is the user's line that set it up. ``stack`` leads to the call of the compiled function; a file in it is
+    relative to the project, and empty where it is not the user's. ``identity`` is the same in every run.
     """
 
     kind: str  # "break" | "recompile"

@@ -134,7 +134,7 @@ class RankStarted(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class RankEnded(TrialEvent):
-    """A rank of a distributed job is at its end, however it came to that."""
+    """A rank of a distributed job ends, with an exception or without."""
 
     facts: RunFacts
 
@@ -218,9 +218,10 @@ class KernelRunning(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class ValuesDiverged(TrialEvent):
-    """A kernel's values differ from the uncompiled graph's ``jump`` times as much as those of all kernels before it.
+    """A kernel's values diverge from the uncompiled graph's.
 
-    ``value`` is the node whose value it is; empty where the kernel was not compiled at all.
+    ``jump`` is the ratio of their distance to the largest distance of all kernels before. ``value`` is the node whose
+    value it is; empty where the kernel was not compiled at all.
     """
 
     keys: tuple[str, ...]

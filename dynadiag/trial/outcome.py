@@ -64,11 +64,15 @@ class Outcome:
 
     ``signature`` is ``None`` if the trial passed. ``invalid`` says why the trial could not run at all; then it says
     nothing about the candidate. ``cpu_seconds`` are what a limit of CPU time counts (`Limits`). ``witness`` and
-    ``lines`` are the nodes and user lines that the failure named. ``diverged`` are the keys of the nodes whose kernel
-    first computed other values than the graph run uncompiled, or was running when the trial failed; ``diverged_in`` are
-    the names of the nodes that they came from, for a graph that is tried by itself. ``astray`` is the node
-    whose value that was, and how many times as far off it was as all before it. ``points`` are the decisions that were
-    reported, ``tail`` is the end of its output, ``hook_events`` what hooks of the search reported.
+    ``lines`` are the nodes and user lines that the failure named.
+
+    ``diverged`` are the keys of the nodes of one kernel: the first whose values differ from the uncompiled graph's, or
+    the one that was running when the trial failed. ``diverged_in`` are the names of the nodes that they came from, for
+    a graph that is tried by itself. ``diverged_value`` is the node whose value differs, and the ratio of its distance
+    to the largest distance of all values before it.
+
+    ``points`` are the decisions that were reported, ``tail`` is the end of its output, ``hook_events`` what hooks of
+    the search reported.
     """
 
     signature: Signature | None = None
@@ -80,7 +84,7 @@ class Outcome:
     witness: tuple[str, ...] = ()
     diverged: tuple[str, ...] = ()
     diverged_in: tuple[str, ...] = ()
-    astray: tuple[str, float] | None = None
+    diverged_value: tuple[str, float] | None = None
     lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Decision, ...] = ()
     facts: RunFacts = field(default_factory=RunFacts)
@@ -152,7 +156,9 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
         witness=_witness(result, decisions, code),
         diverged=diverged.keys if diverged else (),
         diverged_in=diverged.captured if diverged else (),
-        astray=(diverged.value, diverged.jump) if isinstance(diverged, ValuesDiverged) and diverged.value else None,
+        diverged_value=(diverged.value, diverged.jump)
+        if isinstance(diverged, ValuesDiverged) and diverged.value
+        else None,
         lines=end.lines if end else (),
         points=decisions,
         facts=_facts(result),

@@ -61,8 +61,8 @@ def _job() -> LaunchedJob | None:
 def report_spawned_ranks() -> None:
     """Have ranks that `multiprocessing` starts, as ``torch.multiprocessing.spawn`` does, report what ends them.
 
-    The process that started them gets a text. A child of `multiprocessing` calls no ``sys.excepthook`` and runs its own
-    finalizers, of which a fork has none at first.
+    The process that started them gets the exception as text only. A child of `multiprocessing` does not call
+    ``sys.excepthook``, but it runs finalizers. A fork drops those of its parent, so it registers its own.
     """
     from multiprocessing import util
 

@@ -122,8 +122,8 @@ def _without_tuples(children: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, 
 def _roots(function: Callable[..., Any], arguments: Iterable[Any]) -> list[tuple[str, Any]]:
     """What the function reaches by its variables and those of the functions that they hold, by name, and the arguments.
 
-    The first of an object's names is the one that it gets. So where a part of a function becomes a function of its
-    own, the order has to stay, or nothing would have the name that it had.
+    An object that is reached by several names gets the first. Names are therefore sorted: if a part of a function
+    becomes a function of its own, every object keeps its name.
     """
     found, functions = list(_referenced_values(function)), {id(function)}
     for _, held in found:  # grows while it is read

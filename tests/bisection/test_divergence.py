@@ -63,7 +63,7 @@ def test_a_wrong_kernel_is_found_by_its_values_and_not_by_bisection(bisected: Bi
     assert len(verdict.confirmed) == 2
     assert _switched(tmp_path) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
     (note,) = verdict.notes  # sigmoid_3 is not stored, but the sum that it is a part of
-    assert note.startswith("the first stored value that goes astray is add_3 (inference of compile 0/0): ")
+    assert note.startswith("the first stored value that diverges is add_3 (inference of compile 0/0): ")
 
 
 def _switched(folder: Path) -> int:
@@ -88,7 +88,7 @@ def test_a_kernel_that_fails_while_it_runs_names_what_it_computes(
     assert verdict.failure.kind == kind
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "sigmoid_3")]
     assert _switched(tmp_path) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
-    assert not any("astray" in note for note in verdict.notes)
+    assert not any("diverges" in note for note in verdict.notes)
 
 
 def test_a_lowering_that_raises_after_many_left_to_aten(bisected: Bisected) -> None:
