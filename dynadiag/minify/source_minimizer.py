@@ -21,6 +21,7 @@ from dynadiag.minify.source_trials import FILE, OUTPUT_DIFFERS, UNCOMPILED, Sour
 from dynadiag.trial.events import LaunchedJob
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
+from minifier.source.altered import enlarged, programs_without_line
 from minifier.source.assertions import (
     asserting_programs,
     output_asserting_program,
@@ -28,8 +29,6 @@ from minifier.source.assertions import (
     printing_program,
     with_plain_values,
 )
-from minifier.source.enlarge import enlarged
-from minifier.source.without_line import programs_without_line
 
 __all__ = ["look_for_next_failure", "reduce_program"]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from minifier.source import Observed, count_lines, count_tokens, observer_file, reduce_source
+from minifier.source.altered import programs_without_line
 from minifier.source.observed import SeenCall
 from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
 from minifier.source.trees import apply_edit, render
-from minifier.source.without_line import programs_without_line
 
 PROGRAM = '''
 """A program that fails in one operation."""

@@ -1,4 +1,4 @@
-"""Programs in which the statement at one line does nothing, to see what fails after it."""
+"""Programs that are altered to learn something, not to reduce them: with larger numbers, or without one statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from minifier.source.observed import Observed
 from minifier.source.trees import Edit, apply_edit, expression, render, size
 from minifier.source.validity import can_run
 
-__all__ = ["programs_without_line"]
+__all__ = ["enlarged", "programs_without_line"]
 
+_FACTORS = (10, 100, 1000, 10000)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def enlarged(text: str) -> Iterator[str]:
+    """The program with one of its numbers multiplied, small factors and large numbers first.
+
+    A hang that was reduced under a short time limit must outlast a long one.
+    """
+    tree = ast.parse(text)
+    constants = [(node, node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    numbers = [(value, node) for node, value in constants if isinstance(value, int) and value > 1]
+    for factor in _FACTORS:
+        for value, node in sorted(numbers, key=lambda pair: -pair[0]):
+            yield render(apply_edit(tree, {node: ast.Constant(value * factor)}))
 
 
 def programs_without_line(text: str, line: int, observed: Observed) -> Iterator[tuple[str, str]]:
