@@ -179,7 +179,7 @@ async def test_a_page_is_written_and_no_file_replaced(
         text = page.read_text()
         assert "<html" in text
         await press(pilot, "escape", "P", "enter")
-        await until(pilot, "exists: give another name")
+        await until(pilot, "ended with exit code 2")  # it exists
         assert page.read_text() == text
 
 
