@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import events, on
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -25,6 +24,7 @@ from tui.settings_app import SettingsApp
 from tui.styled_text import one_line
 from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
 from tui.views.overview import MIN_DETAILED, MIN_WIDE
+from tui.widgets.ground import GroundContainer, GroundScreen
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
@@ -124,10 +124,13 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.filled = False  # whether the other screens are there
         self._pending_jumps = 0  # jumps that were requested and have not finished
 
+    def get_default_screen(self) -> Screen[None]:
+        return GroundScreen(id="_default")
+
     def compose(self) -> ComposeResult:
         self._views[self._current_name] = self._screens[0].create()
         yield Tabs(id="tabs")
-        with Container(id="views"):
+        with GroundContainer(id="views"):
             yield self.current
         yield Prompt(id="prompt")
         yield Static(id="status", markup=False)
@@ -382,7 +385,8 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
         parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
         for status in self.query("#status").results(Static):  # none while the browser ends
-            status.update(" · ".join(parts), layout=False)
+            if status.content != (text := " · ".join(parts)):
+                status.update(text, layout=False)
 
     def on_lines_found(self) -> None:
         """Show which match the cursor is on."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from textual.containers import Container
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
@@ -14,6 +13,7 @@ from textual.widget import Widget
 from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.session import Session
+from tui.widgets.ground import GroundContainer
 from tui.widgets.lifetime import has_widgets
 from tui.widgets.lines import Lines
 
@@ -31,7 +31,7 @@ _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 T = TypeVar("T")
 
 
-class View(Container):
+class View(GroundContainer):
     """A screen. Subclasses read their content in `load` and go to locations in `go_to`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"

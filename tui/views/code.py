@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 
 from dynadiag.kernels.generated_module import KernelCall
 from tui.code_panes import (
@@ -30,6 +29,7 @@ from tui.styled_text import one_line
 from tui.views.graph_actions import GraphActions
 from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane
+from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
@@ -72,7 +72,7 @@ class CodeView(GraphActions, StageActions):
         self._compiling: Path | None = None  # the recording of the kernel that is compiled
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
+        with Columns():
             for name in PANES:
                 yield CodePane(id=f"pane-{name}")
         yield StyledLines(id="code-node", classes="detail")
@@ -334,7 +334,7 @@ class CodeView(GraphActions, StageActions):
                 printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
                 found = node_on_line(printed.lines, links.defined, document.row_of(line))
                 lines = node_lines(found, document, board.compile_id)
-        self.node_details.border_title = f"node of {self._title(name)}" if name is not None else "node"
+        self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
         self.node_details.show(lines)
 
     def line_chosen(self, lines: Lines) -> None:

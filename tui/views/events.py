@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.records import Event
@@ -17,6 +16,7 @@ from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
+from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, LazyRows, Row, Table
@@ -51,7 +51,7 @@ class EventsView(ListingView):
         self._rows: EventRows | None = None
 
     def compose(self) -> ComposeResult:
-        with Horizontal(classes="pair"):
+        with Columns(classes="pair"):
             yield Table(_KIND_COLUMNS, id="events-kinds")
             yield Table(self.COLUMNS, lazy=True, id="events-list")
         yield StyledLines(id="events-detail", classes="detail", wrap=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.widget import Widget
 
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.styled_text import Line, line, one_line
 from tui.views.base import View
+from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
@@ -36,7 +36,7 @@ class OverviewView(View):
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
-        with Horizontal():
+        with Columns():
             yield StyledLines(first, id="overview-lines", wrap=True)
             yield StyledLines(id="overview-detail", classes="detail", wrap=True)
 

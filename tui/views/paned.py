@@ -69,10 +69,14 @@ class PanedView(View):
         self.lay_out()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        if isinstance(event.widget, CodePane) and event.widget.id:
-            self._current_pane = event.widget.id.removeprefix("pane-")
+        name = (event.widget.id or "").removeprefix("pane-")
+        if isinstance(event.widget, CodePane) and name != self._current_pane:
+            self._current_pane = name
             self.lay_out()
             self.highlight()
+
+    async def screen_shown(self) -> None:
+        self.highlight()
 
     def lay_out(self) -> None:
         """Show the current pane, and as many others as are wide enough to be read."""

@@ -17,12 +17,14 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.styled_text import clipboard_text, one_line
 from tui.text_match import TextMatcher, highlight_matches
 from tui.themes import palette_of
+from tui.widgets.ground import PaneScrollBar
 
 if TYPE_CHECKING:
     from tui.documents import Document
@@ -93,6 +95,14 @@ class Lines(ScrollView, can_focus=True):
     def document(self) -> Document | None:
         """The document that is shown, or ``None``."""
         return None
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        if self._vertical_scrollbar is None:  # as Textual does, but for the class
+            bar = self._vertical_scrollbar = PaneScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
 
     def render_str(self, text_content: str | Content) -> Content:
         """Return titles without markup, because they contain names from the recording."""
