@@ -48,18 +48,19 @@ class TextMatcher:
         return text if self.pattern != self.pattern.lower() else text.lower()
 
 
-def highlight_matches(strip: Strip, finder: TextMatcher, style: Style) -> Strip:
-    """Return the strip with the matches of the search in `style`."""
+def highlight_matches(line: list[Segment], finder: TextMatcher, style: Style) -> list[Segment]:
+    """Return the line with the matches of the search in `style`."""
+    strip = Strip(line)
     text = strip.text
     spans = finder.spans(text)
     if not spans:
-        return strip
+        return line
     if not text.isascii():
         spans = [(strip.index_to_cell_position(first), strip.index_to_cell_position(last)) for first, last in spans]
     cuts = sorted({place for span in spans for place in span} | {strip.cell_length})
-    pieces, start = [], 0
+    pieces, start = list[Segment](), 0
     for end, piece in zip(cuts, strip.divide(cuts), strict=False):
         inside = any(first <= start < last for first, last in spans)
-        pieces.append(Strip([Segment(s.text, (s.style or Style()) + style) for s in piece]) if inside else piece)
+        pieces += Segment.apply_style(piece, post_style=style) if inside else piece
         start = end
-    return Strip.join(pieces)
+    return pieces

@@ -18,7 +18,7 @@ from tui.documents import Document
 from tui.line_links import LineKey, LineLinks
 from tui.source_findings import SourceNote
 from tui.styled_text import printable_code
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Lines, cut_columns
 
 __all__ = ["CodePane", "is_kernel_line"]
 
@@ -56,14 +56,9 @@ class CodePane(Lines):
     def render_line(self, y: int) -> Strip:
         note = self._note or (self.document.note if self.document else "")
         if note:
-            width = self.scrollable_content_region.width
-            style = self.rich_style + role_style("dim", self.palette)
-            rows = _wrapped(note, max(width, 1))
-            return (
-                Strip([Segment(rows[y], style)]).crop_extend(0, width, style)
-                if y < len(rows)
-                else Strip.blank(width, style)
-            )
+            style = self._style_of_lines + role_style("dim", self.palette)
+            rows = _wrapped(note, max(self._line_width, 1))
+            return self._strip([Segment(rows[y])] if y < len(rows) else [], style)
         return super().render_line(y)
 
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
@@ -87,7 +82,8 @@ class CodePane(Lines):
             self._highlighted,
             {line: _color_key(self.links.keys_of(line) & places) for line in lines},
         )
-        for line in before.keys() | self._highlighted.keys():
+        top = int(self.scroll_y)
+        for line in range(top, top + self.page_height):
             if before.get(line) != self._highlighted.get(line):
                 self.refresh_row(line)
         if reveal and lines:
@@ -142,18 +138,15 @@ class CodePane(Lines):
     def full_text(self) -> str:
         return "\n".join(self.document.lines) + "\n" if self.document else ""
 
-    def draw_line(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> list[Segment]:
         palette = self.palette
         pieces = self.document.highlighter.line(index) if self.document else ()
-        strip = Strip([Segment(text, syntax_style(kind, palette)) for text, kind in pieces])
-        note = self.notes.get(index)
-        if note is not None:
-            after = [
-                Segment(f"   {note.sign} ", role_style(note.role, palette)),
-                Segment(note.text, role_style("dim", palette)),
-            ]
-            strip = Strip.join([strip, Strip(after)])
-        return strip.crop(self._saved_indent(index))
+        line = [Segment(text, syntax_style(kind, palette)) for text, kind in pieces]
+        if (note := self.notes.get(index)) is not None:
+            line.append(Segment(f"   {note.sign} ", role_style(note.role, palette)))
+            line.append(Segment(note.text, role_style("dim", palette)))
+        saved = self._saved_indent(index)
+        return cut_columns(line, saved) if saved else line
 
     def _saved_indent(self, index: int) -> int:
         """Return how much of a line's indentation is not drawn: half of it in generated code, which nests deeply."""
@@ -162,7 +155,7 @@ class CodePane(Lines):
         text = self.text_of(index)
         return (len(text) - len(text.lstrip(" "))) // 2
 
-    def line_prefix(self, index: int) -> Strip:
+    def line_prefix(self, index: int) -> list[Segment]:
         number = f"{index + 1:>{self._margin - 3}}"
         places = self.links.keys_of(index)
         lit = index in self._highlighted
@@ -170,18 +163,16 @@ class CodePane(Lines):
         note = self.notes.get(index)
         guess = index in self.links.inferred
         mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
-        return Strip(
-            [
-                Segment(number, role_style("gutter", self.palette)),
-                Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.palette)),
-                Segment(f"{mark} ", Style(color=self._color_of(place))),
-            ]
-        )
+        return [
+            Segment(number, role_style("gutter", self.palette)),
+            Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.palette)),
+            Segment(f"{mark} ", Style(color=self._color_of(place))),
+        ]
 
-    def line_suffix(self, index: int) -> Strip | None:
+    def line_suffix(self, index: int) -> list[Segment]:
         margins = self.document.margins if self.document else ()
         margin = margins[index] if index < len(margins) else ""
-        return Strip([Segment(f" {printable_code(margin)}", role_style("dim", self.palette))]) if margin else None
+        return [Segment(f" {printable_code(margin)}", role_style("dim", self.palette))] if margin else []
 
     def line_background(self, index: int) -> Style | None:
         place = self._highlighted.get(index)

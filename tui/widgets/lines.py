@@ -6,8 +6,10 @@ but a search takes time that grows with the number of lines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -29,7 +31,7 @@ from tui.widgets.ground import PaneScrollBar
 if TYPE_CHECKING:
     from tui.documents import Document
 
-__all__ = ["FilterableLines", "Lines"]
+__all__ = ["FilterableLines", "Lines", "cut_columns"]
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
 _MAX_QUICK_LINES = 20_000  # lines that a search counts its matches in
@@ -39,13 +41,12 @@ _MIN_TEXT_COLUMNS = 30  # a line that would have fewer columns has no right marg
 class Lines(ScrollView, can_focus=True):
     """The base class. Subclasses define the number of lines, their text and how they are drawn."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"lines--cursor", "lines--match", "lines--header"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"lines--cursor", "lines--match"}
     DEFAULT_CSS = """
     Lines { background: $surface; scrollbar-size: 1 1; overflow-x: hidden; overflow-y: auto; }
     Lines > .lines--cursor { background: $panel; }
     Lines:focus > .lines--cursor { background: $primary 35%; }
     Lines > .lines--match { background: $warning 45%; }
-    Lines > .lines--header { text-style: bold; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "down", show=False, id="lines.down"),
@@ -66,6 +67,8 @@ class Lines(ScrollView, can_focus=True):
         Binding("Y", "copy_all", "copy all lines", show=False, id="lines.copy-all"),
         Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
     ]
+
+    HEADER_ROWS: ClassVar[int] = 0  # 1 if the header stays above the lines
 
     cursor = reactive(0, init=False, repaint=False)  # the lines that it leaves and enters are drawn again
 
@@ -89,6 +92,8 @@ class Lines(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.matcher = TextMatcher()
+        self.palette = ""  # the palette of the theme
+        self._line_width = 0  # columns for a line
         self._style_of_lines = self._style_of_cursor = Style.null()
 
     @property
@@ -131,21 +136,21 @@ class Lines(ScrollView, can_focus=True):
         """Return the text of a line, to search and copy it."""
         raise NotImplementedError
 
-    def draw_line(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> list[Segment]:
         """Return a line, however long it is."""
         raise NotImplementedError
 
-    def header(self) -> Strip | None:
-        """Return a line that stays above the others, or ``None``."""
-        return None
+    def header(self) -> list[Segment]:
+        """Return the line that stays above the others."""
+        return []
 
-    def line_prefix(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
-        """Return what precedes a line and does not scroll sideways, or ``None``."""
-        return None
+    def line_prefix(self, index: int) -> list[Segment]:  # noqa: ARG002 - subclasses use it
+        """Return what precedes a line and does not scroll sideways."""
+        return []
 
-    def line_suffix(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
-        """Return what stands at the right margin and does not scroll sideways, or ``None``."""
-        return None
+    def line_suffix(self, index: int) -> list[Segment]:  # noqa: ARG002 - subclasses use it
+        """Return what stands at the right margin and does not scroll sideways."""
+        return []
 
     def line_background(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
         """Return a background for the line, or ``None``."""
@@ -158,25 +163,16 @@ class Lines(ScrollView, can_focus=True):
     # Drawing the lines
 
     @property
-    def palette(self) -> str:
-        """The palette of the theme."""
-        return palette_of(self.app.theme)
-
-    @property
-    def _header_rows(self) -> int:
-        return 1 if self.header() is not None else 0
-
-    @property
     def page_height(self) -> int:
         """The number of lines on one screen."""
-        return max(1, self.scrollable_content_region.height - self._header_rows)
+        return max(1, self.scrollable_content_region.height - self.HEADER_ROWS)
 
     def resize_content(self, width: int) -> None:
         """Update the scrollbars after the number of lines or the longest `width` has changed.
 
         A new size of the content lays out the whole screen. Only a widget that is as high as its content needs that.
         """
-        size = Size(width, self.count + self._header_rows)
+        size = Size(width, self.count + self.HEADER_ROWS)
         if self.styles.height is None or self.styles.height.is_auto or not self.container_size:
             self.virtual_size = size
         elif size != self.virtual_size:
@@ -199,54 +195,59 @@ class Lines(ScrollView, can_focus=True):
         return self.cursor
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw the lines of an area. Their styles are looked up once: that takes as long as to draw a line.
+        """Draw the lines of an area. What they share is looked up once: that takes as long as to draw a line.
 
         A screen under a dialog draws a widget once more that has been removed, and has no styles any longer.
         """
         if not self.is_running:
             return [Strip.blank(crop.width)] * crop.height
+        self.palette = palette_of(self.app.theme)
+        self._line_width = self.scrollable_content_region.width
         self._style_of_lines = self.rich_style
         self._style_of_cursor = self.get_component_rich_style("lines--cursor")
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        width = self.scrollable_content_region.width
-        top = self.header()
-        if top is not None and y == 0:
-            style = self.get_component_rich_style("lines--header")
-            return top.crop_extend(int(self.scroll_x), int(self.scroll_x) + width, style).apply_style(style)
-        index = int(self.scroll_y) + y - (0 if top is None else 1)
+        index = int(self.scroll_y) + y - self.HEADER_ROWS
+        if y < self.HEADER_ROWS:
+            style = self.get_component_rich_style("table--header")
+            left = int(self.scroll_x)
+            return self._strip(cut_columns(self.header(), left, left + self._line_width), style)
         if index == self.count == 0 and (said := self.empty_text()):
-            style = self.rich_style + role_style("dim", self.palette)
-            return Strip([Segment(said, style)]).crop_extend(0, width, style)
+            return self._strip([Segment(said, role_style("dim", self.palette))], self._style_of_lines)
         if not 0 <= index < self.count:
-            return Strip.blank(width, self._style_of_lines)
-        return self._line(index, width)
-
-    def _line(self, index: int, width: int) -> Strip:
-        before, after = self.line_prefix(index), self.line_suffix(index)
-        room = width - (before.cell_length if before else 0)
-        left = int(self.scroll_x)
-        whole = self.draw_line(index)
-        if self.matcher.pattern:
-            whole = highlight_matches(whole, self.matcher, self.get_component_rich_style("lines--match"))
-        if after is not None and room - after.cell_length >= min(_MIN_TEXT_COLUMNS, whole.cell_length + 1):
-            room -= after.cell_length
-        else:
-            after = None
-        if whole.cell_length > left + room > left:
-            more = Strip([Segment("…", role_style("dim", self.palette))])
-            parts: tuple[Strip | None, ...] = (before, whole.crop(left, left + room - 1), more, after)
-        elif left or whole.cell_length > room or after is not None:
-            parts = (before, whole.crop_extend(left, left + max(room, 0), None), after)
-        else:
-            parts = (before, whole)
-        strip = Strip.join([part for part in parts if part is not None])
+            return Strip.blank(self._line_width, self._style_of_lines)
+        segments = self._line(index)
         if index == self.cursor and self.palette == "terminal":  # a color of the text could be that of the cursor
-            return Strip([Segment(strip.text, Style(bold=True, reverse=self.has_focus))]).extend_cell_length(width)
-        if strip.cell_length != width:
-            strip = strip.crop_extend(0, width, None)
-        return strip.apply_style(self._line_style(index))
+            text = "".join(segment.text for segment in segments)
+            return self._strip([Segment(text, Style(bold=True, reverse=self.has_focus))], None)
+        return self._strip(segments, self._line_style(index))
+
+    def _line(self, index: int) -> list[Segment]:
+        before, line, after = self.line_prefix(index), self.draw_line(index), self.line_suffix(index)
+        if self.matcher.pattern:
+            line = highlight_matches(line, self.matcher, self.get_component_rich_style("lines--match"))
+        room, length = self._line_width - _length(before), _length(line)
+        left = int(self.scroll_x)
+        if after and room - _length(after) >= min(_MIN_TEXT_COLUMNS, length + 1):
+            room -= _length(after)
+        else:
+            after = []
+        if length > left + room > left:
+            more = Segment("…", role_style("dim", self.palette))
+            return [*before, *cut_columns(line, left, left + room - 1), more, *after]
+        shown = cut_columns(line, left, left + room) if left or length > room else line
+        filler = [Segment(" " * (room - _length(shown)))] if after else []
+        return [*before, *shown, *filler, *after]
+
+    def _strip(self, segments: list[Segment], style: Style | None) -> Strip:
+        """Return segments as one line of the widget, in a style below their own."""
+        width = _length(segments)
+        if width > self._line_width:
+            segments = cut_columns(segments, 0, self._line_width)
+        elif width < self._line_width:
+            segments = [*segments, Segment(" " * (self._line_width - width))]
+        return Strip(Segment.apply_style(segments, style), self._line_width)
 
     def _line_style(self, index: int) -> Style:
         own = self.line_background(index)
@@ -268,7 +269,7 @@ class Lines(ScrollView, can_focus=True):
         """Draw a line again, if it is on the screen."""
         top = int(self.scroll_y)
         if top <= index < top + self.page_height:
-            self.refresh_line(index + self._header_rows)
+            self.refresh(Region(0, index - top + self.HEADER_ROWS, self.size.width, 1))
 
     def reveal(self, index: int, *, middle: bool = False) -> None:
         """Scroll a line onto the screen; if `middle`, to its middle."""
@@ -323,8 +324,8 @@ class Lines(ScrollView, can_focus=True):
         at = event.get_content_offset(self)  # without the border, which the event's own offset includes
         if at is None:
             return
-        index = int(self.scroll_y) + at.y - self._header_rows
-        if at.y < self._header_rows:
+        index = int(self.scroll_y) + at.y - self.HEADER_ROWS
+        if at.y < self.HEADER_ROWS:
             self.header_clicked(at.x + int(self.scroll_x))
         elif 0 <= index < self.count:
             self.cursor = index
@@ -420,3 +421,23 @@ class FilterableLines(Lines):
     def apply_filter(self) -> None:
         """Apply the filter."""
         raise NotImplementedError
+
+
+def cut_columns(segments: Sequence[Segment], start: int, end: int | None = None) -> list[Segment]:
+    """Return what is shown between two columns."""
+    found, place = list[Segment](), 0
+    for whole in segments:
+        segment, after = whole, place + cell_len(whole.text)
+        if end is not None and after > end:
+            segment = segment.split_cells(max(0, end - place))[0]
+        if place < start:
+            segment = segment.split_cells(start - place)[1]
+        if segment.text:
+            found.append(segment)
+        place = after
+    return found
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    """Return how many columns segments take."""
+    return sum(cell_len(text) for text, _, _ in segments)

@@ -7,7 +7,6 @@ from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.line_wrapping import wrap_lines
@@ -118,13 +117,13 @@ class StyledLines(Lines):
     def text_of(self, index: int) -> str:
         return self._lines[index].text
 
-    def line_prefix(self, index: int) -> Strip | None:
+    def line_prefix(self, index: int) -> list[Segment]:
         if not self._marks:
-            return None
+            return []
         item = self._lines[index]
         mark = "▸ " if item.target and not item.continues else "  "
-        return Strip([Segment(mark, role_style("key", self.palette))])
+        return [Segment(mark, role_style("key", self.palette))]
 
-    def draw_line(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> list[Segment]:
         palette = self.palette
-        return Strip([Segment(text, role_style(role, palette)) for text, role in self._lines[index].fragments])
+        return [Segment(text, role_style(role, palette)) for text, role in self._lines[index].fragments]

@@ -10,7 +10,6 @@ from typing import ClassVar, overload
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.styled_text import fit_end
@@ -73,6 +72,11 @@ class LazyRows(Sequence[Row]):
 class Table(FilterableLines):
     """A table of a sequence of rows. If `lazy`, rows are read only when they are shown."""
 
+    HEADER_ROWS: ClassVar[int] = 1
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"table--header"}
+    DEFAULT_CSS = """
+    Table > .table--header { text-style: bold; background: $panel; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
         Binding("S", "reverse", "reverse the order", show=False, id="table.reverse"),
@@ -238,16 +242,16 @@ class Table(FilterableLines):
     def text_of(self, index: int) -> str:
         return "  ".join(self._rows[index].cells)
 
-    def header(self) -> Strip:
+    def header(self) -> list[Segment]:
         titles = [
             column.title + (("▼" if self._descending else "▲") if self._sort == place else "")
             for place, column in enumerate(self._columns)
         ]
-        return Strip([Segment(self._format_row(titles), role_style("title", self.palette))])
+        return [Segment(self._format_row(titles), role_style("title", self.palette))]
 
-    def draw_line(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> list[Segment]:
         row = self._rows[index]
-        return Strip([Segment(self._format_row(row.cells), role_style(row.role, self.palette))])
+        return [Segment(self._format_row(row.cells), role_style(row.role, self.palette))]
 
     def _format_row(self, cells: Sequence[str]) -> str:
         parts = []

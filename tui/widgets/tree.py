@@ -9,7 +9,6 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.location import Location
@@ -162,12 +161,12 @@ class Tree(FilterableLines):
     def text_of(self, index: int) -> str:
         return "".join(text for text, _ in self._visible[index].branch.fragments)
 
-    def draw_line(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> list[Segment]:
         shown, palette = self._visible[index], self.palette
         branch = shown.branch
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
         head = Segment("  " * shown.depth + mark, role_style("gutter", palette))
-        return Strip([head, *(Segment(text, role_style(role, palette)) for text, role in branch.fragments)])
+        return [head, *(Segment(text, role_style(role, palette)) for text, role in branch.fragments)]
 
 
 def _path_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
