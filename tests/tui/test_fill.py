@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from tests.tui.conftest import screen, settle
 from tui.app import Browser
@@ -73,6 +74,24 @@ async def test_a_filled_screen_has_its_details_and_scroll_bars(program: Path) ->
             assert [(pane.count, pane.show_vertical_scrollbar) for pane in panes] == before
 
 
+async def test_only_the_pane_that_gets_the_focus_is_drawn_again(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others were drawn while no key was pressed. Its frame has another color now."""
+    async with filling(program) as (app, pilot):
+        await filled(app, pilot)
+        drawn = set[Lines]()
+        draw = Lines.render_line
+
+        def seen(lines: Lines, y: int) -> Strip:
+            drawn.add(lines)
+            return draw(lines, y)
+
+        monkeypatch.setattr(Lines, "render_line", seen)
+        for key in "279":
+            await pilot.press(key)
+            await settle(pilot)
+            assert drawn & set(app.current.query(Lines)) == {app.focused}
+
+
 async def test_nothing_on_a_screen_that_is_being_filled_gets_the_focus(program: Path) -> None:
     async with filling(program) as (app, _):
         seen = set()
@@ -91,7 +110,8 @@ async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path)
             await pilot.pause(0.05)
         await settle(pilot)
         assert app.current.NAME == "breaks"
-        assert [view for view in app._views.values() if view.display] == [app.current]
+        shown = [view for view in app._views.values() if view.display and not view.is_offscreen]
+        assert shown == [app.current]
 
 
 async def test_nothing_is_filled_once_the_screens_are_gone(program: Path) -> None:

@@ -100,7 +100,10 @@ class View(GroundContainer):
         self.load_first()
 
     def leave_offscreen(self, *, shown: bool) -> None:
-        """Show the screen, or hide it."""
+        """Show the screen; or draw its panes, which keep what they have drawn, and hide it."""
+        if not shown:
+            for pane in self.query(Lines):
+                pane.render_lines(pane.outer_size.region)
         self.display = shown
         self.remove_class(_OFFSCREEN)
 
