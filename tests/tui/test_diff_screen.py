@@ -87,7 +87,7 @@ def test_a_source_that_only_one_run_has_is_not_all_new(after: Path, tmp_path: Pa
 
 async def test_the_next_change_is_one_key_away_and_both_sides_follow(after: Path, tmp_path: Path) -> None:
     async with browsing(after, folder=tmp_path) as pilot:
-        await compare(pilot, "before", "Dynamo's graph")
+        await compare(pilot, "before", "before.dynadiag · Dynamo's graph")
         found = pilot.app.screen
         assert isinstance(found, DiffScreen)
         await press(pilot, "full_stop")
