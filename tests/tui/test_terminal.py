@@ -136,11 +136,14 @@ def test_the_browser_ends_with_its_terminal(program: Path) -> None:
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm", "COLORTERM": ""}])
-def test_it_works_without_colours(program: Path, variables: dict[str, str]) -> None:
+@pytest.mark.parametrize("theme_keys", ["", "tt"])  # the last theme has the terminal's own colours
+def test_it_works_without_colours(program: Path, variables: dict[str, str], theme_keys: str) -> None:
     with terminal(str(program), **variables) as shown:
         shown.read_until("Not one graph")
-        shown.type("3")
+        shown.type(f"{theme_keys}3")
         shown.read_until("import")
+        shown.type("9")
+        shown.read_until("every kind")
         shown.type("q")
         assert shown.ended() == 0
 

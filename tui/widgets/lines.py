@@ -246,7 +246,7 @@ class Lines(ScrollView, can_focus=True):
         if width > self._line_width:
             segments = cut_columns(segments, 0, self._line_width)
         elif width < self._line_width:
-            segments = [*segments, Segment(" " * (self._line_width - width))]
+            segments = [*segments, Segment(" " * (self._line_width - width), style or Style())]
         return Strip(Segment.apply_style(segments, style), self._line_width)
 
     def _line_style(self, index: int) -> Style:
