@@ -35,6 +35,7 @@ _WITH_DOCUMENT = ("bisect", "minify", "diff")  # the commands whose JSON the bro
 _TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME_HINT = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
+_NOT_STARTED = 127  # exit code of a command that could not be started, as a shell gives it
 # Seconds that a command may take to stop when the browser quits, after each interrupt: a search keeps its trials first,
 # and a program that ignores interrupts is killed at the third one.
 _SHUTDOWN_TIMEOUTS = (20.0, 1.0, 1.0)
@@ -159,29 +160,37 @@ class CommandProcess:
         """Run the command until it ends or `stop` is called."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
             document = Path(scratch, "verdict.json")
-            asked = ("--json", str(document)) if self.command.kind in _WITH_DOCUMENT else ()
-            words = [*self.command.argv[:4], *asked, *self.command.argv[4:]]
-            pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-            self._process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=null,
-                stdout=pipe,
-                stderr=pipe,
-                cwd=self.command.folder,
-                start_new_session=True,
-                limit=_MAX_LINE_BYTES,
-            )
-            self.on_change()
             try:
-                errors, out = self._process.stderr, self._process.stdout
-                await asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
-                self.exit_code = await self._process.wait()
-            finally:
-                if not self._interrupted:  # a second signal would end it before it has saved its trials
-                    self.stop()
+                await self._run(document)
+            except OSError as error:  # its folder is gone, or there is no room for another process
+                self.messages.append(f"{self.command.folder}: {error.strerror}")
+                self.exit_code = _NOT_STARTED
             self.verdict = _read_verdict(document)
         self.finished = True
         self.on_change()
+
+    async def _run(self, document: Path) -> None:
+        asked = ("--json", str(document)) if self.command.kind in _WITH_DOCUMENT else ()
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        self._process = await asyncio.create_subprocess_exec(
+            *self.command.argv[:4],
+            *asked,
+            *self.command.argv[4:],
+            stdin=null,
+            stdout=pipe,
+            stderr=pipe,
+            cwd=self.command.folder,
+            start_new_session=True,
+            limit=_MAX_LINE_BYTES,
+        )
+        self.on_change()
+        try:
+            errors, out = self._process.stderr, self._process.stdout
+            await asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
+            self.exit_code = await self._process.wait()
+        finally:
+            if not self._interrupted:  # a second signal would end it before it has saved its trials
+                self.stop()
 
     def stop(self) -> None:
         """Interrupt the command as Ctrl-C does. What it has recorded is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,14 @@ async def test_kernels_are_read_again_once_they_are_timed(
         await press(pilot, "y")
         await until(pilot, "the kernels were timed")
         assert pilot.app.session is not before
+
+
+async def test_a_command_that_cannot_start_says_why(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = replace(_command(tmp_path), folder=tmp_path / "gone")
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: command)
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "ended with exit code 127")
+        assert "No such file or directory" in screen(pilot)
