@@ -11,15 +11,17 @@ from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
 
-__all__ = ["read_kernel_summary"]
+__all__ = ["MIN_ROWS", "read_kernel_summary"]
 
-_MAX_LISTED = 6  # kernels
+_MIN_LISTED = 6  # kernels
+_OTHER_ROWS = 2  # the title, and how many more there are
+MIN_ROWS = _MIN_LISTED + _OTHER_ROWS
 _KILO, _MEGA = 1e3, 1e6
 Costs = Mapping[tuple[int | None, str], KernelCost]
 
 
-def read_kernel_summary(session: Session) -> list[Line]:
-    """Return the kernels that take longest, or that move most, and what all of them do.
+def read_kernel_summary(session: Session, rows: int) -> list[Line]:
+    """Return the kernels that take longest, or that move most, as many as fit in ``rows``, and what all of them do.
 
     There are none where something was found, which matters more, or where so many kernels are that reading their code
     takes long.
@@ -30,15 +32,15 @@ def read_kernel_summary(session: Session) -> list[Line]:
         return []
     costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
     known = [item for item in kernels if (item.event, item.name) in costs]
-    return list(_lines(known, costs)) if known else []
+    return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS))) if known else []
 
 
-def _lines(kernels: Sequence[Kernel], costs: Costs) -> Iterator[Line]:
+def _lines(kernels: Sequence[Kernel], costs: Costs, number: int) -> Iterator[Line]:
     measured = any(cost.seconds is not None for cost in costs.values())
     ranked = sorted(kernels, key=lambda item: -_weight(costs[item.event, item.name], measured=measured))
     title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
     yield line((title, "title"), (f"  {_whole(kernels, costs)}", "dim"))
-    for item in ranked[:_MAX_LISTED]:
+    for item in ranked[:number]:
         cost = costs[item.event, item.name]
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
@@ -47,8 +49,8 @@ def _lines(kernels: Sequence[Kernel], costs: Costs) -> Iterator[Line]:
             (cost.where, "dim"),
             to=Location("kernels", item=item.index),
         )
-    if len(ranked) > _MAX_LISTED:
-        yield line((f"and {len(ranked) - _MAX_LISTED:,} more", "dim"), to=Location("kernels"))
+    if len(ranked) > number:
+        yield line((f"and {len(ranked) - number:,} more", "dim"), to=Location("kernels"))
 
 
 def _amount(cost: KernelCost, *, measured: bool) -> str:

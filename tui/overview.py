@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
@@ -15,6 +16,7 @@ from dynadiag.recording.records import Recompile, Run
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence
+from tui.line_wrapping import wrap_lines
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
@@ -25,7 +27,7 @@ from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
 __all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
 
-_MAX_LISTED = 8  # findings, and compiles, that the overview lists
+_LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the overview lists: as many as fit
 _MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one
 _MAX_LINES = 6  # line numbers of findings that say the same
 _LONGEST = 200  # characters of a cause
@@ -57,11 +59,14 @@ def overview_lines(
     finding: SearchResult | None = None,
     beside: bool = False,
     wide: bool = False,
+    columns: int = 0,
+    rows: int = 0,
     source: ReadSource = lambda _file: None,
 ) -> list[Line]:
     """Return the overview; if the details of a finding are shown ``beside`` it, it does not repeat them.
 
-    On a ``wide`` terminal paths and names are shortened less.
+    On a ``wide`` terminal paths and names are shortened less. It lists more of what there is where all of it still fits
+    in ``rows`` of ``columns``.
 
     The recording of a search has only the search and its result, because no program is in it. ``source`` reads a source
     file of the recording.
@@ -69,19 +74,22 @@ def overview_lines(
     run = explanation.run
     if finding is not None:
         return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd, source)]
-    sections = [
-        run_lines(run, live=live),
-        list(_headline(explanation, kernels, trials, live=live)),
-        list(_next_step(run)),
-        list(_findings(explanation, beside=beside, wide=wide)),
-        list(_time(explanation.timing, wide=wide)) if explanation.timing else [],
-        [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
-    ]
-    made: list[Line] = []
-    for section in sections:
-        if section:
-            made += [*section, Line()]
-    return made[:-1]
+    groups = _groups(explanation)
+
+    def listing(number: int) -> list[Line]:
+        sections = [
+            run_lines(run, live=live),
+            list(_headline(explanation, kernels, trials, live=live)),
+            list(_next_step(run)),
+            list(_findings(explanation, groups, number, beside=beside, wide=wide)),
+            list(_time(explanation.timing, number, wide=wide)) if explanation.timing else [],
+            [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
+        ]
+        return [each for section in sections if section for each in (*section, Line())][:-1]
+
+    longer = map(listing, _LISTED[1:])
+    fitting = takewhile(lambda lines: len(wrap_lines(lines, columns)) <= rows, longer)
+    return max([listing(_LISTED[0]), *fitting], key=len)
 
 
 def finding_detail(explanation: Explanation, target: Location | None, columns: int) -> list[Line]:
@@ -126,14 +134,15 @@ def _next_step(run: Run) -> Iterator[Line]:
         yield line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials"))
 
 
-def _findings(explanation: Explanation, *, beside: bool, wide: bool) -> Iterator[Line]:
+def _findings(
+    explanation: Explanation, groups: Sequence[Sequence[Finding]], number: int, *, beside: bool, wide: bool
+) -> Iterator[Line]:
     """A line for the findings of a kind in a file, the most important first, and below it what to do."""
-    groups = _groups(explanation)
     if not groups:
         return
     yield _title_line("Findings, the most important first", len(groups))
     helped: set[str] = set()
-    for group in groups[:_MAX_LISTED]:
+    for group in groups[:number]:
         item, target = group[0], _target(group[0])
         yield line(*_finding_fragments(group, explanation, wide=wide), to=target)
         if item.cause and item.rule not in ("break", "recompile-limit") and not _is_in_title(item):
@@ -143,7 +152,7 @@ def _findings(explanation: Explanation, *, beside: bool, wide: bool) -> Iterator
         if advice and advice[-1] not in helped and not beside:
             helped.add(advice[-1])
             yield replace(_advice_line(item.advice[0], target), continues=True)
-    yield from _more_line(len(groups), Location("breaks"))
+    yield from _more_line(len(groups) - number, Location("breaks"))
 
 
 def _groups(explanation: Explanation) -> list[list[Finding]]:
@@ -166,7 +175,7 @@ def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wi
     item = group[0]
     at = source_location(item.span.file, item.span.line, None, explanation.run.cwd)
     at = _shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
-    yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<7} ", _RULES.get(item.rule, "error")
+    yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<6}  ", _RULES.get(item.rule, "error")
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
     if item.rule in ("break", "failed-compile") and (blamed := span_text(explanation.sources, item.span)):
@@ -239,7 +248,7 @@ def _change(change: GuardChange) -> list[Fragment]:
     return [(f"{one_line(source)}: ", ""), (one_line(before), "remove"), (" → ", "dim"), (one_line(now), "add")]
 
 
-def _time(timing: Timing, *, wide: bool) -> Iterator[Line]:
+def _time(timing: Timing, number: int, *, wide: bool) -> Iterator[Line]:
     yield line(("Where the time went", "title"), (f"  {duration(timing.total)} compiling", "dim"))
     ranked = sorted(timing.shares, key=lambda share: -share.seconds)
     yield line("  ", *_bar(timing.shares, timing.total))
@@ -248,7 +257,7 @@ def _time(timing: Timing, *, wide: bool) -> Iterator[Line]:
         legend = [_legend(share, timing.total) for share in named[start : start + _LEGEND]]
         yield line("  ", *(part for pair in legend for part in pair))
     longest = timing.spent[0].seconds if timing.spent else 0.0
-    for spent in timing.spent[:_MAX_LISTED]:
+    for spent in timing.spent[:number]:
         item = spent.compile
         parts: list[str | Fragment] = [
             (f"{one_line(item.compile_id):<6} ", "key"),
@@ -258,7 +267,7 @@ def _time(timing: Timing, *, wide: bool) -> Iterator[Line]:
             (" ↻" if spent.again else "", "recompile"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
-    yield from _more_line(len(timing.spent), Location("compiles"))
+    yield from _more_line(len(timing.spent) - number, Location("compiles"))
 
 
 def _legend(share: PhaseShare, whole: float) -> tuple[Fragment, Fragment]:
@@ -292,5 +301,5 @@ def _title_line(text: str, number: int) -> Line:
 
 
 def _more_line(number: int, target: Location) -> Iterator[Line]:
-    if number > _MAX_LISTED:
-        yield line((f"and {number - _MAX_LISTED:,} more", "dim"), to=target)
+    if number > 0:
+        yield line((f"and {number:,} more", "dim"), to=target)

@@ -13,6 +13,7 @@ from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_g
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
+from tui.line_wrapping import wrap_lines
 from tui.run_header import run_lines
 from tui.session import Session
 from tui.views.overview import MIN_DETAILED
@@ -107,8 +108,30 @@ def test_a_cause_that_the_title_has_is_not_told_twice() -> None:
     failed = replace(item, rule="failed-compile", title=f"compiling f failed: RuntimeError: {said}.")
     for cause, told in ((f"Dynamo failed to run a node: RuntimeError('{said}')", False), ("the sizes differ", True)):
         explanation = replace(explain(FakeRecording()), findings=(replace(failed, cause=cause),))
-        texts = [line.text for line in overview._findings(explanation, beside=True, wide=False)]
+        texts = [
+            line.text for line in overview._findings(explanation, [explanation.findings], 1, beside=True, wide=False)
+        ]
         assert any(cause in text for text in texts) == told
+
+
+def test_the_overview_lists_as_many_findings_as_there_is_room_for() -> None:
+    breaks = tuple(a_break(index=number, span=Span(f"{number}.py", 3)) for number in range(30))
+    explanation = explain(FakeRecording(break_records=breaks))
+    for rows, listed in ((0, 8), (24, 12), (200, 30)):
+        lines = overview.overview_lines(explanation, 0, 0, live=False, beside=True, columns=90, rows=rows)
+        assert sum("GB0170" in item.text for item in lines) == listed, rows
+        assert not rows or len(wrap_lines(lines, 90)) <= rows
+        assert (f"and {30 - listed} more" in [item.text for item in lines]) == (listed < 30)
+
+
+async def test_a_tall_terminal_lists_more_kernels(tmp_path: Path) -> None:
+    compiles = [event for number in range(10) for event in build.compile_events(f"{number}/0")]
+    path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *compiles, *build.end_events()])
+    async with browsing(path, (120, 40)) as pilot:
+        assert (screen(pilot).count("inference x 1"), "and 9 more" in screen(pilot)) == (11, True)
+        await pilot.resize_terminal(120, 60)
+        await settle(pilot)
+        assert (screen(pilot).count("inference x 1"), "more" in screen(pilot)) == (20, False)
 
 
 async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.widget import Widget
 
 from tui.location import Location
@@ -21,6 +22,7 @@ __all__ = ["MIN_DETAILED", "MIN_WIDE", "OverviewView"]
 MIN_DETAILED = 110  # columns from which on the details are shown
 MIN_WIDE = 150  # columns from which on names are shortened less
 _OTHER_ROWS = 4  # rows of the terminal outside this screen
+_OTHER_COLUMNS = 6  # columns beside the text: borders, marks, and a scrollbar
 
 
 class OverviewView(View):
@@ -32,7 +34,7 @@ class OverviewView(View):
     def __init__(self) -> None:
         super().__init__()
         self._filled = False
-        self._read_for = (False, False)  # what `_room` was when it was read
+        self._read_for = Size()  # the size of the terminal when it was read
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
@@ -54,34 +56,34 @@ class OverviewView(View):
         return self.lines
 
     def on_resize(self) -> None:
-        if self._filled and self._read_for != self._room:
+        if self._filled and self._read_for != self.app.size:
             self.load()
 
-    @property
-    def _room(self) -> tuple[bool, bool]:
-        """Whether the terminal is wide enough for the details of a finding beside the list, and for long names."""
-        return self.app.size.width >= MIN_DETAILED, self.app.size.width >= MIN_WIDE
-
     def load(self) -> None:
-        self._read_for = self._room
+        self._read_for = self.app.size
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
+        from tui.kernel_summary import MIN_ROWS
         from tui.overview import overview_lines
         from tui.search_result import read_search_result  # imported in a worker, because it needs the explanation
 
         session = self.session
         finding = read_search_result(session)
         explanation, trials = session.explanation(), len(session.trials())
-        detailed, wide = self._read_for
+        width, height = self._read_for
+        beside = width >= MIN_DETAILED and bool(explanation.findings)
+        kernels = 0 if explanation.findings or not session.kernel_count else MIN_ROWS + 1
         return overview_lines(
             explanation,
             session.kernel_count,
             trials,
             live=session.live,
             finding=finding,
-            beside=detailed and bool(explanation.findings),
-            wide=wide,
+            beside=beside,
+            wide=width >= MIN_WIDE,
+            columns=width // (2 if beside else 1) - _OTHER_COLUMNS,
+            rows=height - _OTHER_ROWS - kernels,
             source=session.recording.source,
         )
 
@@ -103,13 +105,14 @@ class OverviewView(View):
                 self.lines.move_to(first)
         self.debounce(self._describe)
         self.browser.update_counts()
-        self.fetch("kernels", self._read_kernels, lambda found: self._add(lines, found))
+        rows = self._read_for.height - _OTHER_ROWS - self.lines.count - 1
+        self.fetch("kernels", lambda: self._read_kernels(rows), lambda found: self._add(lines, found))
 
-    def _read_kernels(self) -> list[Line]:
+    def _read_kernels(self, rows: int) -> list[Line]:
         """Read the kernels. The Kernels screen, which needs them too, opens at once then."""
         from tui.kernel_summary import read_kernel_summary  # as above
 
-        return read_kernel_summary(self.session)
+        return read_kernel_summary(self.session, rows)
 
     def _add(self, lines: list[Line], kernels: list[Line]) -> None:
         if kernels:
