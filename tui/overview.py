@@ -89,7 +89,7 @@ def overview_lines(
 
     longer = map(listing, _LISTED[1:])
     fitting = takewhile(lambda lines: len(wrap_lines(lines, columns)) <= rows, longer)
-    return max([listing(_LISTED[0]), *fitting], key=len)
+    return [listing(_LISTED[0]), *fitting][-1]
 
 
 def finding_detail(explanation: Explanation, target: Location | None, columns: int) -> list[Line]:

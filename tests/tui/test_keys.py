@@ -6,6 +6,7 @@ from pathlib import Path
 
 from textual.command import CommandList
 
+from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_palette import Palette
@@ -22,6 +23,17 @@ async def test_the_keys_are_those_of_the_screen(program: Path) -> None:
         assert "v tree, list" in last
         assert "time line" not in last
         assert last.count("? help") == 1
+
+
+async def test_keys_that_would_do_nothing_here_are_not_shown(program: Path, tmp_path: Path) -> None:
+    failed = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *build.end_events(1)])
+    for path, offered in ((program, True), (failed, False)):
+        async with browsing(path) as pilot:
+            await press(pilot, "3")
+            keys = screen(pilot).splitlines()[-1]
+            assert [word in keys for word in ("assembly", "stage", "picture", "diff")] == [offered] * 4
+            await press(pilot, "7")
+            assert ("T time" in screen(pilot).splitlines()[-1]) == offered
 
 
 async def test_a_click_on_a_key_is_a_press_of_it(program: Path) -> None:

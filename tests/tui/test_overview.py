@@ -122,6 +122,9 @@ def test_the_overview_lists_as_many_findings_as_there_is_room_for() -> None:
         assert sum("GB0170" in item.text for item in lines) == listed, rows
         assert not rows or len(wrap_lines(lines, 90)) <= rows
         assert (f"and {30 - listed} more" in [item.text for item in lines]) == (listed < 30)
+    nine = explain(FakeRecording(break_records=breaks[:9]))
+    lines = overview.overview_lines(nine, 0, 0, live=False, beside=True, columns=90, rows=60)
+    assert "more" not in lines[-1].text, "the last one takes the line of 'and 1 more'"
 
 
 async def test_a_tall_terminal_lists_more_kernels(tmp_path: Path) -> None:

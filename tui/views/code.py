@@ -35,6 +35,7 @@ from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["CodeView"]
 
+_OF_GRAPHS = frozenset({"document(1)", "picture", "diff", "stages"})  # actions that need a graph or its code
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 
 
@@ -76,6 +77,11 @@ class CodeView(GraphActions, StageActions):
             for name in PANES:
                 yield CodePane(id=f"pane-{name}")
         yield StyledLines(id="code-node", classes="detail")
+
+    def offers(self, action: str) -> bool:
+        """Whether there is what an action is about: nothing follows the source of a compile that has no graph."""
+        made = self._model.documents_of.items() if self._model else ()
+        return action not in _OF_GRAPHS or any(documents for name, documents in made if name != "source")
 
     # Reading
 
@@ -125,6 +131,7 @@ class CodeView(GraphActions, StageActions):
         if board is not self._model:
             self._stage_message = ""
         self._model = board
+        self.refresh_bindings()
         for name in PANES:
             self.show_pane(name)
         if board is not None:

@@ -73,6 +73,10 @@ class KernelsView(ListingView):
         self._costs: dict[tuple[int | None, str], KernelCost] = {}
         self._costs_session: Session | None = None  # the recording that the costs belong to
 
+    def offers(self, action: str) -> bool:
+        """Whether there are kernels to be timed."""
+        return action != "app.measure" or self.table.count > 0
+
     @property
     def _measured(self) -> bool:
         return any(cost.seconds is not None for cost in self._costs.values())
@@ -104,6 +108,7 @@ class KernelsView(ListingView):
         if self._costs_session is not self.session and 0 < len(rows) <= MAX_AUTOMATIC:
             self._start_costs()
         self._show_hint()
+        self.refresh_bindings()
 
     async def screen_shown(self) -> None:
         self._show_hint()

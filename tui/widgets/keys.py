@@ -6,6 +6,7 @@ Textual's footer creates a widget for each key at each change, a sixth of the ti
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -20,10 +21,19 @@ from tui.colors import role_style
 from tui.themes import palette_of
 from tui.widgets.prompt import Prompt
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "OffersKeys"]
 
 _ALWAYS = 3  # keys at the end that are always shown: help, all actions, quit
 _PROMPT_KEYS = (("enter", "⏎", "done"), ("escape", "esc", "cancel"))
+
+
+@runtime_checkable
+class OffersKeys(Protocol):
+    """A widget that does not offer all of its keys at all times. Pressed, such a key says why it does nothing."""
+
+    def offers(self, action: str) -> bool:
+        """Whether a key does something now."""
+        ...
 
 
 class Keys(Widget):
@@ -67,7 +77,8 @@ def _shown_keys(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, s
     """Yield the bindings to show, each action once, with its first key."""
     found: dict[str, Binding] = {}
     for active in screen.active_bindings.values():
-        if active.binding.show and active.enabled:
+        offered = not isinstance(active.node, OffersKeys) or active.node.offers(active.binding.action)
+        if active.binding.show and active.enabled and offered:
             found.setdefault(active.binding.action, active.binding)
     for binding in found.values():
         yield binding.key, footer.app.get_key_display(binding), binding.description
