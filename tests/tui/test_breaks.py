@@ -35,6 +35,15 @@ async def test_a_break_is_told_with_the_code_that_it_blames(program: Path) -> No
         assert "GB0059  print(z.shape)  Failed to trace" in screen(pilot)
 
 
+async def test_where_columns_are_cut_the_ids_of_compiles_take_no_room_from_what_broke(tmp_path: Path) -> None:
+    breaks = [event for number in range(8) for event in build.break_events(f"{number}/0")]
+    path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *breaks, *build.end_events()])
+    async with browsing(path) as pilot:
+        await press(pilot, "4")
+        assert "print(z.shape)  Failed to trace builtin operator" in screen(pilot).split("detail")[0]
+        assert "0/0, 1/0" in screen(pilot).split("detail")[0]
+
+
 def test_the_code_that_is_blamed_is_short() -> None:
     sources: dict[str, str | None] = {"a.py": "if x.sum() > 0:\n    call(\n        x)\n" + "y" * 99}
     assert span_text(sources, Span("a.py", 1, 3, 1, 14)) == "x.sum() > 0"

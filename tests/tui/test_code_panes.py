@@ -350,3 +350,22 @@ async def test_where_the_later_graphs_are_is_said_in_the_pane_of_the_first(progr
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "]")
         assert any("tab goes to the later graphs" in note.message for note in pilot.app._notifications)
+
+
+async def test_a_pane_of_short_lines_leaves_its_room_to_the_others(program: Path) -> None:
+    async with browsing(program, (200, 40)) as pilot:
+        await press(pilot, "3", "tab")
+        code = pilot.app.query_one(CodeView)
+        widths = [pane.outer_size.width for pane in code.panes().values() if pane.display]
+        assert sum(widths) == 200
+        assert code.pane("dynamo").outer_size.width == 60 < min(widths[0], widths[2])
+        await press(pilot, "z")
+        assert code.pane("dynamo").outer_size.width == 200
+
+
+async def test_beside_empty_panes_the_source_takes_the_room(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.break_events("0/0"), *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, events), (200, 40)) as pilot:
+        await press(pilot, "3")
+        panes = pilot.app.query_one(CodeView).panes().values()
+        assert sum(pane.outer_size.width for pane in panes if pane.display) == 200

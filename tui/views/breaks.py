@@ -30,12 +30,12 @@ class BreaksView(ListingView):
     NOTHING: ClassVar[str] = "no graph break was recorded"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("id"),
-        Column("what", max_width=44),
+        Column("what", max_width=72),
         Column("where", max_width=40, is_path=True),
-        Column("in", max_width=30, spare=True),
+        Column("in", max_width=22, is_path=True, spare=True),
         Column("graphs", numeric=True),
         Column("met", numeric=True, spare=True),  # as many as compiles are listed
-        Column("compiles"),
+        Column("compiles", min_last_width=10),  # the detail names all of them
     )
 
     def columns(self) -> Sequence[Column]:

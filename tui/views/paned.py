@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.css.scalar import Scalar
 from textual.widget import Widget
 
 from tui.code_panes import PANES
@@ -18,6 +19,7 @@ from tui.widgets.styled_lines import StyledLines
 __all__ = ["PanedView"]
 
 _MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
+_MIN_CURRENT_WIDTH = 60  # columns that the current pane has at least where there is room: its title has to fit
 
 
 class PanedView(View):
@@ -89,11 +91,20 @@ class PanedView(View):
             pane.display = name in shown  # at once: a class could come after the focus
             pane.set_class(name not in written and bool(written), "empty")
             pane.set_class(name == self._current_pane, "current")
+            self._limit(pane, others=bool(written - {name}))
             subtitle = (
                 f"tab: {PANE_TITLES.get(after, after)} ▸" if name == last and after and after not in shown else ""
             )
             if subtitle != (pane.border_subtitle or ""):  # a new one draws every line again
                 pane.border_subtitle = subtitle
+
+    def _limit(self, pane: CodePane, *, others: bool) -> None:
+        """Give the current pane no more columns than its text takes, so that the others have the rest."""
+        limited = others and pane.has_class("current") and self.app.size.width >= 4 * _MIN_PANE_WIDTH
+        most = max(_MIN_CURRENT_WIDTH, pane.full_width) if limited and pane.document is not None else None
+        limit = None if most is None else Scalar.from_number(most)
+        if pane.styles.max_width != limit:
+            pane.styles.max_width = limit
 
     def _shown_panes(self) -> frozenset[str]:
         """Return the panes that fit: the current one, its partner, the source, then those nearest to `beside`."""

@@ -23,6 +23,8 @@ from tui.widgets.lines import Lines, cut_columns
 __all__ = ["CodePane", "is_kernel_line"]
 
 _HIGHLIGHT_SHARE = 0.30  # share of the link color in the background of highlighted lines
+_FRAME = 2  # columns of the border
+_NOTE_GAP = 5  # columns between a line and the finding on it, with its sign
 _EMPTY = LineLinks()
 _FILE_COMMENT = "# File: "  # precedes the nodes of a source line in a printed graph
 _MAX_SEARCHED_LINES = 2000  # highlighted lines searched for such a comment
@@ -123,6 +125,14 @@ class CodePane(Lines):
         top = int(self.scroll_y)
         seen = range(top, min(self.count, top + self.page_height))
         return next((line for line in seen if self.links.keys_of(line)), top)
+
+    @property
+    def full_width(self) -> int:
+        """Columns with which no line is cut: its number, text, what is at its end, the frame and a scrollbar."""
+        notes = (_width(self.text_of(index)) + len(note.text) + _NOTE_GAP for index, note in self.notes.items())
+        ends = max(map(len, self.document.margins), default=-1) + 1 if self.document else 0
+        frame = _FRAME + self.styles.scrollbar_size_vertical
+        return max(self.virtual_size.width + ends, self._margin + max(notes, default=0)) + frame
 
     @property
     def _margin(self) -> int:

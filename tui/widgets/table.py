@@ -24,7 +24,7 @@ _DEFAULT_MAX_WIDTH = 60
 _READABLE_WIDTH = 22  # width of a column below which a spare one is left out instead
 _MIN_WIDTH = 14  # minimum width of a column when not all fit
 _ON_DEMAND = "they are read on demand, in the order of the log"
-_MIN_LAST_WIDTH = 24  # minimum width of the last column, which is not shortened
+_MIN_LAST_WIDTH = 24
 _LEFT_OUT = -_GAP  # width of a column that is left out, so that its gap is none either
 
 
@@ -37,6 +37,7 @@ class Column:
     max_width: int = _DEFAULT_MAX_WIDTH
     is_path: bool = False  # a long path keeps its end
     spare: bool = False  # left out where others would have too little room
+    min_last_width: int = _MIN_LAST_WIDTH  # columns that the last column has at least, which is not shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class Table(FilterableLines):
         widths = [_LEFT_OUT if place in spare else width for place, width in enumerate(self._natural)]
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
-        over = sum(widths[:-1]) + min(widths[-1], _MIN_LAST_WIDTH) - room
+        over = sum(widths[:-1]) + min(widths[-1], self._columns[-1].min_last_width) - room
         while over > 0 and (place := self._widest(widths, least)) is not None:
             widths[place] -= 1
             over -= 1
