@@ -140,8 +140,10 @@ class CommandActionsApp(RecordingApp):
 
     def _run_command(self, command: Command) -> CommandProcess:
         from tui.command_process import CommandProcess
+        from tui.command_screen import text_columns
 
-        process = CommandProcess(command, lambda: self._command_changed(process))
+        columns = text_columns(self.size.width)
+        process = CommandProcess(command, lambda: self._command_changed(process), columns)
         self._commands[command.kind] = process
         self.run_worker(process.run(), exit_on_error=False)
         return process

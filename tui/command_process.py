@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import signal
@@ -32,6 +33,7 @@ __all__ = ["Command", "CommandProcess", "TrialProgress", "program_command", "rec
 _DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WITH_DOCUMENT = ("bisect", "minify", "diff")  # the commands whose JSON the browser reads
+_WITHOUT_PROGRAM = ("kernels", "report", "diff")  # the commands that run no program
 _TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME_HINT = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
@@ -121,10 +123,14 @@ class TrialProgress:
 
 @dataclass(slots=True)
 class CommandProcess:
-    """A command that runs or has run. It calls ``on_change`` whenever there is something new."""
+    """A command that runs or has run. It calls ``on_change`` whenever there is something new.
+
+    Its report is as wide as ``columns``, where they are given and no program would see them in its environment.
+    """
 
     command: Command
     on_change: Callable[[], None]
+    columns: int | None = None
     trials: list[TrialProgress] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_MESSAGES))
     report: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_REPORT_LINES))  # what it printed last
@@ -172,6 +178,7 @@ class CommandProcess:
     async def _run(self, document: Path) -> None:
         asked = ("--json", str(document)) if self.command.kind in _WITH_DOCUMENT else ()
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        wide = self.columns is not None and self.command.kind in _WITHOUT_PROGRAM
         self._process = await asyncio.create_subprocess_exec(
             *self.command.argv[:4],
             *asked,
@@ -180,6 +187,7 @@ class CommandProcess:
             stdout=pipe,
             stderr=pipe,
             cwd=self.command.folder,
+            env={**os.environ, "COLUMNS": str(self.columns)} if wide else None,
             start_new_session=True,
             limit=_MAX_LINE_BYTES,
         )

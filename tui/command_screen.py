@@ -18,8 +18,10 @@ from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["CommandScreen", "result_of"]
+__all__ = ["CommandScreen", "result_of", "text_columns"]
 
+_WIDTH = 0.96  # of the terminal's
+_FRAME = 5  # columns of the border, the padding and a scrollbar
 _REFRESH_SECONDS = 0.1  # seconds between two updates
 _TICK_SECONDS = 1.0
 _FIRST_SCREEN = "overview"  # of a recording that is opened
@@ -101,6 +103,11 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
             closes = "escape closes" if self.process.finished else self.CLOSES
             self.lines.border_subtitle = ", ".join([*opens, *stops, closes])
             self.lines.show(list(_command_lines(self.process)), keep=True)
+
+
+def text_columns(width: int) -> int:
+    """The columns of the text of this screen in a terminal of this width. What it shows is not wrapped twice then."""
+    return int(width * _WIDTH) - _FRAME
 
 
 def result_of(process: CommandProcess) -> tuple[str, str]:

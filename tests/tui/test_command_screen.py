@@ -14,6 +14,7 @@ from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_process import Command, CommandProcess
 from tui.command_screen import CommandScreen
+from tui.widgets.styled_lines import StyledLines
 
 _MAX_WAITS = 600  # of 0.05 s
 # Stands for `dynadiag fix`.
@@ -29,6 +30,8 @@ if "hang" in sys.argv:
 if "waits" in sys.argv:
     while not os.path.exists("go"):
         time.sleep(0.01)
+if "wide" in sys.argv:
+    print("-" * int(os.environ["COLUMNS"]))
 print("--- prog.py", "+++ prog.py", "-print(z)", sep="\\n")
 """
 
@@ -60,6 +63,20 @@ async def test_a_fix_is_agreed_to_and_its_patch_is_shown(
         assert "-print(z)" in screen(pilot)
         await press(pilot, "escape")
         assert not isinstance(pilot.app.screen, CommandScreen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_report_is_as_wide_as_the_screen_that_shows_it(
+    size: tuple[int, int], program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was as wide as a report in a file, and wrapped a second time here."""
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "wide"))
+    async with browsing(program, size) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "every root cause has a proved fix")
+        shown = pilot.app.screen.query_one(StyledLines)
+        (rule,) = [item.text for item in shown.lines if item.text.startswith("-----")]
+        assert len(rule) == shown.columns
 
 
 async def test_a_fix_that_runs_shows_its_phase_and_is_stopped(
