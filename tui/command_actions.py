@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandActionsApp"]
 
-_RUNS_ONCE = "This runs the program that the recording names, with all its side effects."
-_RUNS_OFTEN = "This runs the program that the recording names many times, with all its side effects."
+_RUNS_ONCE = "This runs the program of the recording, with all its side effects."
+_RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
 
 
 class CommandActionsApp(RecordingApp):

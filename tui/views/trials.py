@@ -335,5 +335,5 @@ def _question(plan: Command) -> list[Line]:
         line((f"in {plan.folder}", "dim")),
         Line(),
         line(compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."),
-        line("This runs the program that the recording names many times, with all its side effects."),
+        line("This runs the program of the recording many times, with all its side effects."),
     ]
