@@ -72,5 +72,10 @@ def _whole(kernels: Sequence[Kernel], costs: Costs) -> str:
     library = sum(item.language == "extern" for item in kernels)
     calls = sum(costs[item.event, item.name].calls for item in kernels)
     moved = sum(costs[item.event, item.name].bytes_moved or 0 for item in kernels)
-    parts = [f"{len(kernels) - library} generated, {library} of a library", count(calls, "call")]
-    return ", ".join([*parts, f"{_size_text(moved)} moved (an estimate)"] if moved else parts)
+    parts = (
+        f"{len(kernels) - library} generated",
+        f"{library} of a library" if library else "",
+        count(calls, "call"),
+        f"{_size_text(moved)} moved (an estimate)" if moved else "",
+    )
+    return ", ".join(filter(None, parts))

@@ -38,8 +38,9 @@ _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off 
 _WIDE_MAX_PATH_WIDTH = 50  # columns for a path in half of 150 columns
 _LEGEND = 2  # parts of the compiler on a line of the legend
 _BAR_WIDTH = 40  # columns of a bar of 100%
-_COMPILE_BAR, _MAX_NAME = 8, 22  # columns of the bar and the name of a compile: a line fits in half of 110 columns
-_WIDE_MAX_NAME = 40  # columns of the name of a compile in half of 150 columns
+_COMPILE_BAR = 8  # columns of the bar of a compile
+_NAME_AT = 29  # columns beside the name of a compile
+_MIN_NAME = 22  # columns that the name has at least: a line fits in half of 110 columns
 PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
@@ -65,7 +66,7 @@ def overview_lines(
 ) -> list[Line]:
     """Return the overview; if the details of a finding are shown ``beside`` it, it does not repeat them.
 
-    On a ``wide`` terminal paths and names are shortened less. It lists more of what there is where all of it still fits
+    On a ``wide`` terminal paths are shortened less. It lists more of what there is where all of it still fits
     in ``rows`` of ``columns``.
 
     The recording of a search has only the search and its result, because no program is in it. ``source`` reads a source
@@ -82,7 +83,7 @@ def overview_lines(
             list(_headline(explanation, kernels, trials, live=live)),
             list(_next_step(run)),
             list(_findings(explanation, groups, number, beside=beside, wide=wide)),
-            list(_time(explanation.timing, number, wide=wide)) if explanation.timing else [],
+            list(_time(explanation.timing, number, max(_MIN_NAME, columns - _NAME_AT))) if explanation.timing else [],
             [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
         ]
         return [each for section in sections if section for each in (*section, Line())][:-1]
@@ -248,7 +249,7 @@ def _change(change: GuardChange) -> list[Fragment]:
     return [(f"{one_line(source)}: ", ""), (one_line(before), "remove"), (" → ", "dim"), (one_line(now), "add")]
 
 
-def _time(timing: Timing, number: int, *, wide: bool) -> Iterator[Line]:
+def _time(timing: Timing, number: int, name_width: int) -> Iterator[Line]:
     yield line(("Where the time went", "title"), (f"  {duration(timing.total)} compiling", "dim"))
     ranked = sorted(timing.shares, key=lambda share: -share.seconds)
     yield line("  ", *_bar(timing.shares, timing.total))
@@ -263,7 +264,7 @@ def _time(timing: Timing, number: int, *, wide: bool) -> Iterator[Line]:
             (f"{one_line(item.compile_id):<6} ", "key"),
             f"{duration(spent.seconds):>8}  ",
             *_bar(spent.shares, longest, _COMPILE_BAR, pad=True),
-            f"  {_shorten(one_line(item.function), _WIDE_MAX_NAME if wide else _MAX_NAME)}",
+            f"  {_shorten(one_line(item.function), name_width)}",
             (" ↻" if spent.again else "", "recompile"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))

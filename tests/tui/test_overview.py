@@ -195,6 +195,10 @@ def test_a_compile_of_a_long_name_is_one_line_beside_the_details() -> None:
     (told,) = (text for text in texts if text.startswith("0/0 "))
     assert told.endswith("…>.a_name_that_is_long")
     assert len(told) <= MIN_DETAILED // 2 - 6, "frame, mark and scrollbar take the rest"
+    explanation = explain(FakeRecording(compile_records=(item,)))
+    wider = overview.overview_lines(explanation, 0, 0, live=False, columns=74)
+    (told,) = (each.text for each in wider if each.text.startswith("0/0 "))
+    assert (told.endswith(f"  {name}"), len(told) <= 74) == (True, True)
 
 
 def test_advice_that_nobody_has_checked_is_a_hint() -> None:
