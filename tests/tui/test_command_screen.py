@@ -70,13 +70,23 @@ async def test_a_report_is_as_wide_as_the_screen_that_shows_it(
     size: tuple[int, int], program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was as wide as a report in a file, and wrapped a second time here."""
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "wide"))
+    monkeypatch.setattr("tui.command_process.recording_command", lambda kind, *_: _command(tmp_path, "wide", kind=kind))
     async with browsing(program, size) as pilot:
-        await press(pilot, "F", "y")
-        await until(pilot, "every root cause has a proved fix")
+        await press(pilot, "7", "T", "y")
+        await until(pilot, "the kernels were timed")
         shown = pilot.app.screen.query_one(StyledLines)
         (rule,) = [item.text for item in shown.lines if item.text.startswith("-----")]
         assert len(rule) == shown.columns
+
+
+async def test_a_program_does_not_see_the_width_of_the_screen(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "wide"))
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        await until(pilot, "KeyError: 'COLUMNS'")
 
 
 async def test_a_fix_that_runs_shows_its_phase_and_is_stopped(
