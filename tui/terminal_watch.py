@@ -1,8 +1,9 @@
-"""Ends the browser when its terminal is gone.
+"""What Textual's terminal driver lacks: the browser ends when its terminal is gone, and a damaged key does not end it.
 
 A closed window or a lost connection leaves a terminal that cannot be read or written. Textual's input thread then reads
 an end of file again and again, and its output thread ends, so that the event loop waits for it for ever: the process
-would stay and use a core.
+would stay and use a core. What is typed or pasted faster than it is read loses bytes in the terminal, and some
+terminals send no UTF-8: Textual's decoder raises then.
 """
 
 from __future__ import annotations
@@ -11,11 +12,24 @@ import os
 import signal
 import sys
 import threading
+from codecs import getincrementaldecoder
+from functools import partial
 
-__all__ = ["end_with_terminal"]
+from textual.drivers import linux_driver
+
+__all__ = ["accept_damaged_keys", "end_with_terminal"]
 
 _INTERVAL = 1.0  # seconds between two looks at the terminal
 _GRACE = 3.0  # seconds that the browser has to end by itself
+
+
+def accept_damaged_keys() -> None:
+    """Let the driver read bytes that are no UTF-8 as replacement characters, which no action has as its key."""
+
+    def decoder(encoding: str) -> object:
+        return partial(getincrementaldecoder(encoding), errors="replace")
+
+    linux_driver.getincrementaldecoder = decoder  # type: ignore[assignment, attr-defined]  # no setting for it
 
 
 def end_with_terminal() -> None:

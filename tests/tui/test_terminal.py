@@ -135,6 +135,16 @@ def test_the_browser_ends_with_its_terminal(program: Path) -> None:
         assert shown.process.wait(_WAIT) == 128 + signal.SIGHUP
 
 
+def test_a_terminal_that_drops_a_byte_of_a_key_does_not_end_it(program: Path) -> None:
+    """Of what is typed faster than it is read the terminal keeps only some bytes; not all send UTF-8, either."""
+    with terminal(str(program)) as shown:
+        shown.read_until("Not one graph")
+        os.write(shown.master, b"\xc3" + b"9")
+        shown.read_until("every kind")
+        os.write(shown.master, b"q\xc3")
+        assert shown.ended() == 0
+
+
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm", "COLORTERM": ""}])
 @pytest.mark.parametrize("theme_keys", ["", "tt"])  # the last theme has the terminal's own colours
 def test_it_works_without_colours(program: Path, variables: dict[str, str], theme_keys: str) -> None:
