@@ -278,9 +278,7 @@ def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
         return []
     head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
     said = parse_compiler_output(item.reason or "")
-    mine = _section(
-        "at this line of yours" if said is None else "made of these lines of yours", _user_lines(item, made)
-    )
+    mine = _section("at this line of yours" if said is None else "your lines in this graph", _user_lines(item, made))
     if said is None:
         texts = (item.reason or "").split("\n")
         cut = [line(("  … all of it is below", "dim"))] if len(texts) > _MAX_REASON_LINES else []

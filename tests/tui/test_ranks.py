@@ -241,6 +241,19 @@ async def test_a_comparison_tells_the_times_of_its_variants(tmp_path: Path) -> N
         assert re.search(r"default +200 µs +1\.50x faster +1,234 calls +2\.00 s", screen(pilot))
 
 
+async def test_the_longest_name_of_a_compile_mode_is_whole_at_80_columns(tmp_path: Path) -> None:
+    speeds = {"reduce-overhead": {"ratio": 1.0, "noise": True}, "default": {"ratio": 0.25, "noise": False}}
+    names = zip(("00-f-eager", "01-f-default"), speeds.items(), strict=True)
+    _compared(tmp_path, [_row(f"{file}.dynadiag", variant, 1e-4, speed) for file, (variant, speed) in names])
+    async with _browsing(tmp_path) as pilot:
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert re.search(r"reduce-overhead +100 µs +within the noise", screen(pilot))
+        assert re.search(r"first call +breaks$", screen(pilot), re.MULTILINE)
+        await press(pilot, *"s" * 9)
+        assert "breaks▼" in screen(pilot)
+
+
 @pytest.mark.parametrize(
     "rows", ["rows", [1, {}], [{"recording": "00-f-eager.dynadiag", "warm_call": {"median": "fast"}}]]
 )

@@ -185,10 +185,12 @@ class Table(FilterableLines):
         """Compute column widths from the first rows, or of lazy rows from the last row and the maximum widths."""
         places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _MEASURED_ROWS))
         seen = [rows[index] for index in places]
+        last = len(self._columns) - 1  # behind it there is room for the sign of the order
+        heads = [cell_len(column.title) + (place < last) for place, column in enumerate(self._columns)]
         self._natural = [
             column.max_width
             if self._lazy and not column.numeric
-            else min(column.max_width, max([cell_len(column.title) + 1, *(cell_len(row.cells[place]) for row in seen)]))
+            else min(column.max_width, max([heads[place], *(cell_len(row.cells[place]) for row in seen)]))
             for place, column in enumerate(self._columns)
         ]
         self._fit()
@@ -260,10 +262,10 @@ class Table(FilterableLines):
         for place, (cell, width, column) in enumerate(zip(cells, self._widths, self._columns, strict=True)):
             if width == _LEFT_OUT:
                 continue
-            if column.numeric:
+            if column.numeric and place < last:
                 parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
             elif place == last:
-                parts.append(cell)
+                parts.append(" " * (width - cell_len(cell)) + cell if column.numeric else cell)
             elif cell_len(cell) > width:
                 parts.append(fit_end(cell, width) if column.is_path else set_cell_size(cell, width - 1) + "…")
             else:
