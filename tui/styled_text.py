@@ -55,6 +55,8 @@ def _single_line(text: str) -> str:
 
 def fit_end(text: str, width: int) -> str:
     """Return a text in exactly `width` columns. A longer text, such as a path, loses its beginning."""
+    if width < 1:
+        return ""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     kept = text[-width + 1 :]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from tests.tui.build import MODULE
 from tui.colors import LINE_COLORS, line_color
@@ -17,7 +18,7 @@ from tui.guard_tree import source_components
 from tui.highlighting import Highlighter
 from tui.location import History, Location
 from tui.styled_report import RoleStyle, styled_report_lines
-from tui.styled_text import line, printable_code
+from tui.styled_text import fit_end, line, printable_code
 from tui.text_match import TextMatcher
 from tui.themes import THEMES
 
@@ -153,3 +154,9 @@ def test_a_file_that_is_not_live_is_not_read_again(tmp_path: Path) -> None:
     watch = FileWatch(path, live=False)
     path.write_text("ab")
     assert watch.check() is None
+
+
+@pytest.mark.parametrize("width", [-3, 0, 1, 4, 9, 40])
+def test_a_text_is_fitted_into_any_width(width: int) -> None:
+    fitted = fit_end("train/日本/step.py", width)
+    assert cell_len(fitted) == max(0, width)
