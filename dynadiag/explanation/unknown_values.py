@@ -67,7 +67,8 @@ def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
         found = _decision_at(source, item.span, lines)
         return found if found is not None and found.condition else None
     if ".item()" in item.gb_type:
-        return _decision_by(source, item.span.line)
+        branches = {each.span.line for each in run.breaks if "branching" in each.gb_type}
+        return _decision_by(source, item.span.line, branches)
     return asked_decision(item.reason, item.compile_id, item.span, run)
 
 
@@ -106,12 +107,17 @@ def _on_a_size(source: str, node: _Tested) -> NumberCondition | None:
     return NumberCondition(condition, node.test.lineno, "", node.test.lineno, condition)
 
 
-def _decision_by(source: str | None, line: int | None) -> NumberCondition | None:
-    """The first condition that a number which is taken at a line decides."""
+def _decision_by(source: str | None, line: int | None, branches: Collection[int | None]) -> NumberCondition | None:
+    """The first condition that a number which is taken at a line decides.
+
+    ``branches`` are the lines of conditions on tensors, which broke the graph themselves: such a tensor may have been
+    computed with the number, but to capture the number does not decide its condition.
+    """
     function = enclosing_function(source, line)
     if source is None or function is None or line is None:
         return None
-    found = (node for node in _tests(function) if _origin(function, node.test, {line}))
+    tests = (node for node in _tests(function) if node.test.lineno not in branches)
+    found = (node for node in tests if _origin(function, node.test, {line}))
     return next((_decision(source, function, node, line) for node in found), None)
 
 

@@ -139,3 +139,22 @@ def test_which_side_is_always_taken_is_not_guessed(tmp_path: Path) -> None:
     (found,) = told(tmp_path, by_a_name, fullgraph=False)
     text = " ".join(each.text for each in found.advice)
     assert "`torch._check(half > 1)` or `torch._check(half <= 1)`" in text
+
+
+def beside_a_branch(x: torch.Tensor) -> torch.Tensor:
+    scale = x.max().item()
+    x = x / (1 + abs(scale))
+    if x.sum() > 0:
+        x = x + 1
+    return x
+
+
+def test_a_number_does_not_decide_a_branch_on_a_tensor_that_it_is_part_of(tmp_path: Path) -> None:
+    """The branch breaks the graph itself. To capture the number is all that the other break needs."""
+    with config.patch(capture_scalar_outputs=False):
+        found = {item.id: item for item in told(tmp_path, beside_a_branch, fullgraph=False)}
+    assert "decides" not in (found["GB0124"].cause or "")
+    advice = " ".join(each.text for each in found["GB0124"].advice)
+    assert "capture_scalar_outputs = True" in advice
+    assert "torch._check" not in advice
+    assert "torch.where" in found["GB0170"].advice[0].text
