@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.identity import identity
+from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_generated_file, is_user_file
-from dynadiag.recording.records import Span
+from dynadiag.recording.records import Frame, Span
 
 __all__ = ["bad_end", "program_findings"]
 
@@ -37,9 +38,18 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             function=function,
             title=f"the program raised {end.name}: {end.said}".removesuffix(": "),
             places=(span,),
-            called=tuple(stack[:-1]),
+            called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),
     )
+
+
+def _without_head(frame: Frame, run: RunRecords) -> Frame:
+    """A frame without its line where that is the head of a compiled function: its code bears the line of the whole."""
+    compiled = any((each.file, each.line) == (frame.file, frame.line) for each in run.compiles)
+    function = enclosing_function(run.sources.get(frame.file), frame.line) if compiled else None
+    body = getattr(function, "body", None)
+    is_head = isinstance(body, list) and frame.line is not None and body[0].lineno > frame.line
+    return replace(frame, line=None) if is_head else frame
 
 
 def _is_of_compile(end: RunEnd, run: RunRecords, before: Sequence[Finding]) -> bool:

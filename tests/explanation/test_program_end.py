@@ -121,3 +121,39 @@ def test_the_headline_has_the_first_line_of_a_long_message() -> None:
     found = program_findings(run, ())
     assert found[0].title.endswith("Tensor-likes are not close! Mismatched elements: 3 / 6")
     assert bad_end(run, found) == "The program raised AssertionError: Tensor-likes are not close!"
+
+
+RAISES_INSIDE = """\
+import torch
+
+
+@torch.library.custom_op("demo::checked", mutates_args=())
+def checked(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("out of range")
+
+
+@checked.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.compile(backend="eager")
+def forward(x):
+    y = x.sin()
+    return checked(y) + 1
+
+
+forward(torch.ones(3))
+"""
+
+
+@pytest.mark.usefixtures("forked_interpreters")
+def test_a_call_inside_a_compiled_function_has_no_line(tmp_path: Path) -> None:
+    """Its code bears the line of the whole function, which is not where the call is."""
+    (tmp_path / "program.py").write_text(RAISES_INSIDE)
+    command = [sys.executable, "-m", "dynadiag", "record", "-o", "run.dynadiag", "program.py"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=240)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (found,) = explain(recording).findings
+    assert found.span.line == 6
+    assert [(each.function, each.line) for each in found.called] == [("<module>", 20), ("forward", None)]
