@@ -67,7 +67,8 @@ def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
         found = _decision_at(source, item.span, lines)
         return found if found is not None and found.condition else None
     if ".item()" in item.gb_type:
-        branches = {each.span.line for each in run.breaks if "branching" in each.gb_type}
+        here = (each for each in run.breaks if each.span.file == item.span.file)
+        branches = {each.span.line for each in here if "branching" in each.gb_type}
         return _decision_by(source, item.span.line, branches)
     return asked_decision(item.reason, item.compile_id, item.span, run)
 

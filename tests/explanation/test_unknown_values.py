@@ -12,6 +12,9 @@ import torch
 import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.unknown_values import branch_decision
+from dynadiag.recording.records import Span
+from tests.explanation.build import FILE, a_break, records
 
 config = torch._dynamo.config
 ONES = torch.ones(5)
@@ -158,3 +161,11 @@ def test_a_number_does_not_decide_a_branch_on_a_tensor_that_it_is_part_of(tmp_pa
     assert "capture_scalar_outputs = True" in advice
     assert "torch._check" not in advice
     assert "torch.where" in found["GB0170"].advice[0].text
+
+
+def test_a_branch_of_another_file_at_the_same_line_does_not_count() -> None:
+    source = "def f(x):\n    n = x.sum().item()\n    if n > 3:\n        return x\n"
+    taken = a_break(gb_type="Unsupported Tensor.item() call", span=Span(FILE, 2))
+    for file, decides in (("other.py", True), (FILE, False)):
+        run = records(breaks=(taken, a_break(1, span=Span(file, 3))), sources={FILE: source})
+        assert (branch_decision(taken, run) is not None) == decides
