@@ -11,7 +11,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import unused_path
 from tui.location import Location
 from tui.recording_app import RecordingApp
-from tui.styled_text import Line, line
 
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["CommandActionsApp"]
 
 _RUNS_ONCE = "This runs the program of the recording, with all its side effects."
-_RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
 
 
 class CommandActionsApp(RecordingApp):
@@ -50,13 +48,16 @@ class CommandActionsApp(RecordingApp):
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
         from tui.command_process import program_command
+        from tui.confirm import RUNS_OFTEN
 
         copies = "Changes are tried in copies of your files; yours stay as they are."
-        self._ask_and_run("fix", lambda: program_command("fix", self.session.run), (copies, _RUNS_OFTEN))
+        self._ask_and_run("fix", lambda: program_command("fix", self.session.run), (copies, RUNS_OFTEN))
 
     def action_compare(self) -> None:
         """Ask the user, then time the function of the program uncompiled and compiled."""
-        self._ask_and_run("compare", self._comparison, ("Each compile mode runs in a process of its own.", _RUNS_OFTEN))
+        from tui.confirm import RUNS_OFTEN
+
+        self._ask_and_run("compare", self._comparison, ("Each compile mode runs in a process of its own.", RUNS_OFTEN))
 
     def _comparison(self) -> Command:
         from tui.command_process import program_command
@@ -121,7 +122,7 @@ class CommandActionsApp(RecordingApp):
 
     def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
         """Show the command of this kind that runs; if none does, ask the user and start one."""
-        from tui.confirm import Choice, Confirm
+        from tui.confirm import Confirm, command_choice
 
         if self._show_running(kind):
             return
@@ -130,8 +131,7 @@ class CommandActionsApp(RecordingApp):
         except DynadiagError as error:
             self.report_problem(str(error))
             return
-        head = (line((f"$ {command.text}", "strong")), line((f"in {command.folder}", "dim")), Line())
-        self.push_screen(Confirm(Choice(command, [*head, *map(line, told)])), self._run_and_show)
+        self.push_screen(Confirm(command_choice(command, *told)), self._run_and_show)
 
     def _run_and_show(self, command: Command | None) -> None:
         if command is not None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from tui.dialog import Dialog
-from tui.styled_text import Line
+from tui.styled_text import Line, line
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["Choice", "Confirm"]
+if TYPE_CHECKING:
+    from tui.command_process import Command
+
+__all__ = ["RUNS_OFTEN", "Choice", "Confirm", "command_choice"]
+
+RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
 
 T = TypeVar("T")
 
@@ -24,6 +29,12 @@ class Choice(Generic[T]):
 
     answer: T
     lines: Sequence[Line]
+
+
+def command_choice(command: Command, *told: str) -> Choice[Command]:
+    """The choice to run a command: the command, its folder, and what the user has to know before."""
+    head = (line((f"$ {command.text}", "strong")), line((f"in {command.folder}", "dim")), Line())
+    return Choice(command, [*head, *map(line, told)])
 
 
 class Confirm(Dialog["T | None"], Generic[T]):

@@ -41,7 +41,8 @@ class KernelCost:
     @property
     def where(self) -> str:
         """The first of the lines, and how many more there are; empty without lines."""
-        return " +".join([*self.lines[:1], *([str(len(self.lines) - 1)] if len(self.lines) > 1 else [])])
+        more = f" +{len(self.lines) - 1}" if len(self.lines) > 1 else ""
+        return f"{self.lines[0]}{more}" if self.lines else ""
 
 
 def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
@@ -88,7 +88,8 @@ def overview_lines(
         ]
         return [each for section in sections if section for each in (*section, Line())][:-1]
 
-    longer = map(listing, _LISTED[1:])
+    most = max(len(groups), len(explanation.timing.spent) if explanation.timing else 0)
+    longer = (listing(number) for less, number in pairwise(_LISTED) if less < most)
     fitting = takewhile(lambda lines: len(wrap_lines(lines, columns)) <= rows, longer)
     return [listing(_LISTED[0]), *fitting][-1]
 

@@ -155,7 +155,7 @@ class ReferenceWatch(CallWatch):
         return value
 
     def finish(self) -> None:
-        """Write the records, and how the random number generators are when the program has ended."""
+        """Write the records, and the state of the random number generators at the end of the program."""
         assert self._asked.records is not None
         RecordedCalls(tuple(self._records), random_state()).write(self._asked.records)
 

@@ -1,4 +1,4 @@
-"""Proves candidates: measures the unchanged program once, runs each changed one, and judges it by its obligations.
+"""Proves candidates. The unchanged program is measured once; each changed one is run and checked against obligations.
 
 The cheap runs come first: a candidate that the recorded run rejects is not timed again, and its calls are not compared.
 """

@@ -85,7 +85,7 @@ def test_of_a_long_error_the_details_begin_with_its_first_lines_and_end_with_all
 
 
 def test_the_caller_that_torch_leaves_out_is_known_from_a_break() -> None:
-    """Of a decorated function torch reports its own frame only, and of the rest of it those of earlier parts."""
+    """For a decorated function torch reports its own frame only. For its rest it reports those of earlier parts."""
     main, rest = Frame(FILE, 99, "main"), Frame(FILE, 3, "torch_dynamo_resume_in_forward_at_3")
     met = a_break(user_stack=(Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward")))
     compiles = (

@@ -100,7 +100,7 @@ class View(GroundContainer):
         self.load_first()
 
     def leave_offscreen(self, *, shown: bool) -> None:
-        """Show the screen; or draw its panes, which keep what they have drawn, and hide it."""
+        """Show the screen, or hide it. What is hidden is drawn once before: the key that shows it draws less then."""
         if not shown:
             for pane in self.query(Lines):
                 pane.render_lines(pane.outer_size.region)

@@ -14,7 +14,7 @@ from textual.timer import Timer
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
 from tui.command_process import Command, CommandProcess, program_command
-from tui.confirm import Choice, Confirm
+from tui.confirm import RUNS_OFTEN, Choice, Confirm, command_choice
 from tui.highlighting import Highlighter
 from tui.location import FILE_VIEW
 from tui.search_result import SearchResult, read_search_result
@@ -163,7 +163,7 @@ class TrialsView(ListingView):
         except DynadiagError as error:
             self.browser.report_problem(str(error))
             return
-        self.app.push_screen(Confirm(*(Choice(plan, _question(plan)) for plan in plans)), self._confirmed)
+        self.app.push_screen(Confirm(*map(_question, plans)), self._confirmed)
 
     def _confirmed(self, plan: Command | None) -> None:
         if plan is not None:
@@ -328,12 +328,7 @@ def _read(path: Path) -> str:
         raise DynadiagError(f"{path}: {error.strerror}") from error
 
 
-def _question(plan: Command) -> list[Line]:
-    compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in plan.options else ""
-    return [
-        line((f"$ {plan.text}", "strong")),
-        line((f"in {plan.folder}", "dim")),
-        Line(),
-        line(compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."),
-        line("This runs the program of the recording many times, with all its side effects."),
-    ]
+def _question(command: Command) -> Choice[Command]:
+    compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in command.options else ""
+    shown = compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."
+    return command_choice(command, shown, RUNS_OFTEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "code_pane",
     "graph_canvas",
+    "ground",
     "keys",
     "lifetime",
     "lines",

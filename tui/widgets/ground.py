@@ -15,7 +15,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
 
-__all__ = ["Columns", "Ground", "GroundScreen", "PaneScrollBar"]
+__all__ = ["Columns", "GroundContainer", "GroundScreen", "PaneScrollBar"]
 
 
 class Ground(Widget):
@@ -39,7 +39,7 @@ class GroundScreen(Screen[None], Ground):
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
     def _compositor_refresh(self) -> None:
-        """Draw what a widget has asked for meanwhile, too. Textual would draw it next, and look at all others again."""
+        """Repaint in the same pass the widgets that asked for it since. Textual makes another pass over all widgets."""
         self._compositor.update_widgets({one for one in self._compositor.visible_widgets if one._repaint_regions})
         super()._compositor_refresh()
 

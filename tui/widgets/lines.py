@@ -140,10 +140,6 @@ class Lines(ScrollView, can_focus=True):
         """Return a line, however long it is."""
         raise NotImplementedError
 
-    def header(self) -> list[Segment]:
-        """Return the line that stays above the others."""
-        return []
-
     def line_prefix(self, index: int) -> list[Segment]:  # noqa: ARG002 - subclasses use it
         """Return what precedes a line and does not scroll sideways."""
         return []
@@ -209,10 +205,6 @@ class Lines(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         index = int(self.scroll_y) + y - self.HEADER_ROWS
-        if y < self.HEADER_ROWS:
-            style = self.get_component_rich_style("table--header")
-            left = int(self.scroll_x)
-            return self._strip(cut_columns(self.header(), left, left + self._line_width), style)
         if index == self.count == 0 and (said := self.empty_text()):
             return self._strip([Segment(said, role_style("dim", self.palette))], self._style_of_lines)
         if not 0 <= index < self.count:

@@ -10,10 +10,11 @@ from typing import ClassVar, overload
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 
 from tui.colors import role_style
 from tui.styled_text import fit_end
-from tui.widgets.lines import FilterableLines, Lines
+from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
 __all__ = ["Column", "LazyRows", "Row", "Table"]
 
@@ -204,7 +205,10 @@ class Table(FilterableLines):
         self._fit_without(spare, _MIN_WIDTH)
 
     def _fit_without(self, spare: Sequence[int], least: int) -> bool:
-        """Set the widths of the other columns, at least so wide, and return whether the last one has enough room."""
+        """Set the widths of all columns but the spare ones, and return whether the last one has enough room.
+
+        No column is shortened to fewer than ``least`` columns of the terminal.
+        """
         widths = [_LEFT_OUT if place in spare else width for place, width in enumerate(self._natural)]
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
@@ -245,7 +249,14 @@ class Table(FilterableLines):
     def text_of(self, index: int) -> str:
         return "  ".join(self._rows[index].cells)
 
-    def header(self) -> list[Segment]:
+    def render_line(self, y: int) -> Strip:
+        if y >= self.HEADER_ROWS:
+            return super().render_line(y)
+        left = int(self.scroll_x)
+        shown = cut_columns(self._header(), left, left + self._line_width)
+        return self._strip(shown, self.get_component_rich_style("table--header"))
+
+    def _header(self) -> list[Segment]:
         titles = [
             column.title + (("▼" if self._descending else "▲") if self._sort == place else "")
             for place, column in enumerate(self._columns)
