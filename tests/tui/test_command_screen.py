@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +41,17 @@ print("--- prog.py", "+++ prog.py", "-print(z)", sep="\\n")
 def _command(folder: Path, *arguments: str, kind: str = "fix") -> Command:
     (folder / "fix.py").write_text(FIX)
     return Command(kind, (sys.executable, str(folder / "fix.py"), "-", kind, *arguments), folder)
+
+
+@asynccontextmanager
+async def fixing(
+    program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> AsyncIterator[Pilot[int]]:
+    """The browser in which `fix` runs, as it was agreed to."""
+    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(folder, *arguments))
+    async with browsing(program) as pilot:
+        await press(pilot, "F", "y")
+        yield pilot
 
 
 async def until(pilot: Pilot[int], text: str) -> None:
@@ -83,18 +96,14 @@ async def test_a_program_does_not_see_the_width_of_the_screen(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "wide"))
-    async with browsing(program) as pilot:
-        await press(pilot, "F", "y")
+    async with fixing(program, tmp_path, monkeypatch, "wide") as pilot:
         await until(pilot, "KeyError: 'COLUMNS'")
 
 
 async def test_a_fix_that_runs_shows_its_phase_and_is_stopped(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
-    async with browsing(program) as pilot:
-        await press(pilot, "F", "y")
+    async with fixing(program, tmp_path, monkeypatch, "hang") as pilot:
         await until(pilot, "trying change 1 of 2")
         assert "● running" in screen(pilot)
         await press(pilot, "x")
@@ -111,9 +120,7 @@ async def test_a_program_that_is_not_here_is_not_fixed(program: Path) -> None:
 async def test_what_a_command_says_while_its_screen_is_closed_is_not_shown(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
-    async with browsing(program) as pilot:
-        await press(pilot, "F", "y")
+    async with fixing(program, tmp_path, monkeypatch, "hang") as pilot:
         await until(pilot, "trying change 1 of 2")
         found = pilot.app.screen
         assert isinstance(found, CommandScreen)
@@ -139,9 +146,7 @@ async def test_a_command_is_said_to_run_at_once(program: Path, tmp_path: Path, m
 async def test_a_command_goes_on_and_its_key_shows_it_again(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "waits"))
-    async with browsing(program) as pilot:
-        await press(pilot, "F", "y")
+    async with fixing(program, tmp_path, monkeypatch, "waits") as pilot:
         await until(pilot, "trying change 1 of 2")
         await press(pilot, "escape", "2", "F")  # no question this time
         assert "● running" in screen(pilot)
@@ -157,9 +162,7 @@ async def test_a_command_goes_on_and_its_key_shows_it_again(
 async def test_commands_are_stopped_when_the_browser_is_left(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path, "hang"))
-    async with browsing(program) as pilot:
-        await press(pilot, "F", "y")
+    async with fixing(program, tmp_path, monkeypatch, "hang") as pilot:
         await until(pilot, "trying change 1 of 2")
         await press(pilot, "escape")
         await pilot.press("q")
