@@ -360,6 +360,7 @@ NUMPY = {
     "np.nanmean(a=x.cpu().numpy(), keepdims=True)": "torch.nanmean(x, keepdim=True)",
     "np.isin(x.numpy(), [1, 2])": "torch.isin(x, torch.as_tensor([1, 2], device=x.device))",
     "np.trapezoid(x.numpy(), dx=0.5)": "torch.trapezoid(x, dx=0.5)",
+    "np.trapezoid(x.numpy(), axis=0)": "torch.trapezoid(x, dim=0)",
     "np.nanpercentile(x.numpy(), 90, axis=0)": "torch.nanquantile(x, 90 / 100, dim=0)",
 }
 

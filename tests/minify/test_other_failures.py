@@ -12,13 +12,16 @@ from dynadiag.bisection.bisector import HOOKS
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.minimizer import _ReductionListener
 from dynadiag.minify.other_failures import FRAME, look_for_other_failures
+from dynadiag.minify.reduction_task import CandidateTried
 from dynadiag.minify.source_minimizer import look_for_next_failure, reduce_program
 from dynadiag.minify.source_trials import source_trials
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 from tests.interpreters import warm
 
@@ -165,3 +168,12 @@ def test_the_next_failure_of_the_same_function_is_told(body: str, first: str, se
     (other,) = search.other_failures
     assert second in other
     assert other.startswith("without `")
+
+
+def test_another_failure_of_a_part_of_the_graph_is_told(tmp_path: Path) -> None:
+    other = Outcome(Signature("exception", "KeyError", "mine"))
+    with _failing_search("whole(breaks)(x)", tmp_path) as (search, _, failure):
+        listener = _ReductionListener(search)
+        for key, status, outcome in (("a", "same", failure), ("b", "pass", Outcome()), ("c", "different", other)):
+            listener.on_event(CandidateTried(key, "operations", 3, status, outcome))
+    assert search.other_failures == ("a part of the graph: KeyError: mine",)

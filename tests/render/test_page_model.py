@@ -60,3 +60,9 @@ def test_generated_code_is_called_by_its_direction() -> None:
     late = [replace(kernel, event=20 + index) for index, kernel in enumerate(kernels)]
     found = compile_documents(a_compile(), graphs, late, frozenset(), "", "")
     assert [each.title for each in found if each.kind == "module"] == ["generated code"] * 2
+
+
+def test_only_what_is_known_of_the_run_is_told() -> None:
+    ended = dict(a_view(run=a_run(exit_code=1, seconds=2.04)).run)
+    assert (ended["exit code"], ended["seconds"]) == ("1", "2.0")
+    assert {"exit code", "seconds"}.isdisjoint(dict(a_view(run=a_run(exit_code=None, seconds=None)).run))
