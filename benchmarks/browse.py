@@ -13,10 +13,6 @@ a text beside it, its others move the cursor and set that text.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import pty

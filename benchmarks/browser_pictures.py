@@ -13,10 +13,6 @@ folder of them. `browser_recordings.py` makes those on which the browser is judg
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import asyncio
 import os

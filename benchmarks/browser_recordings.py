@@ -7,10 +7,6 @@ Each is made by the command line that a user would type. Recordings that are the
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import re
 import subprocess

@@ -8,10 +8,6 @@ are those of the program and not of a person. Exit code 1 if an answer is not th
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import subprocess
 import sys

@@ -9,10 +9,6 @@ for: both are named with their line and their share of the second start, and the
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import subprocess

@@ -10,10 +10,6 @@ held against `torch.cuda.max_memory_allocated`.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import tempfile
 from collections.abc import Callable, Iterable

@@ -11,10 +11,6 @@ apart).
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import re

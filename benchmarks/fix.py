@@ -13,10 +13,6 @@ be stopped and go on.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import tempfile

@@ -8,10 +8,6 @@ the same for 20 steps; the time of a step of each, as a ratio of runs in turn; t
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import re

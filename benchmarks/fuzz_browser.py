@@ -8,10 +8,6 @@ Where the browser ends with an error, the keys before it are printed.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import re
 import shutil

@@ -19,10 +19,6 @@ The versions of torch and Triton have to be those of the recordings.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

@@ -11,10 +11,6 @@ assembler that Triton finds. The versions of torch and Triton have to be those o
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import sys

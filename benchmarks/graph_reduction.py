@@ -10,10 +10,6 @@ more nodes, takes more calls, or is above the ceiling for its size.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import contextlib
 import io

@@ -10,10 +10,6 @@ Importing and tlparse take turns, so that a drifting machine treats both alike; 
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import re

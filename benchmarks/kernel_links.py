@@ -12,10 +12,6 @@ GPU, by Inductor's Triton code generator, and counts on what is in the recording
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import re

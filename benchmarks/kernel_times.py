@@ -9,10 +9,6 @@ by name; where one is called several times in a step, the sum is compared.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import subprocess

@@ -10,10 +10,6 @@ job. Exit code 1 if the rank is not found, or if it takes more than 60 s or 2 GB
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

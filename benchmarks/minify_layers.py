@@ -9,10 +9,6 @@ repro is not proved, needs transformers or took longer than ``--limit`` seconds.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import subprocess

@@ -14,10 +14,6 @@ leaves more tokens than another.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import math
 import os

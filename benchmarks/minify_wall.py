@@ -13,10 +13,6 @@ seconds; where it is not done by then, the ratio is a lower bound, and said to b
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

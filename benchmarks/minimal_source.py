@@ -10,10 +10,6 @@ predicate is used.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import ast
 import copy

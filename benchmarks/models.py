@@ -13,7 +13,6 @@ recompile the guards that failed, with both values and a line.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
 from twelve import MODELS  # before transformers is loaded: it has that fetch nothing
 
 # isort: split

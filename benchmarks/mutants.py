@@ -15,10 +15,6 @@ a sample.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import ast
 import contextlib

@@ -13,10 +13,6 @@ in light and dark, and the command fails where axe-core finds something serious 
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

@@ -13,10 +13,6 @@ same breaks). The seconds are those of whole processes, which ran in turn, once 
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import re

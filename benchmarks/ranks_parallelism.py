@@ -12,10 +12,6 @@ NCCL needs a GPU for each rank; gloo runs on the CPU.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

@@ -9,10 +9,6 @@ Prints for each what it says, the least seconds, and the size of what it writes.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

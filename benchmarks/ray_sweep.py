@@ -12,10 +12,6 @@ answers otherwise.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import contextlib
 import json

@@ -19,10 +19,6 @@ counts those of the probes apart from all others.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import os
 import re

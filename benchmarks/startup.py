@@ -7,10 +7,6 @@ The ratio is of medians: a single run is mostly the noise of the machine. At mos
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import statistics
 import subprocess

@@ -10,10 +10,6 @@ does otherwise.
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

@@ -12,10 +12,6 @@ Exit code 1 where a result is off by more than the tolerance, or a kernel has no
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
-
 import argparse
 import json
 import os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,9 @@ def test_what_a_benchmark_imports_of_ours_is_there(file: Path) -> None:
             named = {one.name for one in node.names if not re.search(rf"\b{one.name}\b", text)}
             missing += [f"{node.module}: {name}" for name in named - modules]
     assert missing == []
+
+
+def test_no_benchmark_stands_for_a_module_that_others_import() -> None:
+    """The folder of a program comes first on its path: `bisect.py` beside it broke `statistics`."""
+    names = {file.stem for file in BENCHMARKS}
+    assert not names & (sys.stdlib_module_names | {"coverage", "torch", "triton", "numpy", "textual"})

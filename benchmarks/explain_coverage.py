@@ -4,13 +4,12 @@ The reference knows nothing of how dynadiag counts. A backend adds up the nodes 
 a profile of the same calls it counts the leaves inside the compiled model, without those inside a graph and without
 those inside what torch itself marks as compiling (``dynamo_timed``). Each model has a process of its own.
 
-    python benchmarks/coverage.py                  # all of them, as a table; exit 1 if one differs
-    python benchmarks/coverage.py bert whisper     # some
+    python benchmarks/explain_coverage.py                  # all of them, as a table; exit 1 if one differs
+    python benchmarks/explain_coverage.py bert whisper     # some
 """
 
 from __future__ import annotations
 
-import _paths  # noqa: F401 - for what it does to sys.path
 import twelve  # before transformers is loaded: it has that fetch nothing
 
 # isort: split

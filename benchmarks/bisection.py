@@ -1,7 +1,7 @@
 """dynadiag's bisection against torch's CompilerBisector: the same planted faults, in the same run.
 
-    python benchmarks/bisect.py [faults] [--only NAME] [--run] [--rounds N] [--limit S] [--json FILE]
-    python benchmarks/bisect.py trials [--rounds N]
+    python benchmarks/bisection.py [faults] [--only NAME] [--run] [--rounds N] [--limit S] [--json FILE]
+    python benchmarks/bisection.py trials [--rounds N]
 
 `faults`: each is planted in three blocks of a transformer (layer norm, attention, an MLP with relu, sigmoid, tanh). For
 both tools: what they name, how many times the program ran, wall time, and the CPU time of everything they started (a
@@ -15,10 +15,6 @@ has it all loaded, and at the rung aot_eager in a forked trial against a fresh i
 """
 
 from __future__ import annotations
-
-import _paths  # noqa: F401 - for what it does to sys.path
-
-# isort: split
 
 import argparse
 import ctypes
