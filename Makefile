@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: help explain test test-slow coverage mutants check format docs bench clean
 
@@ -34,14 +34,14 @@ explain: $(READY)
 	$(BIN)/dynadiag explain samples/graph_breaks.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[coverage]'
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report term:skip-covered $(WITH)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report term:skip-covered $(WITH)
 
 mutants: $(READY)
 	$(BIN)/python benchmarks/mutants.py $(WITH)

@@ -20,6 +20,7 @@ def _study(name: str) -> dict[str, Any]:
     return json.loads(done.stdout)[name]
 
 
+@pytest.mark.slow
 def test_one_kernel_of_the_sample_agrees_with_eager_and_becomes_machine_code() -> None:
     found = _study("fused_ops")
     (kernel,) = found["kernels"]

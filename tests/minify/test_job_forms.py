@@ -42,7 +42,7 @@ if __name__ == "__main__":
     ("form", "printed"),
     [
         (JobForm(2, fake_rank=1), ["1 of 2: 2"]),
-        (JobForm(2), ["0 of 2: 3", "1 of 2: 3"]),
+        pytest.param(JobForm(2), ["0 of 2: 3", "1 of 2: 3"], marks=pytest.mark.slow),
     ],
 )
 def test_the_program_of_a_rank_runs_without_its_launcher(form: JobForm, printed: list[str], tmp_path: Path) -> None:

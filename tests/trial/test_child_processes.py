@@ -23,6 +23,8 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 SPAWNS = """
 import multiprocessing, sys
 
@@ -61,7 +63,7 @@ raise RuntimeError(f"rank 1 ended with {done.returncode}")
 """
 
 
-@pytest.mark.parametrize("plan", [AS_WRITTEN, Plan(rung="eager")])
+@pytest.mark.parametrize("plan", [pytest.param(AS_WRITTEN, marks=pytest.mark.slow), Plan(rung="eager")])
 def test_the_failure_of_a_launcher_is_that_of_its_rank(tmp_path: Path, plan: Plan) -> None:
     program = tmp_path / "program.py"
     program.write_text(LAUNCHES)
@@ -92,7 +94,12 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("method", "plan"), [("spawn", AS_WRITTEN), ("spawn", Plan(rung="eager")), ("fork", AS_WRITTEN)]
+    ("method", "plan"),
+    [
+        pytest.param("spawn", AS_WRITTEN, marks=pytest.mark.slow),
+        ("spawn", Plan(rung="eager")),
+        pytest.param("fork", AS_WRITTEN, marks=pytest.mark.slow),
+    ],
 )
 def test_the_failure_of_spawned_ranks_is_that_of_the_rank(method: str, plan: Plan, tmp_path: Path) -> None:
     program = tmp_path / "program.py"

@@ -40,7 +40,7 @@ def test_dynamo_runs_once_for_trials_that_differ_in_inductor(tmp_path: Path) -> 
     file.write_text(PROGRAM.format(folder=str(tmp_path)))
     base = Plan(rung="inductor", caches=False)
     off = Plan(rung="inductor", caches=False, switches=(Switch("lowering", True, ()),))
-    with Runner(Program(str(file)), HOOKS) as runner:
+    with warm(), Runner(Program(str(file)), HOOKS) as runner:
         assert runner.start_forks(threads=2) is None
         assert runner.run(base).passed
         assert runner.run(off).passed
@@ -63,7 +63,7 @@ assert metrics.generated_kernel_count == 1, metrics.generated_kernel_count
 def test_a_fork_counts_graphs_and_kernels_from_zero(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(COUNTS)
-    with Runner(Program(str(file)), HOOKS) as runner:
+    with warm(), Runner(Program(str(file)), HOOKS) as runner:
         assert runner.start_forks(threads=2) is None
         assert runner.run(Plan(rung="inductor", caches=False)).passed
 

@@ -15,7 +15,10 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import kill_session
 
-pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+pytestmark = [
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores"),
+    pytest.mark.usefixtures("forked_interpreters"),
+]
 _without_gpu = pytest.mark.skipif(
     torch.cuda.is_available(), reason="compiling initializes CUDA there, and no fork is made at the graph"
 )
