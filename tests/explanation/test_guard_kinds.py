@@ -430,6 +430,8 @@ def test_torch_gave_up_because_of_what_changed_each_time(tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_is_told_as_what_it_is(tmp_path: Path, kind: str) -> None:
     program, guard, advice = KINDS[kind]
+    if kind == "EQUALS_MATCH of a default" and torch.__version__ < (2, 12):
+        pytest.skip("torch has no such guard")
     (found,) = recompiles(tmp_path, program)
     assert found.evidence[0].text.startswith((guard, f"`{guard}"))
     assert advice in found.advice[0].text
