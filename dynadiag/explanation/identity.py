@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from dynadiag.recording.records import Span
 
@@ -17,6 +19,7 @@ __all__ = ["computed_names", "enclosing_function", "identity", "local_number", "
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
@@ -39,11 +42,11 @@ def place_text(source: str | None, span: Span) -> str:
     """
     if source is None or span.line is None:
         return ""
-    tree = parsed(source)
-    found = None if tree is None else _at(tree, source, span)
-    if tree is None or found is None:
+    index = _file_index(source)
+    found = None if index is None else _at(index, span)
+    if index is None or found is None:
         return _line(source, span.line)
-    return _with_numbered_locals(found, _local_names(tree, span.line))
+    return _with_numbered_locals(found, index.local_names_at(span.line))
 
 
 def local_number(source: str | None, line: int | None, name: str) -> str:
@@ -52,23 +55,20 @@ def local_number(source: str | None, line: int | None, name: str) -> str:
     >>> local_number("def f(x, y):\\n    return x", 1, "y")
     '_1'
     """
-    tree = None if source is None or line is None else parsed(source)
+    index = None if source is None else _file_index(source)
     function = enclosing_function(source, line)
-    if tree is None or function is None:
+    if index is None or line is None or function is None:
         return name
-    order = _order_of_appearance(function, _local_names(tree, line or 0))
+    order = _order_of_appearance(function, index.local_names_at(line))
     return f"_{order.index(name)}" if name in order else name
 
 
-def enclosing_function(
-    source: str | None, line: int | None
-) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+def enclosing_function(source: str | None, line: int | None) -> Function | None:
     """The innermost function of a file that a line is in; None where there is none, or the source is not known."""
-    tree = None if source is None or line is None else parsed(source)
-    if tree is None or line is None:
+    index = None if source is None else _file_index(source)
+    if index is None or line is None:
         return None
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
-    return max(functions, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+    return max(index.functions_at(line), key=_innermost, default=None)
 
 
 def _order_of_appearance(function: ast.AST, local: frozenset[str]) -> list[str]:
@@ -111,41 +111,88 @@ def parsed(source: str) -> ast.Module | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _FileIndex:
+    """The lines of a file, and its statements and functions with the first and the last line of each.
+
+    It is made once a file: a walk of the syntax tree for each place would take seconds.
+    """
+
+    lines: list[str]
+    statements: list[tuple[int, int, ast.stmt]]
+    functions: list[tuple[int, int, Function]]
+    names: dict[Function, set[str]]  # what each function binds
+
+    def statement_at(self, line: int) -> ast.stmt | None:
+        """The innermost statement that a line is in."""
+        around = (node for first, last, node in self.statements if first <= line <= last)
+        return max(around, key=_innermost, default=None)
+
+    def functions_at(self, line: int) -> list[Function]:
+        """The functions around a line."""
+        return [node for first, last, node in self.functions if first <= line <= last]
+
+    def local_names_at(self, line: int) -> frozenset[str]:
+        """The names that are local to the functions around a line."""
+        return frozenset(name for function in self.functions_at(line) for name in self.names[function])
+
+
+@lru_cache(maxsize=16)
+def _file_index(source: str) -> _FileIndex | None:
+    tree = parsed(source)
+    if tree is None:
+        return None
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
+    return _FileIndex(
+        lines=source.split("\n"),
+        statements=[(_first_line(node), _last_line(node), node) for node in nodes if isinstance(node, ast.stmt)],
+        functions=[(_first_line(node), _last_line(node), node) for node in functions],
+        names={node: _bound(node) for node in functions},
+    )
+
+
+def _first_line(node: ast.stmt | ast.expr) -> int:
+    """Of a decorated function the line of the first decorator, by which Python numbers it."""
+    return min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
+
+
+def _last_line(node: ast.stmt | ast.expr) -> int:
+    return node.end_lineno or node.lineno
+
+
+def _innermost(node: ast.stmt | ast.expr) -> tuple[int, int]:
+    """The key of the innermost of some nodes around a line: it begins last, and ends first."""
+    return node.lineno, -(node.end_lineno or 0)
+
+
 def _line(source: str, number: int) -> str:
     lines = source.splitlines()
     return " ".join(lines[number - 1].split()) if 1 <= number <= len(lines) else ""
 
 
-def _at(tree: ast.Module, source: str, span: Span) -> list[ast.AST] | None:
-    """The smallest expression that holds the span, or the statement that begins at its line, without its body."""
-    line = span.line or 0
-    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, line)]
-    if not statements:
+def _at(index: _FileIndex, span: Span) -> list[ast.AST] | None:
+    """The smallest expression that holds the span, or the innermost statement on its line, without its body."""
+    statement = index.statement_at(span.line or 0)
+    if statement is None:
         return None
-    statement = max(statements, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-    if span.column is not None and (inner := _expression(statement, source, span)) is not None:
+    if span.column is not None and (inner := _expression(statement, index.lines, span)) is not None:
         return [inner]
     return [statement] if not hasattr(statement, "body") else list(_head(statement))
 
 
-def _holds(node: ast.stmt | ast.expr, line: int) -> bool:
-    """Whether a line is one of the node's, or of its decorators', with which Python numbers a function's first line."""
-    first = min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
-    return first <= line <= (node.end_lineno or node.lineno)
-
-
-def _expression(statement: ast.stmt, source: str, span: Span) -> ast.AST | None:
+def _expression(statement: ast.stmt, lines: list[str], span: Span) -> ast.AST | None:
     """The smallest expression of a statement that holds all of the span."""
-    start = (span.line or 0, _bytes(source, span.line, span.column))
+    start = (span.line or 0, _bytes(lines, span.line, span.column))
     last = span.end_line or span.line
-    end = start if span.end_column is None else (last or 0, _bytes(source, last, span.end_column))
+    end = start if span.end_column is None else (last or 0, _bytes(lines, last, span.end_column))
     around = [node for node in ast.walk(statement) if isinstance(node, ast.expr) and _covers(node, start, end)]
     return min(around, key=_extent, default=None)
 
 
-def _bytes(source: str, line: int | None, column: int | None) -> int:
+def _bytes(lines: list[str], line: int | None, column: int | None) -> int:
     """A column of characters as a column of bytes, which the syntax tree counts."""
-    text = source.split("\n")[(line or 1) - 1 : line or 1]
+    text = lines[(line or 1) - 1 : line or 1]
     return len(text[0][: column or 0].encode("utf-8", "replace")) if text else 0
 
 
@@ -164,12 +211,6 @@ def _head(statement: ast.stmt) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(statement):
         if name not in _BODIES:
             yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, ast.AST))
-
-
-def _local_names(tree: ast.Module, line: int) -> frozenset[str]:
-    """The names that are local to the functions around a line."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
-    return frozenset(name for function in functions for name in _bound(function))
 
 
 def _bound(function: ast.AST) -> set[str]:

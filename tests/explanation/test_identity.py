@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from keyword import iskeyword
 
 import pytest
@@ -109,6 +111,19 @@ def test_many_lines_make_an_identity_of_bounded_length() -> None:
     assert made.startswith("break GB0001 f: call_0()")
     assert len(made) < 260
     assert made != identity("break", "GB0001", "f", places[1:], {FILE: source})
+
+
+def test_a_file_is_walked_once_for_all_places_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "\n".join(f"def f_{i}(x):\n    return g_{i}(x)" for i in range(300))
+    walk, walked = ast.walk, list[ast.AST]()
+
+    def counted(node: ast.AST) -> Iterator[ast.AST]:
+        walked.append(node)
+        return walk(node)
+
+    monkeypatch.setattr(ast, "walk", counted)
+    assert [text_at(source, 2 * i + 2) for i in range(300)] == [f"return g_{i}(_0)" for i in range(300)]
+    assert sum(isinstance(node, ast.Module) for node in walked) == 1
 
 
 @given(NAMES, st.integers(0, 3), st.integers(0, 9))
