@@ -5,6 +5,7 @@ Text of the program cannot become a command or markup: what a command reads is e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os.path import relpath
 
 from dynadiag.check.measurement import Problem
@@ -17,7 +18,7 @@ from dynadiag.render.markdown import cell
 __all__ = ["annotation_commands", "step_summary"]
 
 _MAX_SHOWN = 50  # annotations of a job that GitHub keeps
-_ROWS = 200  # of the summary's table: GitHub refuses more than 1 MiB
+_MAX_ROWS = 200  # of a table in the summary: GitHub refuses more than 1 MiB
 
 
 def annotation_commands(result: CheckResult) -> str:
@@ -52,12 +53,22 @@ def step_summary(result: CheckResult) -> str:
     verdict = "passes" if result.ok else f"fails: {count(len(result.problems), 'problem')}"
     lines = [f"## dynadiag check {verdict}", ""]
     lines += ["| target | breaks | recompiles | graphs |", "| --- | ---: | ---: | ---: |"]
-    lines += [f"| {cell(run.target)} | {run.breaks} | {run.recompiles} | {run.graphs} |" for run in result.runs[:_ROWS]]
+    rows = [
+        f"| {cell(run.target)} | {run.breaks} | {run.recompiles} | {run.graphs} |" for run in result.runs[:_MAX_ROWS]
+    ]
+    lines += [*rows, *_more(result.runs, "target")]
     if result.problems:
         lines += ["", "| problem | where | what |", "| --- | --- | --- |"]
-        lines += [_row(each, result.root) for each in result.problems[:_ROWS]]
+        lines += [_row(each, result.root) for each in result.problems[:_MAX_ROWS]]
+        lines += _more(result.problems, "problem")
     lines += ["", f"{len(result.known)} known, {len(result.gone)} gone."]
     return "\n".join(lines) + "\n"
+
+
+def _more(items: Sequence[object], noun: str) -> list[str]:
+    """The lines below a table that has not all of the items."""
+    hidden = len(items) - _MAX_ROWS
+    return ["", f"... and {count(hidden, f'more {noun}')}: --json has all."] if hidden > 0 else []
 
 
 def _row(item: Problem, root: str) -> str:

@@ -134,6 +134,14 @@ def test_annotations_are_one_command_each() -> None:
     )
 
 
+def test_the_summary_says_what_its_tables_leave_out() -> None:
+    (problem,) = a_result().problems[:1]
+    summary = step_summary(replace(a_result(), problems=(problem,) * 203))
+    assert len([line for line in summary.splitlines() if line.startswith(f"| `{problem.rule}`")]) == 200
+    assert "\n... and 3 more problems: --json has all.\n" in summary
+    assert "more target" not in summary
+
+
 def test_hostile_text_stays_text() -> None:
     result = hostile()
     commands = annotation_commands(result).splitlines()
