@@ -17,7 +17,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.render.dot import node_graph, overview_graph, rendered
+from dynadiag.render.dot import node_graph, overview_graph, render_graph
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
     with open_recording(args.recording) as recording:
         graph = overview_graph(explain(recording)) if args.nodes is None else _nodes(recording, args.nodes)
     if args.output is None:
-        sys.stdout.write(rendered(graph, "dot").decode())
+        sys.stdout.write(render_graph(graph, "dot").decode())
         return 0
-    drawn = rendered(graph, args.output.suffix.removeprefix(".") or "dot")
+    drawn = render_graph(graph, args.output.suffix.removeprefix(".") or "dot")
     common.write_file(args.output, drawn, force=args.force)
     common.print_path(args.output)
     return 0

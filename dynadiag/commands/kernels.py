@@ -67,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)
-        scale = _scale(args, recording, calls)
-        chosen = sorted(chosen, key=lambda call: _sort_key(call, scale), reverse=True)
+        roofline = _roofline(args, recording, calls)
+        chosen = sorted(chosen, key=lambda call: _sort_key(call, roofline), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
-        document = kernels_document(recording, chosen, scale, stages, whole=args.name is not None)
-        common.write_result(args.json, encode(document), lambda _: _text(args, recording, chosen, scale, stages))
+        document = kernels_document(recording, chosen, roofline, stages, whole=args.name is not None)
+        common.write_result(args.json, encode(document), lambda _: _text(args, recording, chosen, roofline, stages))
     return 0
 
 
@@ -100,7 +100,7 @@ def _spellings(call: KernelCall) -> set[str]:
     return {lead + name for lead in leads for name in names}
 
 
-def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
+def _roofline(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
     """Return the balance and the times: measured now or before.
 
     All calls are measured, because times are kept together.
@@ -117,9 +117,9 @@ def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[Kerne
     return Roofline(args.balance, timing)
 
 
-def _sort_key(call: KernelCall, scale: Roofline) -> tuple[float, int]:
+def _sort_key(call: KernelCall, roofline: Roofline) -> tuple[float, int]:
     """Return the sort key of a call: its time if measured, otherwise the bytes that it moves."""
-    time = scale.time_of(call)
+    time = roofline.time_of(call)
     return (time.seconds if time else -1.0), (-1 if call.cost.bytes_moved is None else call.cost.bytes_moved)
 
 
@@ -141,18 +141,18 @@ def _text(
     args: argparse.Namespace,
     recording: Recording,
     chosen: Sequence[KernelCall],
-    scale: Roofline,
+    roofline: Roofline,
     stages: CompiledStages | None,
 ) -> str:
     if args.name is None:
-        return listing_text(chosen, scale, common.width_of(sys.stdout))
+        return listing_text(chosen, roofline, common.width_of(sys.stdout))
     same = [call for call in chosen if _is_told_with(call, chosen[0], whole_module=args.module)]
     _report_others(args, same[0], [call for call in chosen if call not in same])
     if args.module:
         return clean(recording.payload(same[0].event))
     if stages is not None:
         return stage_text(stages.stages[args.stage], stages)
-    return kernel_text(same, scale)
+    return kernel_text(same, roofline)
 
 
 def _is_told_with(call: KernelCall, first: KernelCall, *, whole_module: bool) -> bool:

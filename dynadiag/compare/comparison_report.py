@@ -13,8 +13,8 @@ from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.recording.opening import UNCOMPILED_NOTE
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
-from dynadiag.render.relative_speed import break_even, relative_speed
-from dynadiag.render.runtime_cost import entries_table, price_table
+from dynadiag.render.runtime_cost import break_cost_table, entries_table
+from dynadiag.render.speed_text import break_even_text, speed_text
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle, wrap_indented
@@ -78,11 +78,11 @@ def _against_eager(against: RelativeSpeed | None, show: Callable[[RelativeSpeed]
 
 
 def _speed(against: RelativeSpeed) -> str:
-    return relative_speed(against.ratio, noise=against.noise)
+    return speed_text(against.ratio, noise=against.noise)
 
 
 def _break_even(against: RelativeSpeed) -> str:
-    return break_even(against.pays_after, noise=against.noise)
+    return break_even_text(against.pays_after, noise=against.noise)
 
 
 def _results(results: Sequence[VariantResult]) -> list[Column]:
@@ -220,8 +220,8 @@ def _code_tables(name: str, result: VariantResult, style: Style) -> list[str]:
     assert summary is not None
     assert summary.warm is not None
     lines: list[str] = []
-    if prices := price_table(summary.prices, summary.warm, summary.cwd, style):
-        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *prices]
+    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, style):
+        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
     if codes := entries_table(summary.entries, style):
         lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
     return lines

@@ -1,1 +1,1 @@
-"""Views of an explanation: text, JSON, DOT. Each is a function of the same data."""
+"""Show what the other packages find: as text, JSON, Markdown, SARIF, DOT, SVG and HTML. It adds no finding."""

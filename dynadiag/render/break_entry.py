@@ -16,7 +16,7 @@ __all__ = ["entry_json", "entry_text"]
 
 
 def entry_text(entry: BreakEntry, style: Style | None = None) -> str:
-    """What the break means, what torch says of it, and what to do; with a line end."""
+    """Return what the break means, what torch says about it, and what to do about it. It ends in a line end."""
     style = style or Style()
     first, *rest = wrap_indented(f"{entry.gb_id}: ", entry.gb_type, style.columns)
     head = style.paint(first[: len(entry.gb_id)], "break") + style.paint(first[len(entry.gb_id) :], "strong")
@@ -30,7 +30,7 @@ def entry_text(entry: BreakEntry, style: Style | None = None) -> str:
 
 
 def entry_json(entry: BreakEntry) -> bytes:
-    """The same as a document."""
+    """Return the same as JSON."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "dynadiag": __version__,
@@ -47,9 +47,9 @@ def entry_json(entry: BreakEntry) -> bytes:
 
 
 def _remedies(entry: BreakEntry) -> list[str]:
-    """What usually ends such a break; what was tried on one says so."""
-    each = [advice(key, case=entry.gb_id) for key in entry.family.advice]
-    return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in each]
+    """What usually removes such a break. Advice that was tried on one says so."""
+    items = [advice(key, case=entry.gb_id) for key in entry.family.advice]
+    return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in items]
 
 
 def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:

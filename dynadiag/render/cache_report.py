@@ -1,4 +1,4 @@
-"""What the caches were asked, as text and as JSON: the causes first, then all answers, then where the time went."""
+"""The lookups in compiler caches, as text and as JSON: first the causes of misses, then all outcomes, then the time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["CachesDocument", "cache_report_text", "caches_document"]
 
-_BAR = 40  # columns of the longest bar
+_MAX_BAR = 40  # columns
 _OUTCOMES = ("hit", "miss", "bypass", "disabled")
 _MAX_SHOWN = 10  # groups of causes
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedDocument:
-    """A component of a key, and its two values."""
+    """A component of a cache key that changed, with its old and its new value."""
 
     component: str
     was: str
@@ -56,7 +56,7 @@ class RunDocument:
 
 @dataclass(frozen=True, slots=True)
 class EntryDocument:
-    """What one cache was asked. `cause` is a sentence; `line` is what it is about, else that of the compile."""
+    """One cache lookup. `cause` is a sentence; `line` is the line that it is about, or else that of the compile."""
 
     run: int
     compile_id: str
@@ -113,12 +113,12 @@ def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:
         EntryDocument,
         lookup,
         run=entry.run,
-        reason=lookup.reason or _cause(entry),
+        reason=lookup.reason or _causes_text(entry),
         file=entry.span.file,
         line=entry.span.line,
         function=entry.function,
         changed=tuple(document_of(ChangedDocument, each) for each in entry.changed),
-        cause=_cause(entry),
+        cause=_causes_text(entry),
         advice=tuple(
             Advice(cure, "unchecked") if tried is None else Advice(f"{cure} Tried: {tried}.", "tried")
             for cure, tried in cures.items()
@@ -126,15 +126,15 @@ def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:
     )
 
 
-def _cause(entry: CacheEntry) -> str | None:
+def _causes_text(entry: CacheEntry) -> str | None:
     return "; ".join(cause.text for cause in entry.causes) or None
 
 
 def cache_report_text(report: CacheReport, style: Style) -> str:
-    """Return the report: a first line that says what still compiles and why, the causes, all answers, the time."""
+    """Return the report: a first line that says what still compiles and why, the causes, all outcomes, the time."""
     lines = [*wrap_indented("", headline(report), style.columns), ""]
     lines += [line for block in _blocks(report, style) for line in (*block, "")]
-    lines += _answers(report, style)
+    lines += _outcomes_table(report, style)
     for number, run in enumerate(report.runs):
         title = "Where the seconds went" if len(report.runs) == 1 else f"Where the seconds of run {number + 1} went"
         lines += _bars(title, run, style)
@@ -146,44 +146,51 @@ def headline(report: CacheReport) -> str:
     """Return the first line of a report."""
     if not report.same_program:
         return "The two recordings are of different programs: no compile of one is in the other."
-    compiled, graphs = report.compiled, len(report.graphs)
     start = "The second start" if len(report.runs) == 2 else "This start"
-    if not graphs:
-        return f"{start} asked no cache of compiled graphs."
-    spent = report.runs[-1].compile_seconds
-    if not compiled:
-        before = f", {duration(report.runs[0].compile_seconds)} in the first" if len(report.runs) == 2 else ""
-        which = "the graph" if graphs == 1 else f"all {graphs} graphs"
-        if report.rebuilt:
-            again = f"{start} took {which} from the caches and built {count(len(report.rebuilt), 'C++ kernel')} again"
-            why = f": {_main_cause(report.rebuilt)}" if _main_cause(report.rebuilt) else ""
-            return f"{again}{why} ({duration(spent)} of compiling{before})."
-        return f"{start} compiled nothing: {which} came from the caches ({duration(spent)} of compiling{before})."
-    cost = sum(cost_of(entries) for entries in compiled)
-    causes = [text for entries in compiled for text in [_main_cause(entries)] if text]
-    most = Counter(causes).most_common(1)
-    why = f": {most[0][0]}" if most else ""
-    others = len(set(causes)) - 1
-    more = f" (and {count(others, 'other cause')})" if others > 0 else ""
+    if not report.graphs:
+        return f"{start} looked up no graph in a compiler cache."
+    return _compiled_line(report, start) if report.compiled else _cached_line(report, start)
+
+
+def _cached_line(report: CacheReport, start: str) -> str:
+    """The first line if every graph came from a cache. C++ kernels may have been built all the same."""
+    graphs = len(report.graphs)
+    which = "the graph" if graphs == 1 else f"all {graphs} graphs"
+    before = f", {duration(report.runs[0].compile_seconds)} in the first" if len(report.runs) == 2 else ""
+    spent = f"{duration(report.runs[-1].compile_seconds)} of compiling{before}"
+    if not report.rebuilt:
+        return f"{start} compiled nothing: {which} came from the caches ({spent})."
+    again = f"{start} took {which} from the caches and built {count(len(report.rebuilt), 'C++ kernel')} again"
+    cause = _main_cause(report.rebuilt)
+    return f"{again}{f': {cause}' if cause else ''} ({spent})."
+
+
+def _compiled_line(report: CacheReport, start: str) -> str:
+    """The first line if some graphs were compiled: how many, how long it took, and the most frequent cause."""
+    cost = sum(cost_of(entries) for entries in report.compiled)
+    causes = Counter(cause for entries in report.compiled if (cause := _main_cause(entries)))
+    why = f": {causes.most_common(1)[0][0]}" if causes else ""
+    more = f" (and {count(len(causes) - 1, 'other cause')})" if len(causes) > 1 else ""
     verb = "still compiled" if len(report.runs) == 2 else "compiled"
-    total = f"{duration(cost)} of {duration(spent)}"
-    return f"{start} {verb} {len(compiled)} of {count(graphs, 'graph')}, {total} of compiling{why}{more}."
+    total = f"{duration(cost)} of {duration(report.runs[-1].compile_seconds)}"
+    which = f"{len(report.compiled)} of {count(len(report.graphs), 'graph')}"
+    return f"{start} {verb} {which}, {total} of compiling{why}{more}."
 
 
-def _telling(entries: Sequence[CacheEntry]) -> CacheEntry:
-    """The lookup of a compile that says most: one whose key was compared, else one with any cause, else the first."""
+def _most_informative(entries: Sequence[CacheEntry]) -> CacheEntry:
+    """The lookup of a compile that says most: one whose key was compared, or one with a cause, or the first."""
     return max(entries, key=lambda entry: (bool(entry.changed), bool(entry.causes)))
 
 
 def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
-    return next((cause.text for cause in _telling(entries).causes), None)
+    return next((cause.text for cause in _most_informative(entries).causes), None)
 
 
 def _blocks(report: CacheReport, style: Style) -> Iterator[list[str]]:
     """One block for each cause, the costliest first."""
     groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
     for entries in (*report.compiled, *((entry,) for entry in report.rebuilt)):
-        groups.setdefault((_main_cause(entries), _telling(entries).span), []).append(entries)
+        groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
     for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
         yield list(_block(cause, span, compiles, report, style))
     if len(groups) > _MAX_SHOWN:
@@ -199,8 +206,8 @@ def _block(
     names = list(dict.fromkeys(f"{each[0].function} [{each[0].lookup.compile_id}]" for each in compiles))
     caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
     unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
-    told = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
-    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{list_some(names, 3)}: {told}", style)
+    why = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
+    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{list_some(names, 3)}: {why}", style)
     if span.file is not None and span.line is not None:
         yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
         yield from snippet(report.sources.get(span.file), span, style)
@@ -231,7 +238,7 @@ def _details(
 
 
 def tried_text(cause: Cause, report: CacheReport) -> str | None:
-    """What a second start cost with the cure of a cause; `None` where it was not tried, or did not help."""
+    """What a second start costs with the cure of a cause; `None` if the cure was not tried, or did not help."""
     tried = report.tried
     if tried is None or not tried.covers(cause):
         return None
@@ -242,8 +249,8 @@ def tried_text(cause: Cause, report: CacheReport) -> str | None:
     )
 
 
-def _answers(report: CacheReport, style: Style) -> list[str]:
-    """A table of the answers, by cache and run."""
+def _outcomes_table(report: CacheReport, style: Style) -> list[str]:
+    """How many lookups had each outcome, by run and cache."""
     caches = list(dict.fromkeys((entry.run, entry.lookup.cache) for entry in report.entries))
     if not caches:
         return []
@@ -268,6 +275,6 @@ def _phase_name(phase: StartPhase) -> str:
 
 
 def _bar(phase: StartPhase, longest: float, room: int, style: Style) -> str:
-    length = round(_BAR * phase.seconds / longest) if longest else 0
+    length = round(_MAX_BAR * phase.seconds / longest) if longest else 0
     bar = style.paint("█" * length or "▏", "gutter")
     return f"  {_phase_name(phase):<{room}}  {duration(phase.seconds):>8}  {bar}"

@@ -21,7 +21,7 @@ from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["CheckDocument", "check_document", "check_json", "check_text", "problem_headline"]
 
-_GONE = 10  # findings that are gone, in a text
+_MAX_GONE = 10  # findings of the baseline that are gone, in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CheckedTarget:
 
 @dataclass(frozen=True, slots=True)
 class GoneFinding:
-    """A finding of the baseline that is met no more, or less often."""
+    """A finding of the baseline that no run has any more, or has less often."""
 
     rule: str
     id: str | None
@@ -131,17 +131,17 @@ def _verdict(result: CheckResult, style: Style) -> list[str]:
 
 
 def _paragraphs(result: CheckResult, style: Style) -> Iterator[str]:
-    """Each problem on a line with its place, then the paragraph of its finding; a paragraph stands once."""
-    above = set[str]()
+    """Each problem on a line with its place, then the paragraph of its finding. A paragraph is printed once."""
+    printed = set[str]()
     for item in result.problems:
         headline = problem_headline(item, result.root)
         paragraph = [] if item.shown == item.text else item.shown.splitlines()
         yield from wrap_indented("", headline, style.columns)
         if others := [name for name in item.targets if name not in headline]:
             yield from wrap_indented("    in: ", list_some(others), style.columns)
-        if item.shown not in above:
+        if item.shown not in printed:
             yield from paragraph[1:] if paragraph and item.text in paragraph[0] else paragraph
-        above.add(item.shown)
+        printed.add(item.shown)
         yield ""
 
 
@@ -150,9 +150,9 @@ def _gone_lines(result: CheckResult, style: Style) -> list[str]:
         return []
     head = f"gone: {len(result.gone)}; --update drops them" if result.update is None else f"dropped: {len(result.gone)}"
     lines = [style.paint(head, "strong")]
-    for item in result.gone[:_GONE]:
+    for item in result.gone[:_MAX_GONE]:
         label = f"{item.rule}[{item.id}]" if item.id else item.rule
         lines += wrap_indented("    ", f"{label} {item.file or ''} in {item.function}: {item.title}", style.columns)
-    if len(result.gone) > _GONE:
-        lines.append(f"    ... and {len(result.gone) - _GONE} more, in the JSON")
+    if len(result.gone) > _MAX_GONE:
+        lines.append(f"    ... and {len(result.gone) - _MAX_GONE} more, in the JSON")
     return [*lines, ""]

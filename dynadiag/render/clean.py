@@ -2,7 +2,7 @@
 
 A recording may come from a stranger, and a file name, an exception's message or a line of source may hold
 anything: an escape sequence that recolours, retitles or types into the terminal, a carriage return that
-overwrites what stands there, an override that turns the reading direction round.
+overwrites the line, a bidirectional override that reverses the reading order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["clean", "clean_line"]
 # Cc: control characters, Cf: formatting ones (bidi overrides, zero-width joiners, tags), Cs: lone surrogates,
 # Zl and Zp: separators that some terminals take for a line end, Co: private use.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})
-_IN_QUESTION = re.compile(r"[^\n\t\x20-\x7e]")  # only these are looked up: most text is ASCII
+_NOT_PLAIN_ASCII = re.compile(r"[^\n\t\x20-\x7e]")  # only these characters are looked up
 
 
 def clean(text: str) -> str:
@@ -24,7 +24,7 @@ def clean(text: str) -> str:
     >>> clean("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    return _IN_QUESTION.sub(lambda found: _shown(found[0]), text)
+    return _NOT_PLAIN_ASCII.sub(lambda found: _shown(found[0]), text)
 
 
 def clean_line(text: str) -> str:

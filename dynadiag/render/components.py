@@ -1,4 +1,4 @@
-"""The pieces that every section of a text report is built of: facts, helps, wrapped notes."""
+"""What every section of a text report is built of: places, facts, help, and texts with a label."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dynadiag.render.paths import fit_path
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import truncate_end, wrap_indented
 
-__all__ = ["GUTTER", "fact_lines", "help_lines", "labelled_lines", "lead_of", "location_line"]
+__all__ = ["GUTTER", "fact_lines", "fact_prefix", "help_lines", "labelled_lines", "location_line"]
 
 _LISTING = "    "  # how torch sets a listing of code off from its sentences
-_LONGEST = 2000  # characters of a line of a listing: more than any terminal shows
-_MOST_LINES = 12  # of torch's own text on one fact
+_MAX_LINE = 2000  # characters of a line of a listing: more than any terminal shows
+_MAX_LINES = 12  # lines after the first of one fact; torch's own text may be long
 GUTTER = 4  # columns for line numbers, so that the bars of all diagnostics stand in one line up to line 9,999
 
 
@@ -23,20 +23,24 @@ def location_line(place: str, style: Style) -> str:
 def fact_lines(name: str, text: str, style: Style) -> list[str]:
     """``= name: text`` below the bar of the source, each line of the text wrapped by itself.
 
-    Lines that stand far in are a listing: each stays one line, cut at its end.
+    Indented lines are a listing of code: each stays one line, cut at its end. Of a long text the first lines are shown,
+    and an ellipsis for the rest.
     """
-    lead = lead_of(name)
+    prefix = fact_prefix(name)
+    indent = " " * len(prefix)
     head, *tail = [line for line in text.splitlines() if line.strip()] or [""]
-    first, *rest = wrap_indented(lead, head, style.columns)
-    for more in tail[:_MOST_LINES]:
-        if more.startswith(_LISTING):
-            rest.append(" " * len(lead) + truncate_end(f"  {clean_line(more[:_LONGEST])}", style.columns - len(lead)))
+    first, *rest = wrap_indented(prefix, head, style.columns)
+    for line in tail[:_MAX_LINES]:
+        if line.startswith(_LISTING):
+            rest.append(indent + truncate_end(f"  {clean_line(line[:_MAX_LINE])}", style.columns - len(indent)))
         else:
-            rest += wrap_indented(" " * len(lead), more, style.columns)
+            rest += wrap_indented(indent, line, style.columns)
+    if len(tail) > _MAX_LINES:
+        rest.append(f"{indent}...")
     return [style.paint(first[: GUTTER + 2], "gutter") + first[GUTTER + 2 :], *rest]
 
 
-def lead_of(name: str) -> str:
+def fact_prefix(name: str) -> str:
     """What stands before the text of a fact."""
     return f"{' ' * GUTTER} = {name}: "
 

@@ -12,7 +12,7 @@ from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["coverage_section"]
 
-_SHOWN = 10  # functions that a report shows without --all
+_MAX_SHOWN = 10  # functions that a report shows without --all
 _INDENT = " " * len("coverage: ")
 
 
@@ -20,23 +20,23 @@ def coverage_section(coverage: Coverage | None, cwd: str | None, style: Style, a
     """The counts, and a line for each function that called operators uncompiled; nothing where none were counted."""
     if coverage is None:
         return []
-    noted = labelled_lines("note", "strong", f"--coverage: {coverage.note}", style) if coverage.note else []
+    note = labelled_lines("note", "strong", f"--coverage: {coverage.note}", style) if coverage.note else []
     if not coverage.compiled + coverage.uncompiled + coverage.outside:
-        return [*noted, ""] if noted else []
-    made = coverage.compiled + coverage.uncompiled
-    share = f", {coverage.compiled / made:.0%}" if made else ""
-    text = f"{coverage.compiled} of {count(made, 'operator call')} in compiled calls ran in graphs{share}"
+        return [*note, ""] if note else []
+    calls = coverage.compiled + coverage.uncompiled
+    share = f", {coverage.compiled / calls:.0%}" if calls else ""
+    text = f"{coverage.compiled} of {count(calls, 'operator call')} in compiled calls ran in graphs{share}"
     lines = labelled_lines("coverage", "strong", text, style)
     if coverage.outside:
-        apart = f"not counted: {coverage.outside} outside of every compiled call"
-        lines += wrap_indented(_INDENT, f"{apart} (such as backward passes and optimizer steps)", style.columns)
+        text = f"not counted: {coverage.outside} outside of every compiled call"
+        lines += wrap_indented(_INDENT, f"{text} (such as backward passes and optimizer steps)", style.columns)
     uncompiled = [each for each in coverage.by_function if each.uncompiled]
-    shown = uncompiled if all_ else uncompiled[:_SHOWN]
+    shown = uncompiled if all_ else uncompiled[:_MAX_SHOWN]
     lines += [_function(each, cwd, style) for each in shown]
     if len(shown) < len(uncompiled):
         more = count(len(uncompiled) - len(shown), "more function")
         lines.append(style.paint(f"{_INDENT}... and {more}; --all shows them", "dim"))
-    return [*lines, *noted, ""]
+    return [*lines, *note, ""]
 
 
 def _function(each: FunctionCoverage, cwd: str | None, style: Style) -> str:

@@ -1,4 +1,4 @@
-"""The differences of two runs as text and JSON: the first one leads, then its cause, then what follows."""
+"""The differences of two runs as text and JSON: the first one, then its causes, then the later stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import encode
+from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
@@ -43,13 +43,13 @@ class ComparisonDocument:
 def comparison_json(found: Comparison, after: Recording) -> bytes:
     """Return the JSON document of a comparison."""
     document = ComparisonDocument(
-        1, __version__, after.run.torch, found.same, found.first, found.differences, found.notes
+        SCHEMA, __version__, after.run.torch, found.same, found.first, found.differences, found.notes
     )
     return encode(msgspec.to_builtins(document))
 
 
 def comparison_text(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool = False) -> str:
-    """Return the text of a comparison. Two runs that are the same have none, unless something could not be compared."""
+    """Return the text of a comparison. For equal runs it is empty, but for notes on what could not be compared."""
     lines = [*_notes(found, style), *_body(found, before, after, style, all_=all_)]
     return "".join(f"{line}\n" for line in lines)
 
@@ -57,7 +57,7 @@ def comparison_text(found: Comparison, before: Recording, after: Recording, styl
 def stage_text(found: Comparison, stage: str, before: Recording, after: Recording, style: Style) -> str:
     """Return the differences of one stage, each in full."""
     here = [item for item in found.differences if item.stage == stage]
-    lines = [*_notes(found, style), *(line for item in here for line in _in_full(item, before, after, style))]
+    lines = [*_notes(found, style), *(line for item in here for line in _full_text(item, before, after, style))]
     if not here and not found.same:
         lines.append(f"{stage}: no difference; {count(len(found.differences), 'difference')} at other stages")
     return "".join(f"{line}\n" for line in lines)
@@ -68,7 +68,7 @@ def _location(item: Difference, cwd: str | None) -> str:
     return f", {fit_path(source_location(item.file, item.line, None, cwd), _MAX_PLACE)}" if item.file else ""
 
 
-def _listed(text: str, style: Style) -> Iterator[str]:
+def _list_item(text: str, style: Style) -> Iterator[str]:
     """An item of a list, its further lines indented."""
     first, *rest = wrap(f"- {text}", style.columns - 4)
     yield from (f"  {first}", *(f"    {line}" for line in rest))
@@ -85,20 +85,20 @@ def _body(found: Comparison, before: Recording, after: Recording, style: Style, 
     first = found.differences[found.first]
     cwd = after.run.cwd
     others = [item for item in found.differences if item is not first]
-    given = [item for item in others if item.stage == ENVIRONMENT]
-    text = f"{_title(first, after)}{_given_names(first, given)}"
+    environment = [item for item in others if item.stage == ENVIRONMENT]
+    text = f"{_title(first, after)}{_environment_names(first, environment)}"
     lead, *rest = wrap(f"first difference: {text}", style.columns)
     yield style.paint(lead, "strong")
     yield from rest
     yield from _source_line(first, after, style)
-    yield from _causes(given, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
+    yield from _causes(environment, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
     yield from _detail(first, before, after, style, all_=all_)
     yield from _consequences([item for item in others if item.stage != ENVIRONMENT], before, after, style, all_=all_)
 
 
-def _given_names(first: Difference, given: Sequence[Difference]) -> str:
-    """What was given differently beside the source, by name, after the first difference: most often it is the cause."""
-    names = [item.text.partition(" was ")[0] for item in given if not item.details]
+def _environment_names(first: Difference, environment: Sequence[Difference]) -> str:
+    """The names of what was given differently, for the end of the first line: they are the likely cause."""
+    names = [item.text.partition(" was ")[0] for item in environment if not item.details]
     if first.stage == ENVIRONMENT or not names:
         return ""
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -120,25 +120,25 @@ def _detail(item: Difference, before: Recording, after: Recording, style: Style,
         yield from _detail_lines(item.details, style, len(item.details) if all_ else _MAX_NODES)
 
 
-def _detail_lines(lines: Sequence[str], style: Style, most: int) -> Iterator[str]:
-    for line in lines[:most]:
+def _detail_lines(lines: Sequence[str], style: Style, limit: int) -> Iterator[str]:
+    for line in lines[:limit]:
         text = truncate_end(f"    {clean(line).rstrip()}", style.columns)
         yield style.paint(text.rstrip(), _ROLES.get(line[:1], ""))
-    if len(lines) > most:
-        yield f"    ({count(len(lines) - most, 'more line')}: --all)"
+    if len(lines) > limit:
+        yield f"    ({count(len(lines) - limit, 'more line')}: --all)"
 
 
-def _side_by_side(item: Difference, before: Recording, after: Recording, style: Style, most: int) -> Iterator[str]:
+def _side_by_side(item: Difference, before: Recording, after: Recording, style: Style, limit: int) -> Iterator[str]:
     room = (style.columns - 7) // 2
     titles = [
         fit_path(f"{source_location(run.run.target, None, None, run.run.cwd)} {id_ or ''}".strip(), room)
         for run, id_ in zip((before, after), item.compile_ids, strict=True)
     ]
     yield style.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
-    for node in item.nodes[:most]:
+    for node in item.nodes[:limit]:
         yield _row(node, room, style)
-    if len(item.nodes) > most:
-        yield f"    ({count(len(item.nodes) - most, 'more node')}: --all)"
+    if len(item.nodes) > limit:
+        yield f"    ({count(len(item.nodes) - limit, 'more node')}: --all)"
 
 
 def _row(node: NodeDifference, room: int, style: Style) -> str:
@@ -152,33 +152,35 @@ def _cell(text: str, room: int) -> str:
     return cut + " " * (room - width(cut))
 
 
-def _causes(given: Sequence[Difference], cwd: str | None, style: Style, *, all_: bool, alone: bool) -> Iterator[str]:
-    """What the runs were given that differs. torch's options and the source come with their lines."""
-    if not given:
+def _causes(
+    environment: Sequence[Difference], cwd: str | None, style: Style, *, all_: bool, alone: bool
+) -> Iterator[str]:
+    """What the runs were given that differs. Options of torch, and source, are shown with their lines."""
+    if not environment:
         return
     yield style.paint("also given differently:" if alone else "given differently:", "help")
-    most = len(given) if all_ else _MAX_CAUSES
-    for item in given[:most]:
-        yield from _listed(f"{item.text}{_location(item, cwd)}", style)
+    limit = len(environment) if all_ else _MAX_CAUSES
+    for item in environment[:limit]:
+        yield from _list_item(f"{item.text}{_location(item, cwd)}", style)
         yield from _detail_lines(item.details[2:], style, len(item.details) if all_ else _MAX_NODES // 2)
-    if len(given) > most:
-        yield f"    ({len(given) - most} more: --all)"
+    if len(environment) > limit:
+        yield f"    ({len(environment) - limit} more: --all)"
 
 
 def _consequences(
     others: Sequence[Difference], before: Recording, after: Recording, style: Style, *, all_: bool
 ) -> Iterator[str]:
-    """The later stages: a line for each, in full with --all."""
+    """The differences at later stages: a line for each stage, all in full with --all."""
     if not others:
         return
     yield style.paint("follows:", "help")
     for stage in COMPILED_STAGES:
         here = [item for item in others if item.stage == stage]
         if all_:
-            yield from (line for item in here for line in _in_full(item, before, after, style))
+            yield from (line for item in here for line in _full_text(item, before, after, style))
         elif here:
             more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 else ""
-            yield from _listed(f"{_title(here[0], after)}{more}", style)
+            yield from _list_item(f"{_title(here[0], after)}{more}", style)
 
 
 def _title(item: Difference, after: Recording) -> str:
@@ -186,7 +188,7 @@ def _title(item: Difference, after: Recording) -> str:
     return f"{item.stage}{_location(item, after.run.cwd)}: {item.text}"
 
 
-def _in_full(item: Difference, before: Recording, after: Recording, style: Style) -> Iterator[str]:
-    yield from _listed(_title(item, after), style)
+def _full_text(item: Difference, before: Recording, after: Recording, style: Style) -> Iterator[str]:
+    yield from _list_item(_title(item, after), style)
     yield from _source_line(item, after, style)
     yield from _detail(item, before, after, style, all_=True)

@@ -1,7 +1,7 @@
 """`dynadiag graph`: compiles, graphs and breaks, or the nodes of one graph, as a NetworkX graph and as DOT.
 
 The overview needs only the typed records. The picture of one graph needs its nodes, which a recording of our own
-keeps as data; a log made elsewhere has them as text only, and no text is parsed for this.
+keeps as data. A log that was made without dynadiag has them as text only, which is not parsed here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ try:
 except ModuleNotFoundError:  # it comes with the extra `graph`
     graphviz = None
 
-__all__ = ["MOST_NODES", "dot_text", "node_graph", "overview_graph", "rendered"]
+__all__ = ["dot_text", "node_graph", "overview_graph", "render_graph"]
 
-MOST_NODES = 3000  # beyond that `dot` takes minutes, and nobody can read it
-_LABEL = 60  # columns of one line of a label
+MAX_NODES = 3000  # beyond that `dot` takes minutes, and nobody can read it
+_MAX_LABEL = 60  # columns of one line of a label
 _PROGRAM = "program"
 _TEXT_FORMATS = ("dot", "gv")
 _DRAWN_FORMATS = ("svg", "png", "pdf")
@@ -45,29 +45,29 @@ _COLORS = {
 
 
 def overview_graph(explanation: Explanation) -> nx.DiGraph:
-    """The program, each compiled frame, its graphs stage by stage, the breaks, and where the program went on.
+    """The program, each compiled frame with its graphs stage by stage, the breaks, and what was compiled after them.
 
     Node attributes: ``kind`` ("program", "frame", "graph", "break", "more") and ``label``; a graph's ``stage``; a
     break's ``gb_id``. Edge attribute: ``label``.
     """
-    made = nx.DiGraph(name=explanation.run.target)
-    _add_frames(made, explanation)
-    _add_graphs(made, explanation)
-    _add_breaks(made, explanation)
-    _connect_to_program(made)
-    return _capped(made)
+    drawing = nx.DiGraph(name=explanation.run.target)
+    _add_frames(drawing, explanation)
+    _add_graphs(drawing, explanation)
+    _add_breaks(drawing, explanation)
+    _connect_to_program(drawing)
+    return _capped(drawing)
 
 
 def node_graph(nodes: Sequence[Node], name: str) -> nx.DiGraph:
     """The dataflow of one graph. Node attributes: ``kind`` (the node's op), ``label``, ``target``, ``line``."""
-    made = nx.DiGraph(name=name)
+    drawing = nx.DiGraph(name=name)
     for node in nodes:
-        made.add_node(node.name, kind=node.op, label=_node_label(node), target=node.target, line=node.span.line)
-    known = set(made)
-    made.add_edges_from(
+        drawing.add_node(node.name, kind=node.op, label=_node_label(node), target=node.target, line=node.span.line)
+    known = set(drawing)
+    drawing.add_edges_from(
         (source, node.name, {"label": ""}) for node in nodes for source in node.inputs if source in known
     )
-    return _capped(made)
+    return _capped(drawing)
 
 
 def dot_text(graph: nx.DiGraph) -> str:
@@ -92,7 +92,7 @@ def dot_text(graph: nx.DiGraph) -> str:
     return str(drawn.source)
 
 
-def rendered(graph: nx.DiGraph, format_: str) -> bytes:
+def render_graph(graph: nx.DiGraph, format_: str) -> bytes:
     """The graph as a file: DOT text for "dot" and "gv", else drawn by Graphviz ("svg", "png", "pdf").
 
     Raises `DynadiagError` where Graphviz, or the package graphviz, is not installed, or Graphviz cannot draw it.
@@ -112,38 +112,38 @@ def rendered(graph: nx.DiGraph, format_: str) -> bytes:
         raise DynadiagError(f"{format_}: Graphviz could not draw this ({error}); write DOT (-o NAME.dot)") from error
 
 
-def _add_frames(made: nx.DiGraph, explanation: Explanation) -> None:
+def _add_frames(drawing: nx.DiGraph, explanation: Explanation) -> None:
     """The program, and each compile: below the compile before it of the same frame, the first below the program."""
-    made.add_node(_PROGRAM, kind="program", label=_label(explanation.run.target))
+    drawing.add_node(_PROGRAM, kind="program", label=_label(explanation.run.target))
     for item in explanation.compiles:
-        at = fit_path(source_location(item.file, item.line, None, explanation.run.cwd), _LABEL)
+        at = fit_path(source_location(item.file, item.line, None, explanation.run.cwd), _MAX_LABEL)
         label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
-        made.add_node(_frame(item.compile_id), kind="frame", label=label)
+        drawing.add_node(_frame(item.compile_id), kind="frame", label=label)
     latest: dict[str, str] = {}
     for item in explanation.compiles:
         frame = item.compile_id.rpartition("/")[0]
         if frame in latest:
-            made.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
+            drawing.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
         latest[frame] = item.compile_id
 
 
-def _connect_to_program(made: nx.DiGraph) -> None:
+def _connect_to_program(drawing: nx.DiGraph) -> None:
     """An edge from the program to each frame that nothing else leads to."""
-    for name, kind in list(made.nodes(data="kind")):
-        if kind == "frame" and not made.in_degree(name):
-            made.add_edge(_PROGRAM, name, label="")
+    for name, kind in list(drawing.nodes(data="kind")):
+        if kind == "frame" and not drawing.in_degree(name):
+            drawing.add_edge(_PROGRAM, name, label="")
 
 
-def _add_graphs(made: nx.DiGraph, explanation: Explanation) -> None:
+def _add_graphs(drawing: nx.DiGraph, explanation: Explanation) -> None:
     """The graphs of a compile, each below the one that it was made from."""
     chains: dict[str, _Chain] = {}
     for item in explanation.graphs:
         name = f"graph {item.index}"
-        made.add_node(name, kind="graph", label=_label(item.stage, count(item.ops, "op")), stage=item.stage)
+        drawing.add_node(name, kind="graph", label=_label(item.stage, count(item.ops, "op")), stage=item.stage)
         chain = chains.setdefault(item.compile_id, _Chain(_frame(item.compile_id)))
         before = chain.add(name, item.stage)
-        if before in made:
-            made.add_edge(before, name, label="")
+        if before in drawing:
+            drawing.add_edge(before, name, label="")
 
 
 class _Chain:
@@ -159,7 +159,7 @@ class _Chain:
         self._done: set[str] = set()
 
     def add(self, name: str, stage: str) -> str:
-        """Take the next graph, and return what it was made from."""
+        """Take the next graph, and return the graph, or the frame, that it was made from."""
         if stage == "backward":
             self._backward = name
             return self._joint
@@ -172,25 +172,25 @@ class _Chain:
         return before
 
 
-def _add_breaks(made: nx.DiGraph, explanation: Explanation) -> None:
+def _add_breaks(drawing: nx.DiGraph, explanation: Explanation) -> None:
     """Each root cause once, with an edge from every graph it ended and one to what was compiled after it."""
     for root in explanation.roots:
-        at = fit_path(source_location(root.span.file, root.span.line, None, explanation.run.cwd), _LABEL)
+        at = fit_path(source_location(root.span.file, root.span.line, None, explanation.run.cwd), _MAX_LABEL)
         label = _label(root.gb_id or "graph break", root.gb_type, at)
-        made.add_node(f"break {root.index}", kind="break", label=label, gb_id=root.gb_id)
+        drawing.add_node(f"break {root.index}", kind="break", label=label, gb_id=root.gb_id)
     ended = {item.compile_id: f"graph {item.index}" for item in explanation.graphs if item.stage == "dynamo"}
     for item in explanation.breaks:
         name = f"break {item.index if item.cause is None else item.cause}"
         source = ended.get(item.compile_id, _frame(item.compile_id))
-        if source in made:
-            made.add_edge(source, name, label="")
+        if source in drawing:
+            drawing.add_edge(source, name, label="")
         onward = _resumed(item, explanation.compiles)
         if onward is not None and not item.fatal:
-            made.add_edge(name, _frame(onward.compile_id), label="goes on")
+            drawing.add_edge(name, _frame(onward.compile_id), label="goes on")
 
 
 def _resumed(item: Break, compiles: Sequence[Compile]) -> Compile | None:
-    """The next compile of the same function as another frame: what torch made of the rest after a break."""
+    """The compile of the rest of a function after a break: the next one of this function in another frame."""
     ids = [compile_.compile_id for compile_ in compiles]
     if item.compile_id not in ids:
         return None
@@ -216,7 +216,7 @@ def _node_label(node: Node) -> str:
 
 
 def _label(*lines: str) -> str:
-    return "\n".join(truncate_middle(clean_line(line), _LABEL) for line in lines if line)
+    return "\n".join(truncate_middle(clean_line(line), _MAX_LABEL) for line in lines if line)
 
 
 def _escaped(label: str) -> Any:  # a str of graphviz's own, which keeps "<b>" from being read as HTML
@@ -227,9 +227,9 @@ def _escaped(label: str) -> Any:  # a str of graphviz's own, which keeps "<b>" f
 
 def _capped(graph: nx.DiGraph) -> nx.DiGraph:
     """The graph, or its first nodes and one that says how many more there are."""
-    hidden = graph.number_of_nodes() - MOST_NODES
+    hidden = graph.number_of_nodes() - MAX_NODES
     if hidden <= 0:
         return graph
-    made = nx.DiGraph(graph.subgraph(list(graph)[:MOST_NODES]))
-    made.add_node("...", kind="more", label=f"{count(hidden, 'more node')}")
-    return made
+    drawing = nx.DiGraph(graph.subgraph(list(graph)[:MAX_NODES]))
+    drawing.add_node("...", kind="more", label=f"{count(hidden, 'more node')}")
+    return drawing

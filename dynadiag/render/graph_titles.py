@@ -1,4 +1,4 @@
-"""How the graphs of a compile are called where people read it."""
+"""The titles of the graphs of a compile, in reports and in the browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynadiag.recording.records import Graph
 
 __all__ = ["GraphTitle", "graph_titles"]
 
-# A stage as a person calls it; another one is "NAME graph".
+# The title by stage; of any other stage it is "STAGE graph".
 _STAGE_NAMES = {
     "dynamo": "Dynamo's graph",
     "before_pre_grad": "before pre-grad passes",

@@ -1,4 +1,4 @@
-"""One report for the processes of a job: where they diverge, what they have in common, what only some of them have."""
+"""One report for the processes of a job: where they diverge, what all of them have, what only some have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dynadiag.explanation.formatting import count, duration, list_some
 from dynadiag.job import Divergence, Job, Process, divergence_finding, rank_list
 from dynadiag.job.ended import describe_end
 from dynadiag.job.waits import Wait
+from dynadiag.recording.records import CUT_SHORT
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.findings import finding_text
@@ -23,9 +24,9 @@ from dynadiag.render.wrap import truncate_middle, wrap_indented
 
 __all__ = ["JobPart", "JobReport", "job_document", "job_text", "rank_document"]
 
-_GRAVITY = ("error", "warning", "good", "note")  # of headlines, the gravest first
+_SEVERITIES = ("error", "warning", "good", "note")  # of headlines, the most severe first
 _MAX_SHOWN = 10  # findings of one set of ranks that a report shows without --all
-_NAME = 60  # columns of a list of ranks
+_MAX_NAME = 60  # columns of a list of ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class JobPart:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What is told of a job. ``waits`` are by rank, of the latest restart."""
+    """What a report of a job is made from. ``waits`` are those of the latest restart, by rank."""
 
     job: Job
     divergence: Divergence | None
@@ -47,78 +48,80 @@ class JobReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Merged:
+class _SharedFinding:
     """A finding, with the parts of the job that have it. The first of them has its source."""
 
     finding: Finding
     parts: tuple[JobPart, ...]
 
 
-def job_text(told: JobReport, style: Style, *, all_: bool = False, recordings: Sequence[str] = ()) -> str:
-    """The report, with a line end. ``recordings`` are files, or a folder, to name in the command that ends it."""
-    merged = _merged(told)
-    lines = [*_headline(told, style), *_head(told, style), *_notes(told, style), ""]
-    lines += _divergence(told, style, all_)
-    lines += _ranks_table(told, style)
-    for parts, found in _by_parts(merged):
-        lines += _section(told, parts, found, style, all_)
+def job_text(report: JobReport, style: Style, *, all_: bool = False, recordings: Sequence[str] = ()) -> str:
+    """The report, with a line end. Its last line is a command to type next, which names ``recordings``."""
+    shared = _shared_findings(report)
+    lines = [*_headline(report, style), *_head(report, style), *_notes(report, style), ""]
+    lines += _divergence(report, style, all_)
+    lines += _ranks_table(report, style)
+    for parts, found in _by_parts(shared):
+        lines += _section(report, parts, found, style, all_)
     if recordings:
         lines.append(f"{style.paint('next:', 'help')} dynadiag browse {clean_line(shlex.join(recordings))}")
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _headline(told: JobReport, style: Style) -> list[str]:
-    if told.divergence is not None:
-        text = told.divergence.text
-        return [style.paint(line, "error") for line in wrap_indented("", _capital(f"{text}."), style.columns)]
-    role = min((part.report.headline.severity for part in told.parts), key=_GRAVITY.index, default="error")
+def _headline(report: JobReport, style: Style) -> list[str]:
+    if report.divergence is not None:
+        text = report.divergence.text
+        return [style.paint(line, "error") for line in wrap_indented("", _capitalized(f"{text}."), style.columns)]
+    role = min((part.report.headline.severity for part in report.parts), key=_SEVERITIES.index, default="error")
     return [
         style.paint(line, role if role in ("good", "error") else "break")
-        for line in wrap_indented("", _sentence(told, role), style.columns)
+        for line in wrap_indented("", _sentence(report, role), style.columns)
     ]
 
 
-def _sentence(told: JobReport, severity: str) -> str:
-    """What the gravest of the processes come to, and which these are unless it holds for all."""
-    grave = [part for part in told.parts if part.report.headline.severity == severity]
-    if not grave:
+def _sentence(report: JobReport, severity: str) -> str:
+    """The headline of the processes that are worst off, and which these are unless it holds for all."""
+    worst = [part for part in report.parts if part.report.headline.severity == severity]
+    if not worst:
         return "No recording could be read."
-    sentences = dict.fromkeys(part.report.headline.sentence for part in grave)
+    sentences = dict.fromkeys(part.report.headline.sentence for part in worst)
     sentence = next(iter(sentences))
-    if len(grave) == len(told.parts) and len(sentences) == 1:
-        alike = len(told.parts) == 1
-        each = f"{_all_of(told)} alike. " if alike else f"In each of {_all_of(told)}: "
-        return f"{each}{sentence}" if not alike or len(grave[0].processes) > 1 else sentence
-    if severity == "good" and len(grave) == len(told.parts):
-        return f"No graph break in any of {_all_of(told)}."
-    others = sum(len(part.processes) for part in grave if part.report.headline.sentence != sentence)
-    named = _name(each for part in grave if part.report.headline.sentence == sentence for each in part.processes)
+    if len(worst) == len(report.parts) and len(sentences) == 1:
+        alike = len(report.parts) == 1
+        each = f"{_all_of(report)} alike. " if alike else f"In each of {_all_of(report)}: "
+        return f"{each}{sentence}" if not alike or len(worst[0].processes) > 1 else sentence
+    if severity == "good" and len(worst) == len(report.parts):
+        return f"No graph break in any of {_all_of(report)}."
+    others = sum(len(part.processes) for part in worst if part.report.headline.sentence != sentence)
+    named = _process_names(
+        each for part in worst if part.report.headline.sentence == sentence for each in part.processes
+    )
     more = " What others have is below." if others else ""
-    return f"{_capital(named)}: {sentence}{more}"
+    return f"{_capitalized(named)}: {sentence}{more}"
 
 
-def _capital(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _all_of(told: JobReport) -> str:
-    number = sum(len(part.processes) for part in told.parts)
-    ranks = all(each.role == "rank" for part in told.parts for each in part.processes)
-    return count(number, "rank") if ranks else f"{number} process" + ("es" if number > 1 else "")
+def _all_of(report: JobReport) -> str:
+    number = sum(len(part.processes) for part in report.parts)
+    ranks = all(each.role == "rank" for part in report.parts for each in part.processes)
+    return count(number, "rank" if ranks else "process")
 
 
-def _head(told: JobReport, style: Style) -> list[str]:
-    run = told.parts[0].report.run if told.parts else None
-    hosts = sorted({each.host for each in told.job.processes if each.host})
+def _head(report: JobReport, style: Style) -> list[str]:
+    run = report.parts[0].report.run if report.parts else None
+    hosts = sorted({each.host for each in report.job.processes if each.host})
     where = f" on {list_some(hosts)}" if len(hosts) > 1 else ""
     parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run and run.torch else "torch unknown"]
-    lead = truncate_middle(clean_line(", ".join([*parts, _all_of(told) + where])), style.columns * 3 // 4)
+    lead = truncate_middle(clean_line(", ".join([*parts, _all_of(report) + where])), style.columns * 3 // 4)
     target = clean_line(run.target) if run else ""
     return [f"{lead}: {style.paint(truncate_middle(target, max(style.columns - len(lead) - 2, 16)), 'strong')}"]
 
 
-def _notes(told: JobReport, style: Style) -> Iterator[str]:
-    job = told.job
+def _notes(report: JobReport, style: Style) -> Iterator[str]:
+    job = report.job
     for each in job.unreadable:
         yield from labelled_lines("note", "strong", f"{each.name} cannot be read: {each.problem}", style)
     for restart in job.restarts:
@@ -126,31 +129,26 @@ def _notes(told: JobReport, style: Style) -> Iterator[str]:
         if missing and (restart == 0 or len(missing) < (job.world_size or 0) // 2):
             again = f" after restart {restart}" if restart else ""
             yield from labelled_lines("note", "strong", f"{rank_list(missing)}{again}: no recording", style)
-    if len(job.restarts) > 1:
-        yield from labelled_lines("note", "strong", f"the job was started {count(len(job.restarts), 'time')}", style)
-    notes = dict.fromkeys(note for part in told.parts for note in part.report.notes if not _is_of_end(note))
-    for note in notes:
+    if job.restarts and job.restarts[-1]:
+        yield from labelled_lines("note", "strong", f"the job was started {job.restarts[-1] + 1} times", style)
+    notes = dict.fromkeys(note for part in report.parts for note in part.report.notes if note != CUT_SHORT)
+    for note in notes:  # the divergence says which ranks were cut short
         yield from labelled_lines("note", "strong", note, style)
 
 
-def _is_of_end(note: str) -> bool:
-    """Whether a note is on how one process ended, which the table of ranks has."""
-    return "cut short" in note
-
-
-def _divergence(told: JobReport, style: Style, all_: bool) -> list[str]:
-    if told.divergence is None or not told.parts:
+def _divergence(report: JobReport, style: Style, all_: bool) -> list[str]:
+    if report.divergence is None or not report.parts:
         return []
-    part = _part_of(told, told.divergence.ranks) or told.parts[0]
-    finding = divergence_finding(told.divergence, dict(part.report.sources))
+    part = _part_of(report, report.divergence.ranks) or report.parts[0]
+    finding = divergence_finding(report.divergence, dict(part.report.sources))
     return [*finding_text(finding, part.report, style, all_=all_), ""]
 
 
-def _part_of(told: JobReport, ranks: Sequence[int]) -> JobPart | None:
-    return next((part for part in told.parts if any(each.rank in ranks for each in part.processes)), None)
+def _part_of(report: JobReport, ranks: Sequence[int]) -> JobPart | None:
+    return next((part for part in report.parts if any(each.rank in ranks for each in part.processes)), None)
 
 
-def _name(processes: Iterable[Process]) -> str:
+def _process_names(processes: Iterable[Process]) -> str:
     """``ranks 0-7``, or the names of processes that are no ranks."""
     listed = list(processes)
     ranks = [each.rank for each in listed if each.role == "rank" and each.rank is not None]
@@ -159,11 +157,11 @@ def _name(processes: Iterable[Process]) -> str:
     return f"{rank_list(ranks)}{again}" if len(ranks) == len(listed) else list_some([each.name for each in listed])
 
 
-def _ranks_table(told: JobReport, style: Style) -> list[str]:
-    """A line for each set of alike ranks: what they compiled, how long, how long they waited."""
-    if len(told.parts) < 2 and not told.waits:
+def _ranks_table(report: JobReport, style: Style) -> list[str]:
+    """A line for each set of alike ranks: what they compiled, how long that took, how long they waited."""
+    if len(report.parts) < 2 and not report.waits:
         return []
-    parts = told.parts
+    parts = report.parts
     reports = [part.report for part in parts]
     columns = [
         ("compiles", [str(len(each.compiles)) for each in reports]),
@@ -172,11 +170,11 @@ def _ranks_table(told: JobReport, style: Style) -> list[str]:
         ("recompiles", [str(each.recompile_count) for each in reports]),
         ("compiling", [_range(each.trace.seconds for each in part.processes if each.trace) for part in parts]),
     ]
-    if told.waits:
-        found = [[told.waits[each.rank] for each in part.processes if each.rank in told.waits] for part in parts]
+    if report.waits:
+        found = [[report.waits[each.rank] for each in part.processes if each.rank in report.waits] for part in parts]
         columns.append(("waited", [_range(each.waited for each in waits) for waits in found]))
         columns.append(("kept others", [_range(each.imposed for each in waits) for waits in found]))
-    return [*table([_name(part.processes) for part in parts], columns, style, _NAME), ""]
+    return [*table([_process_names(part.processes) for part in parts], columns, style, _MAX_NAME), ""]
 
 
 def _range(values: Iterable[float]) -> str:
@@ -187,71 +185,71 @@ def _range(values: Iterable[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _merged(told: JobReport) -> list[_Merged]:
+def _shared_findings(report: JobReport) -> list[_SharedFinding]:
     """The findings of all parts, each once, with the parts that have it."""
-    found: dict[str, _Merged] = {}
-    for part in told.parts:
+    found: dict[str, _SharedFinding] = {}
+    for part in report.parts:
         for item in part.report.findings:
             known = found.get(item.identity)
             if known is None:
-                found[item.identity] = _Merged(item, (part,))
+                found[item.identity] = _SharedFinding(item, (part,))
             elif part not in known.parts:
                 found[item.identity] = replace(known, parts=(*known.parts, part))
     return list(found.values())
 
 
-def _by_parts(merged: Sequence[_Merged]) -> list[tuple[tuple[JobPart, ...], list[Finding]]]:
-    """The findings by who has them: first what all have."""
+def _by_parts(shared: Sequence[_SharedFinding]) -> list[tuple[tuple[JobPart, ...], list[Finding]]]:
+    """The findings by the parts that have them, first those that all parts have."""
     found: dict[tuple[int, ...], tuple[tuple[JobPart, ...], list[Finding]]] = {}
-    for item in merged:
+    for item in shared:
         key = tuple(id(part) for part in item.parts)
         found.setdefault(key, (item.parts, []))[1].append(item.finding)
     return sorted(found.values(), key=lambda pair: -len(pair[0]))
 
 
 def _section(
-    told: JobReport, parts: Sequence[JobPart], found: Sequence[Finding], style: Style, all_: bool
+    report: JobReport, parts: Sequence[JobPart], found: Sequence[Finding], style: Style, all_: bool
 ) -> list[str]:
-    """The findings that some processes share, without notes unless all are asked for."""
+    """The findings that these processes share. Notes are among them with ``all_`` only."""
     shown = [item for item in found if all_ or item.severity != "note"]
     if not shown:
         return []
-    report = parts[0].report
+    explanation = parts[0].report
     lines: list[str] = []
-    if len(told.parts) > 1:
-        lines = [style.paint(_capital(_title(told, parts)), "strong"), ""]
-    given: dict[str, Finding] = {}
+    if len(report.parts) > 1:
+        lines = [style.paint(_capitalized(_title(report, parts)), "strong"), ""]
+    advised: dict[str, Finding] = {}
     for item in shown if all_ else shown[:_MAX_SHOWN]:
-        lines += [*finding_text(item, report, style, all_=all_, given=given), ""]
+        lines += [*finding_text(item, explanation, style, all_=all_, advised=advised), ""]
     if len(shown) > _MAX_SHOWN and not all_:
         lines += [style.paint(f"... and {count(len(shown) - _MAX_SHOWN, 'more finding')}; --all shows them", "dim"), ""]
     return lines
 
 
-def _title(told: JobReport, parts: Sequence[JobPart]) -> str:
-    names = _name(each for part in parts for each in part.processes)
-    return f"all of them ({names}):" if len(parts) == len(told.parts) else f"only {names}:"
+def _title(report: JobReport, parts: Sequence[JobPart]) -> str:
+    names = _process_names(each for part in parts for each in part.processes)
+    return f"all of them ({names}):" if len(parts) == len(report.parts) else f"only {names}:"
 
 
-def job_document(told: JobReport, ranks: Sequence[ExplainDocument], main: ExplainDocument) -> ExplainDocument:
-    """The contract's document of several processes: ``ranks`` are the documents of the ranks, ``main`` leads."""
-    findings = [FindingDocument.of(item) for item in _all_findings(told)]
+def job_document(report: JobReport, ranks: Sequence[ExplainDocument], main: ExplainDocument) -> ExplainDocument:
+    """The document of several processes: that of the main one, with ``ranks``, the documents of the ranks."""
+    findings = [FindingDocument.of(item) for item in _all_findings(report)]
     return replace(
         main,
         findings=tuple(findings),
         ranks=tuple(ranks),
-        divergence=told.divergence,
-        processes=tuple(_process(told, each) for each in told.job.processes),
+        divergence=report.divergence,
+        processes=tuple(_process(report, each) for each in report.job.processes),
     )
 
 
-def _all_findings(told: JobReport) -> list[Finding]:
-    """The findings of the job in one list, each with its ranks and with `caused_by` led to its cause's new position."""
-    merged = _merged(told)
-    lead = 0 if told.divergence is None else 1
-    position = {item.finding.identity: index + lead for index, item in enumerate(merged)}
-    found = [] if told.divergence is None else [divergence_finding(told.divergence, {})]
-    for item in merged:
+def _all_findings(report: JobReport) -> list[Finding]:
+    """The findings of the job in one list, each with its ranks. `caused_by` is a position in this list."""
+    shared = _shared_findings(report)
+    lead = 0 if report.divergence is None else 1
+    position = {item.finding.identity: index + lead for index, item in enumerate(shared)}
+    found = [] if report.divergence is None else [divergence_finding(report.divergence, {})]
+    for item in shared:
         listed = item.parts[0].report.findings
         cause = item.finding.caused_by
         ranks = tuple(sorted({each.rank for part in item.parts for each in part.processes if each.rank is not None}))
@@ -265,9 +263,11 @@ def _all_findings(told: JobReport) -> list[Finding]:
     return found
 
 
-def _process(told: JobReport, item: Process) -> ProcessDocument:
+def _process(report: JobReport, item: Process) -> ProcessDocument:
     wait = (
-        told.waits.get(item.rank) if item.rank is not None and item.restart == max(told.job.restarts or (0,)) else None
+        report.waits.get(item.rank)
+        if item.rank is not None and item.restart == max(report.job.restarts or (0,))
+        else None
     )
     return ProcessDocument(
         role=item.role,
@@ -283,10 +283,10 @@ def _process(told: JobReport, item: Process) -> ProcessDocument:
         compile_seconds=item.trace.seconds if item.trace else None,
         waited_seconds=wait.waited if wait else None,
         imposed_wait_seconds=wait.imposed if wait else None,
-        alike=next((index for index, part in enumerate(told.parts) if item in part.processes), None),
+        alike=next((index for index, part in enumerate(report.parts) if item in part.processes), None),
     )
 
 
 def rank_document(report: Report, item: Process) -> ExplainDocument:
-    """The document of one rank."""
+    """The document of one rank, for `job_document`."""
     return replace(document(report, report.calls), rank=item.rank, exit_code=item.exit_code)

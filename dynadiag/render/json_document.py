@@ -1,6 +1,6 @@
-"""An explanation as the JSON of the outward contract (`schema` 1).
+"""An explanation as a JSON document, the one that `dynadiag explain --json` writes.
 
-The document is a tree of frozen dataclasses, from which its JSON Schema can be made.
+It is a tree of frozen dataclasses, from which its JSON Schema is made.
 """
 
 from __future__ import annotations
@@ -63,8 +63,11 @@ class LineDocument:
 
 @dataclass(frozen=True, slots=True)
 class BreakDocument:
-    """A graph break that torch met. `cause` is the position of the root break; `called_at` the user's line, where the
-    break is in torch's or Python's own code; `cost` what it costs in a warm call, where those were profiled."""
+    """A graph break. `cause` is the position of its root break in the list.
+
+    `called_at` is the user's line if the break is in torch's or Python's own code. `cost` is what the break costs in a
+    warm call, if warm calls were profiled.
+    """
 
     gb_id: str | None
     gb_type: str
@@ -265,31 +268,33 @@ class ExplainDocument:
 
 
 def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> bytes:
-    """The document as UTF-8, indented, with a line end."""
+    """Return the document of an explanation as JSON."""
     return encode(document(explanation, calls))
 
 
 def encode(value: object) -> bytes:
-    """JSON for any document; half a surrogate pair (from a file name that is no UTF-8) is written as an escape.
+    """Return a document as JSON in UTF-8, indented, with a line end.
 
-    So is the bracket of ``##[``, with which a command to a runner of GitHub Actions begins.
+    Lone surrogates (of a file name that is not UTF-8) are written as escapes. So is the bracket of ``##[``, which
+    begins a command to a runner of GitHub Actions.
     """
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     plain = msgspec.to_builtins(value)
     try:
         made = orjson.dumps(plain, option=options)
     except TypeError:  # orjson's error for text that is no valid Unicode
-        made = orjson.dumps(_valid(plain), option=options)
+        made = orjson.dumps(_valid_unicode(plain), option=options)
     return made.replace(b"##[", b"##\\u005b")
 
 
 def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> ExplainDocument:
-    """The contract's document for `explain`; indices in it are positions in its own lists.
+    """Return the document of an explanation. Indices in it are positions in its own lists.
 
-    With the calls of the kernels (`dynadiag.kernels.kernel_calls`) each kernel has its nodes and their lines too.
+    With ``calls``, the calls of the kernels (`dynadiag.kernels.read_modules`), each kernel has its nodes and their
+    lines.
     """
     position = {item.index: index for index, item in enumerate(explanation.breaks)}
-    of_recompile = {
+    finding_of = {
         index: item for item in explanation.findings if item.rule in _RECOMPILE_RULES for index in item.records
     }
     call_costs = costs(explanation.breaks, explanation.warm)
@@ -307,7 +312,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
             document_of(SkippedFrameDocument, item, function=original_name(item.function))
             for item in explanation.skipped
         ),
-        recompiles=tuple(_recompile(item, of_recompile[item.index]) for item in explanation.recompiles),
+        recompiles=tuple(_recompile(item, finding_of[item.index]) for item in explanation.recompiles),
         compiles=tuple(
             document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
         ),
@@ -326,7 +331,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
 
 
 def document_of(kind: type[T], item: object, **values: Any) -> T:
-    """Return a document with these values, and with what ``item`` has under the names of its other fields."""
+    """Return a document of this kind: fields that ``values`` does not have are copied from ``item``."""
     names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
     return kind(**values, **{name: getattr(item, name) for name in names})
 
@@ -358,12 +363,12 @@ def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
     )
 
 
-def _valid(value: Any) -> Any:
-    """The same value, each text in it valid Unicode."""
+def _valid_unicode(value: Any) -> Any:
+    """The same value with its texts made valid Unicode."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):
-        return {_valid(key): _valid(item) for key, item in value.items()}
+        return {_valid_unicode(key): _valid_unicode(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [_valid(item) for item in value]
+        return [_valid_unicode(item) for item in value]
     return value

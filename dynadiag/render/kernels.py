@@ -24,24 +24,24 @@ _MARKS = {"cpp": "//"}
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
 
 
-def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | None = None) -> str:
-    """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it.
+def listing_text(calls: Sequence[KernelCall], roofline: Roofline, columns: int | None = None) -> str:
+    """A table with a row for each call, in order. Times, and figures of built kernels, are columns if a call has them.
 
-    Where it does not fit in `columns`, operators and lines are cut; where that is not enough, a row takes several
-    lines. Names stay whole up to a line: they are what `dynadiag kernels` takes.
+    If the table is wider than `columns`, operators and source lines are cut. If that is not enough, a row takes several
+    lines. A name is cut only if it is wider than a line: `dynadiag kernels NAME` needs all of it.
     """
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
-    known = {"": True, "timing": scale.times is not None, "artifact": any(call.artifact for call in calls)}
+    known = {"": True, "timing": roofline.times is not None, "artifact": any(call.artifact for call in calls)}
     shown = [column for column in _COLUMNS if known[column.needs]]
     lines = fitted_table(
         [column.head for column in shown],
-        [tuple(column.cell(call, scale) for column in shown) for call in calls],
+        [tuple(column.cell(call, roofline) for column in shown) for call in calls],
         columns,
         numeric=frozenset(column.head for column in shown if column.is_numeric),
         shorten={column.head: _shorten_list for column in shown if column.is_list},
     )
-    rest = _remarks(calls) + (_peaks(scale.times) if scale.times else "")
+    rest = _footnotes(calls) + (_peaks(roofline.times) if roofline.times else "")
     return "\n".join(lines) + "\n" + (rest if columns is None else _wrapped(rest, columns))
 
 
@@ -50,7 +50,7 @@ def _wrapped(text: str, columns: int) -> str:
 
 
 def _shorten_list(text: str, columns: int) -> str:
-    """As many items of a list as fit, each whole; of the first the middle goes where it must, and never its line.
+    """As many items of a list as fit, each whole. If even the first does not fit, its middle is cut, never its line.
 
     >>> _shorten_list("program.py:103, 104; net.py:4?", 23)
     'program.py:103, 104; …?'
@@ -74,7 +74,7 @@ def _shorten_list(text: str, columns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the listing. A list may be cut; ``needs`` is "timing" or "artifact" where some runs have none."""
+    """A column of the listing. It ``needs`` a "timing" or an "artifact", or is always shown. A list may be cut."""
 
     head: str
     cell: Callable[[KernelCall, Roofline], str]
@@ -83,17 +83,17 @@ class _Column:
     is_list: bool = False
 
 
-def _time(call: KernelCall, scale: Roofline) -> str:
-    time = scale.time_of(call)
+def _time(call: KernelCall, roofline: Roofline) -> str:
+    time = roofline.time_of(call)
     return _microseconds(time.seconds) if time else "?"
 
 
-def _peak_share(call: KernelCall, scale: Roofline) -> str:
-    share = scale.peak_share(call)
+def _peak_share(call: KernelCall, roofline: Roofline) -> str:
+    share = roofline.peak_share(call)
     return "?" if share is None else f"{share:.0%}"
 
 
-def _name(call: KernelCall, _scale: Roofline) -> str:
+def _name(call: KernelCall, _roofline: Roofline) -> str:
     return clean_line(call.name) + (f" #{call.call_number}" if call.call_number > 1 else "")
 
 
@@ -103,8 +103,8 @@ def _microseconds(seconds: float) -> str:
     return f"{value:.0f} µs" if value >= 99.95 else f"{value:.3g} µs"
 
 
-def _as_built(figure: Callable[[TritonArtifact], str]) -> Callable[[KernelCall, Roofline], str]:
-    """The cell of a figure of what the run built."""
+def _artifact_cell(figure: Callable[[TritonArtifact], str]) -> Callable[[KernelCall, Roofline], str]:
+    """The cell of a figure of the built kernel."""
     return lambda call, _: "" if call.artifact is None else figure(call.artifact)
 
 
@@ -117,21 +117,21 @@ def _occupancy(built: TritonArtifact) -> str:
 
 
 def _peaks(timing: KernelTimes) -> str:
-    """What the shares are of, and what could not be run."""
+    """The peaks that the shares are relative to, and the modules that could not be run."""
     products = ", ".join(f"{clean_line(dtype)} {si_number(most)}" for dtype, most in timing.peaks.product_flops.items())
     vector = "" if timing.peaks.vector_flops is None else f", else {si_number(timing.peaks.vector_flops)}"
-    said = [
+    lines = [
         f"measured on {clean_line(timing.device)}, torch {clean_line(timing.torch)}: "
         f"it moves {si_number(timing.peaks.bytes_per_second)}B/s; operations a second in matrix products: "
         f"{products}{vector}",
-        "a share above 100% is of what came out of a cache",
+        "a share above 100%: the data came out of a cache",
         *(f"a module could not be run: {clean_line(why)}" for why in timing.errors.values()),
     ]
-    return "".join(f"\n{line}" for line in said) + "\n"
+    return "".join(f"\n{line}" for line in lines) + "\n"
 
 
-def _lines(call: KernelCall, _scale: Roofline) -> str:
-    """``block.py:18, 19``; with a question mark where it was inferred from the texts."""
+def _lines(call: KernelCall, _roofline: Roofline) -> str:
+    """``block.py:18, 19``, with a question mark if the lines were inferred from the generated code."""
     shown = clean_line(list_lines((place.file, place.line) for place in call.source_lines or call.view_lines))
     return (shown + ("?" if call.evidence == "dataflow" else "")) or "no mapping"
 
@@ -148,39 +148,37 @@ _COLUMNS = (
     _Column("lines", _lines, is_list=True),
     _Column("bytes", lambda call, _: si_number(call.cost.bytes_moved), is_numeric=True),
     _Column("flops", lambda call, _: si_number(call.cost.flops), is_numeric=True),
-    _Column("bound", lambda call, scale: scale.bound_of(call) or "?"),
-    _Column("regs", _as_built(lambda built: _count(built.registers)), needs="artifact", is_numeric=True),
-    _Column("spills", _as_built(lambda built: _count(built.spills)), needs="artifact", is_numeric=True),
-    _Column("shared", _as_built(lambda built: _count(built.shared)), needs="artifact", is_numeric=True),
-    _Column("full", _as_built(_occupancy), needs="artifact", is_numeric=True),
+    _Column("bound", lambda call, roofline: roofline.bound_of(call) or "?"),
+    _Column("regs", _artifact_cell(lambda built: _count(built.registers)), needs="artifact", is_numeric=True),
+    _Column("spills", _artifact_cell(lambda built: _count(built.spills)), needs="artifact", is_numeric=True),
+    _Column("shared", _artifact_cell(lambda built: _count(built.shared)), needs="artifact", is_numeric=True),
+    _Column("occupancy", _artifact_cell(_occupancy), needs="artifact", is_numeric=True),
 )
 
 
-def _remarks(calls: Sequence[KernelCall]) -> str:
-    """What the table cannot say: fallbacks with their reason, lines that were inferred."""
-    said: dict[str, None] = {}
-    for call in calls:
-        if call.fallback:
-            said[f"{call.name} is a fallback: {call.fallback}."] = None
+def _footnotes(calls: Sequence[KernelCall]) -> str:
+    """The lines below the table: the reasons of fallbacks, and what a question mark means."""
+    notes = list(dict.fromkeys(f"{call.name} is a fallback: {call.fallback}." for call in calls if call.fallback))
     if any(call.evidence == "dataflow" for call in calls):
-        said[
-            "? after lines: inferred from the generated code; the recording does not say (a cache hit, another's log)."
-        ] = None
-    return "".join(f"\n{clean_line(line)}" for line in said) + ("\n" if said else "")
+        notes.append(
+            "? after lines: inferred from the generated code, because the recording does not say (a cache hit, or a "
+            "log that was made without dynadiag)."
+        )
+    return "".join(f"\n{clean_line(note)}" for note in notes) + ("\n" if notes else "")
 
 
-def kernel_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
-    """The source of a kernel, below what is known of it: comments of its language, so that it stays source."""
+def kernel_text(calls: Sequence[KernelCall], roofline: Roofline) -> str:
+    """The source of a kernel, below what is known about it in comments of its language, so that it stays source."""
     call = calls[0]
     mark = _MARKS.get(call.language, "#")
-    facts = [line for one in calls for line in _details(one, scale)]
+    facts = [line for one in calls for line in _details(one, roofline)]
     head = "".join(f"{mark} {clean_line(line)}\n" for line in facts)
     if call.definition is None:
         return head + clean("".join(f"{one.text}\n" for one in calls))
     return head + clean(call.definition.source)
 
 
-def _details(call: KernelCall, scale: Roofline) -> list[str]:
+def _details(call: KernelCall, roofline: Roofline) -> list[str]:
     cache = f", FX graph cache {call.cache}" if call.cache else ""
     facts = [f"{call.name}: compile {call.compile_id}, {call.stage or 'graph unknown'}, call {call.call_number}{cache}"]
     facts.append(f"  called in line {call.line} of the generated module: {call.text}")
@@ -199,20 +197,21 @@ def _details(call: KernelCall, scale: Roofline) -> list[str]:
     if call.fallback:
         facts.append(f"  a fallback: {call.fallback}")
     moved = f"reads {si_number(call.cost.bytes_read)}B, writes {si_number(call.cost.bytes_written)}B"
-    bound = scale.bound_of(call) or "what is not known"
-    facts.append(f"  {moved}, {si_number(call.cost.flops)} operations; bound by {bound}")
-    if time := scale.time_of(call):
-        share = scale.peak_share(call)
+    bound = roofline.bound_of(call)
+    bound_by = f"bound by {bound}" if bound else "what bounds it is not known"
+    facts.append(f"  {moved}, {si_number(call.cost.flops)} operations; {bound_by}")
+    if time := roofline.time_of(call):
+        share = roofline.peak_share(call)
         of_peak = "" if share is None else f", {share:.0%} of the device's peak"
         ran = f": {', '.join(time.device_kernels)}" if time.device_kernels else ""
         facts.append(f"  takes {_microseconds(time.seconds)}{of_peak}{ran}")
-    elif scale.times and call.enclosing_nodes and call.event not in scale.times.errors:
+    elif roofline.times and call.enclosing_nodes and call.event not in roofline.times.errors:
         facts.append("  not timed: the random inputs lead past its branch or loop")
     return facts + _built_facts(call)
 
 
 def _built_facts(call: KernelCall) -> list[str]:
-    """What the recorded run made of it."""
+    """How the recorded run built the kernel, and what it takes of the device."""
     if (built := call.artifact) is None:
         return []
     chosen = ", ".join(f"{name}={value}" for name, value in built.configuration.items())
@@ -228,12 +227,12 @@ def _location(place: SourceLine) -> str:
 
 
 def _evidence(call: KernelCall) -> str:
-    said = {"comment": " (the generated code says so)", "around": " (of the branch or loop around it)"}
-    return {**said, "scheduler": "", "none": ""}.get(call.evidence, " (inferred from the generated code)")
+    texts = {"comment": " (the generated code says so)", "around": " (of the branch or loop around it)"}
+    return {**texts, "scheduler": "", "none": ""}.get(call.evidence, " (inferred from the generated code)")
 
 
 def stage_text(stage: Stage, stages: CompiledStages) -> str:
-    """A stage with the line of the kernel's source before each of its lines, below what the compiler said of it."""
+    """A stage, with the line of the kernel's source before each of its lines, below what the compiler reported."""
     facts = [f"{stage.name} for {stages.target}", *(f"{name}: {value}" for name, value in stages.properties.items())]
     head = "".join(f"; {clean_line(line)}\n" for line in [*facts, *stages.notes])
     sources: dict[int, list[int]] = {}

@@ -95,13 +95,13 @@ class KernelsDocument(CommandDocument):
 
 
 def kernels_document(
-    recording: Recording, calls: Sequence[KernelCall], scale: Roofline, stages: CompiledStages | None, *, whole: bool
+    recording: Recording, calls: Sequence[KernelCall], roofline: Roofline, stages: CompiledStages | None, *, whole: bool
 ) -> KernelsDocument:
     """The document of some calls. With ``whole`` it has their sources."""
     return KernelsDocument(
         torch=recording.run.torch,
-        kernels=tuple(_entry(call, scale, whole=whole) for call in calls),
-        measured=_measurement(scale.times) if scale.times is not None else None,
+        kernels=tuple(_entry(call, roofline, whole=whole) for call in calls),
+        measured=_measurement(roofline.times) if roofline.times is not None else None,
         target=stages.target if stages else None,
         facts=stages.properties if stages else None,
         notes=stages.notes if stages else (),
@@ -116,8 +116,8 @@ def _measurement(times: KernelTimes) -> MeasurementDocument:
     return MeasurementDocument(times.device, times.torch, peaks.bytes_per_second, rates, errors)
 
 
-def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
-    time, artifact = scale.time_of(call), call.artifact
+def _entry(call: KernelCall, roofline: Roofline, *, whole: bool) -> KernelEntry:
+    time, artifact = roofline.time_of(call), call.artifact
     return document_of(
         KernelEntry,
         call,
@@ -129,10 +129,10 @@ def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
         bytes_read=call.cost.bytes_read,
         bytes_written=call.cost.bytes_written,
         flops=call.cost.flops,
-        bound=scale.bound_of(call),
+        bound=roofline.bound_of(call),
         seconds=time.seconds if time else None,
         device_kernels=time.device_kernels if time else (),
-        peak_share=scale.peak_share(call),
+        peak_share=roofline.peak_share(call),
         registers=artifact.registers if artifact else None,
         spills=artifact.spills if artifact else None,
         shared_memory=artifact.shared if artifact else None,

@@ -1,4 +1,4 @@
-"""What runs on the device, in short: operators and kernel calls, the largest of those, and CUDA graphs."""
+"""Two sections of a report: the kernel calls of the generated code, and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["cuda_graphs_section", "launches_section"]
 
-_CALLS = 5  # calls that are shown without --all
-_PLACES = 3  # lines of one call
+_MAX_CALLS = 5  # calls that are shown without --all
+_MAX_PLACES = 3  # lines of one call
 _MORE = " ..."  # after the places that are shown, where there are others
 _MAX_CALL = 2000  # characters of a call that are looked at: more than any terminal shows
-_MAX_SHOWN = 5  # skipped ones, and codes that were recorded again, without --all
+_MAX_SHOWN = 5  # CUDA graphs that were skipped or recorded again, without --all
 _MAX_REASON = 300  # characters of a reason
 _AGAIN = (
     "Code is recorded again for each new size, for inputs at new addresses, and for each way through the program that "
@@ -33,12 +33,12 @@ _AGAIN = (
 
 
 def launches_section(explanation: Explanation, calls: Sequence[KernelCall], style: Style, all_: bool) -> list[str]:
-    """The calls, that which moves the most bytes first, with their nodes and the lines these are from."""
+    """The calls with their nodes and source lines, those that move the most bytes first."""
     if not calls:
         return []
     ranked = sorted(calls, key=lambda call: -(call.cost.bytes_moved or 0))
-    shown = ranked if all_ else ranked[:_CALLS]
-    lines = labelled_lines("kernels", "strong", _sum(explanation, calls), style)
+    shown = ranked if all_ else ranked[:_MAX_CALLS]
+    lines = labelled_lines("kernels", "strong", _totals(explanation, calls), style)
     for call in shown:
         lines += _call(call, explanation.run.cwd, style)
     hidden = len(ranked) - len(shown)
@@ -47,9 +47,11 @@ def launches_section(explanation: Explanation, calls: Sequence[KernelCall], styl
     return [*lines, ""]
 
 
-def _sum(explanation: Explanation, calls: Sequence[KernelCall]) -> str:
-    """Kernels as the report's counts have them, and how often they are called; then operators against calls, of the
-    ways forward: only those have the program's own operators to count against."""
+def _totals(explanation: Explanation, calls: Sequence[KernelCall]) -> str:
+    """How many kernels and calls there are, and how many operators of the program the calls stand for.
+
+    Calls of a backward are counted apart: its operators are autograd's, not the program's.
+    """
     forward = [call for call in calls if call.stage != "backward"]
     backward = len(calls) - len(forward)
     total = f"{count(len(explanation.kernels), 'kernel')}, {count(len(calls), 'call')}"
@@ -78,25 +80,25 @@ def _call(call: KernelCall, cwd: str | None, style: Style) -> list[str]:
 def _at(places: Sequence[str], *, inferred: bool, columns: int) -> str:
     """The first places, as many as fit, each with its line."""
     end = ", inferred from the code" if inferred else ""
-    shown = [fit_path(place, columns - len(end) - len(_MORE)) for place in places[:_PLACES]]
+    shown = [fit_path(place, columns - len(end) - len(_MORE)) for place in places[:_MAX_PLACES]]
     while len(shown) > 1 and width(", ".join(shown)) > columns - len(end) - len(_MORE):
         del shown[-1]
     return f"{', '.join(shown)}{_MORE if len(shown) < len(places) else ''}{end}"
 
 
 def cuda_graphs_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """A line for the sum, one for each reason and place, one for each code that was recorded more than once."""
+    """The counts, then a line for each skipped CUDA graph, and for each code that was recorded more than once."""
     found = explanation.cuda_graphs
     if not found:
         return []
     again = Counter((item.compile_id, item.backward) for item in found if item.what == "re-recorded")
     lines = labelled_lines("cuda graphs", "strong", _cuda_graph_counts(found), style)
-    told = [_skipped(item, explanation.run.cwd) for item in found if item.what == "skipped"]
-    told += [f"{_code(*code)} recorded {count(times + 1, 'time')}" for code, times in again.items()]
-    for text in told if all_ else told[:_MAX_SHOWN]:
+    texts = [_skipped(item, explanation.run.cwd) for item in found if item.what == "skipped"]
+    texts += [f"{_code_name(*code)} recorded {count(times + 1, 'time')}" for code, times in again.items()]
+    for text in texts if all_ else texts[:_MAX_SHOWN]:
         lines += wrap_indented("    ", text, style.columns)
-    if not all_ and len(told) > _MAX_SHOWN:
-        lines.append(style.paint(f"    ... and {len(told) - _MAX_SHOWN} more; --all shows them", "dim"))
+    if not all_ and len(texts) > _MAX_SHOWN:
+        lines.append(style.paint(f"    ... and {len(texts) - _MAX_SHOWN} more; --all shows them", "dim"))
     return [*lines, *(help_lines(_AGAIN, style) if again else ()), ""]
 
 
@@ -112,9 +114,9 @@ def _cuda_graph_counts(found: Sequence[CudaGraph]) -> str:
 def _skipped(item: CudaGraph, cwd: str | None) -> str:
     """``0/0 backward skipped: mutated inputs (1 instances), at prog.py:7``."""
     at = f", at {source_location(item.file, item.line, None, cwd)}" if item.file else ""
-    return f"{_code(item.compile_id, item.backward)} skipped: {clean_line((item.reason or '')[:_MAX_REASON])}{at}"
+    return f"{_code_name(item.compile_id, item.backward)} skipped: {clean_line((item.reason or '')[:_MAX_REASON])}{at}"
 
 
-def _code(compile_id: str, backward: bool | None) -> str:
+def _code_name(compile_id: str, backward: bool | None) -> str:
     named = "code of a compile that torch did not name" if compile_id == "-" else clean_line(compile_id)
     return f"{named} backward" if backward else named

@@ -1,4 +1,4 @@
-"""Everything of one kind that a run has, for `explain --guards` and `explain --graphs`: under the user's own lines."""
+"""Lists of all guards, compiles or nodes of a run, by the user's lines: `explain --guards` and `explain --graphs`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dynadiag.render.wrap import truncate_end
 
 __all__ = ["compile_tree", "graph_listing", "guard_listing"]
 
-_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
-_LONGEST = 10_000  # columns of a guard with --all
+_MAX_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
+_MAX_COLUMNS = 10_000  # columns of a guard with --all
 _TENSOR = re.compile(
     r"^check_tensor\(.*torch\.(?P<dtype>\w+), device=.*requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), "
     r"stride=(?P<stride>\[.*?\])"
@@ -28,7 +28,7 @@ _Branch = dict[Frame, "_Branch"]
 
 
 def guard_listing(explanation: Explanation, style: Style, *, all_: bool) -> str:
-    """The guards of each compile, those on one line of the user's together; of many alike the first three."""
+    """The guards of each compile by the user's line. Without `all_`, three of those of one kind on one value."""
     lines: list[str] = []
     for each in explanation.compiles:
         own = [guard for guard in explanation.guards if guard.compile_id == each.compile_id]
@@ -41,20 +41,20 @@ def guard_listing(explanation: Explanation, style: Style, *, all_: bool) -> str:
 def _guards_by_line(guards: Sequence[Guard], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
     ordered = sorted(guards, key=lambda guard: (guard.file is not None, guard.file or "", guard.line or 0))
     for (file, line), at in groupby(ordered, key=lambda guard: (guard.file, guard.line)):
-        yield _place("    ", file, line, explanation, style) if file else "    of no line of yours"
+        yield _place("    ", file, line, explanation, style) if file else "    not from a line of yours"
         for _, alike in groupby(at, key=lambda guard: (guard.kind, guard.source)):
             found = list(alike)
-            shown = found if all_ else found[:_PER_SOURCE]
+            shown = found if all_ else found[:_MAX_PER_SOURCE]
             for guard in shown:
-                text = source_text(guard.expression or guard.source) if all_ else _words(guard)
-                yield truncate_end(f"        {guard.kind}: {clean_line(text)}", _LONGEST if all_ else style.columns)
+                text = source_text(guard.expression or guard.source) if all_ else _guard_text(guard)
+                yield truncate_end(f"        {guard.kind}: {clean_line(text)}", _MAX_COLUMNS if all_ else style.columns)
             if len(shown) < len(found):
                 more = f"{len(found) - len(shown)} more on {clean_line(source_text(found[0].source))}"
                 yield style.paint(f"        ... and {more}; --all shows them", "dim")
 
 
-def _words(guard: Guard) -> str:
-    """What a guard holds a value to, as short as that can be said."""
+def _guard_text(guard: Guard) -> str:
+    """What a guard checks, in short."""
     found = _TENSOR.search(guard.expression)
     if found:
         grad = ", requires_grad" if found["grad"] == "True" else ""
@@ -65,11 +65,11 @@ def _words(guard: Guard) -> str:
 
 
 def compile_tree(explanation: Explanation, style: Style) -> str:
-    """Where compiles start: the user's calls as a tree, and at each the compiles that it led to, with their graphs."""
+    """The user's calls as a tree, with the compiles that each call led to, and their graphs."""
     tree: _Branch = {}
     leaves: dict[tuple[Frame, ...], list[Compile]] = {}
     for each in explanation.compiles:
-        branch, path = tree, _way(each)
+        branch, path = tree, _callers(each)
         for frame in path:
             branch = branch.setdefault(frame, {})
         leaves.setdefault(path, []).append(each)
@@ -77,7 +77,7 @@ def compile_tree(explanation: Explanation, style: Style) -> str:
     return "\n".join(lines or ["Nothing was compiled."]) + "\n"
 
 
-def _way(compile_: Compile) -> tuple[Frame, ...]:
+def _callers(compile_: Compile) -> tuple[Frame, ...]:
     """The user's stack to a compile, without the compiled function itself."""
     stack = compile_.user_stack
     inner = stack[-1] if stack else None
@@ -110,7 +110,10 @@ def _outcome(compile_: Compile, explanation: Explanation) -> str:
 def graph_listing(
     explanation: Explanation, compile_id: str, nodes: Callable[[int], Sequence[Node]], style: Style, *, all_: bool
 ) -> str:
-    """Dynamo's graphs of one compile, each node under the line of the user's that it comes from."""
+    """Dynamo's graphs of one compile, each node below the user's line that it comes from.
+
+    `compile_id` is that of a compile of the explanation. `nodes` returns the nodes of a graph by its index.
+    """
     compile_ = next(each for each in explanation.compiles if each.compile_id == compile_id)
     lines = [f"{_compile_line(compile_, explanation, style)}: {_outcome(compile_, explanation)}"]
     for graph in explanation.graphs:
@@ -122,7 +125,7 @@ def graph_listing(
 def _nodes_by_line(nodes: Sequence[Node], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
     shown = [node for node in nodes if all_ or node.op != "placeholder"]
     for (file, line), at in groupby(shown, key=lambda node: (node.span.file, node.span.line)):
-        yield _place("    ", file, line, explanation, style) if file else "    of no line of yours"
+        yield _place("    ", file, line, explanation, style) if file else "    not from a line of yours"
         for node in at:
             value = " ".join(part for part in (node.dtype, node.shape) if part)
             reads = f" of {', '.join(map(clean_line, node.inputs))}" if node.inputs else ""

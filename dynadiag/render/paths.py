@@ -14,13 +14,13 @@ from dynadiag.render.wrap import truncate_middle, width
 __all__ = ["fit_path", "relative_path", "short_stack", "source_location"]
 
 _MIN_NAME = 8  # columns of a file's or a function's name at least
-_LONGEST = 4000  # columns of a place that are looked at: more than any terminal shows
+_MAX_COLUMNS = 4000  # columns of a place that are looked at: more than any terminal shows
 _PLACE = re.compile(r"(.*?)(:\d+(?::\d+)?)?( in [^/]*)?", re.DOTALL)  # path, line and column, function
-_STACK = 4  # frames of a user stack that are shown: the way in and where it ended
+_MAX_FRAMES = 4  # frames of a user stack that are shown: the outermost, and the innermost
 
 
 def relative_path(file: str | None, cwd: str | None) -> str:
-    """A file's name to show, safe for a terminal."""
+    """The path of a file, relative to `cwd` where that is shorter. It is safe for a terminal."""
     if not file:
         return "<unknown>"
     if cwd and file.startswith("/"):
@@ -35,9 +35,9 @@ def source_location(file: str | None, line: int | None, column: int | None, cwd:
 
 
 def fit_path(text: str, columns: int) -> str:
-    """A place in at most `columns`: of a path too long its first folders go, because its end tells most.
+    """A place in at most `columns`. The first folders of a long path are cut first, because its end tells most.
 
-    Where that is not enough the middle of the file's name goes, then that of the function's, and never the line.
+    Then the middle of the file's name is cut, then that of the function's, and never the line.
 
     >>> fit_path("/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward", 40)
     '…/nn/modules/linear.py:3 in forward'
@@ -46,7 +46,7 @@ def fit_path(text: str, columns: int) -> str:
     """
     if width(text) <= columns:
         return text
-    found = _PLACE.fullmatch(truncate_middle(text, _LONGEST))
+    found = _PLACE.fullmatch(truncate_middle(text, _MAX_COLUMNS))
     path, line, function = found.groups(default="") if found else (text, "", "")
     path = _last_folders(path, columns - width(line + function))
     path = truncate_middle(path, max(columns - width(line + function), _MIN_NAME))
@@ -65,11 +65,13 @@ def _last_folders(path: str, columns: int) -> str:
 
 
 def short_stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:
-    """A user stack, outermost first, its middle left out where it is long; neighbours that read alike (a frame and
-    its generator) are one line."""
+    """A user stack, outermost first. The middle of a long one is left out.
+
+    Neighbours that read alike, such as a frame and its generator, are one line.
+    """
     named = (f"{source_location(item.file, item.line, None, cwd)} in {clean_line(item.function)}" for item in frames)
     lines = [line for line, _ in groupby(named)]
-    if len(lines) <= _STACK:
+    if len(lines) <= _MAX_FRAMES:
         return lines
-    hidden = len(lines) - _STACK + 1
+    hidden = len(lines) - _MAX_FRAMES + 1
     return [lines[0], f"({hidden} more frames)", *lines[hidden + 1 :]]

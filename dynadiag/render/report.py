@@ -25,22 +25,24 @@ from dynadiag.render.wrap import truncate_middle
 
 __all__ = ["Report", "explanation_text", "report"]
 
-_PART = 100  # columns of the target and of the answer in a `repr`
+_MAX_REPR = 100  # columns of the target, and of the answer, in a `repr`
 _BREAK_ID = re.compile(r"GB\d+")
-_LONGEST = 1000  # columns of a target in a command: whole for anything that can be typed
+_MAX_TARGET = 1000  # columns of a target in a command: more than anybody types
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Explanation):
-    """An `Explanation` that can show itself, with the calls of its kernels. It stands here because explaining knows
-    nothing of rendering, nor of kernels."""
+    """An `Explanation` that can show itself, with the calls of its kernels.
+
+    The package `explanation` imports neither rendering nor kernels, so this class is here.
+    """
 
     calls: tuple[KernelCall, ...] = ()
 
     def __repr__(self) -> str:
         """The target and the answer: the records of a run are thousands of lines."""
         target, answer = (
-            truncate_middle(clean_line(text), _PART) for text in (self.run.target, self.headline.sentence)
+            truncate_middle(clean_line(text), _MAX_REPR) for text in (self.run.target, self.headline.sentence)
         )
         counts = f"{count(self.graph_count, 'graph')}, {count(self.break_count, 'graph break')}"
         return f"<{type(self).__name__} of {target}: {answer} {counts}, {count(self.recompile_count, 'recompile')}>"
@@ -55,12 +57,12 @@ class Report(Explanation):
         return summary_html(self)
 
     def to_json(self) -> str:
-        """The contract's document."""
+        """Return the document that `dynadiag explain --json` writes."""
         return explanation_json(self, self.calls).decode("utf-8")
 
 
 def report(recording: ExplainedRecording) -> Report:
-    """Explain a recording, its kernels too where it is a file that holds their code."""
+    """Explain a recording. The report has the kernels too if the recording is a file, which holds their code."""
     made = explain(recording)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
     return Report(**{field.name: getattr(made, field.name) for field in fields(made)}, calls=calls)
@@ -74,10 +76,10 @@ def explanation_text(
     recording: str | None = None,
     calls: Sequence[KernelCall] = (),
 ) -> str:
-    """The report, with a line end. `recording` is the path to name in the command that ends it, `calls` are those of
-    the kernels (`dynadiag.kernels.kernel_calls`).
+    """Return the report, with a line end.
 
-    Nothing in it comes from the recording uncleaned; the escape codes are those of `style` alone.
+    `recording` is the path that the last line, the command to type next, names. `calls` are the calls of the kernels
+    (`dynadiag.kernels.read_modules`). All text of the recording is cleaned: the only escape codes are those of `style`.
     """
     style = style or Style()
     lines = [
@@ -89,17 +91,17 @@ def explanation_text(
         *launches_section(explanation, calls, style, all_),
         *cuda_graphs_section(explanation, style, all_),
         *warm_section(explanation, style),
-        *_next(explanation, recording, style),
+        *_next_command(explanation, recording, style),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _next(explanation: Explanation, recording: str | None, style: Style) -> list[str]:
-    """The command to type next: on the recording where there is one, else on what stopped the graph most."""
+def _next_command(explanation: Explanation, recording: str | None, style: Style) -> list[str]:
+    """The command to type next: browse the recording, or explain the first break, or compare the target."""
     if recording is not None:
         command = f"dynadiag browse {shlex.quote(recording)}"
     elif explanation.findings and _BREAK_ID.fullmatch(explanation.findings[0].id or ""):
         command = f"dynadiag explain {explanation.findings[0].id}"
     else:
-        command = f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _LONGEST))}"
+        command = f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _MAX_TARGET))}"
     return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

@@ -1,4 +1,4 @@
-"""What warm calls told: the cost of each break, and how often each compiled code runs."""
+"""What a profile of warm calls shows: the cost of each break, and how often each compiled code runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
 
-__all__ = ["amount", "cost_text", "entries_table", "price_table", "warm_section"]
+__all__ = ["amount", "break_cost_table", "cost_text", "entries_table", "warm_section"]
 
-_NAME = 44  # columns of a place or a function
+_MAX_NAME = 44  # columns of a place or a function
 _MAX_ROWS = 10  # rows of a table
 
 
 def cost_text(cost: CallCost, warm: WarmCalls) -> str:
-    """``743 µs of a warm call's 970 µs, 1.06 µs of it checking guards; 1 more graph; no operator uncompiled``."""
+    """``743 µs of a warm call's 970 µs; 1 more graph to enter; 0 operators run uncompiled``."""
     lead = f"{short_duration(cost.seconds)} of a warm call's {short_duration(warm.seconds)}"
     guards = f", {short_duration(cost.guard)} of it checking guards" if cost.guard else ""
     graphs = f"{amount(cost.graphs)} more graph{'' if cost.graphs == 1 else 's'}"
@@ -28,27 +28,29 @@ def cost_text(cost: CallCost, warm: WarmCalls) -> str:
     return f"{lead}{guards}; {graphs} to enter; {operators}"
 
 
-def price_table(prices: Sequence[tuple[Break, CallCost]], warm: WarmCalls, cwd: str | None, style: Style) -> list[str]:
-    """The breaks that warm calls meet, as `Explanation.prices` has them."""
-    shown = prices[:_MAX_ROWS]
+def break_cost_table(
+    costs: Sequence[tuple[Break, CallCost]], warm: WarmCalls, cwd: str | None, style: Style
+) -> list[str]:
+    """The breaks that warm calls run into, with their costs, as `Explanation.prices` has them."""
+    shown = costs[:_MAX_ROWS]
     if not shown:
         return []
-    paid = [cost for _, cost in shown]
-    names = [f"{fit_path(_site(root, cwd), _NAME - 8)} {root.gb_id or ''}" for root, _ in shown]
+    of_each = [cost for _, cost in shown]
+    names = [f"{fit_path(_site(root, cwd), _MAX_NAME - 8)} {root.gb_id or ''}" for root, _ in shown]
     columns = [
-        ("a call", [short_duration(cost.seconds) for cost in paid]),
-        ("share", [f"{cost.seconds / warm.seconds:.0%}" if warm.seconds else "-" for cost in paid]),
-        ("guards", [short_duration(cost.guard) for cost in paid]),
-        ("graphs", [amount(cost.graphs) for cost in paid]),
-        ("operators", [amount(cost.operators) for cost in paid]),
+        ("a call", [short_duration(cost.seconds) for cost in of_each]),
+        ("share", [f"{cost.seconds / warm.seconds:.0%}" if warm.seconds else "-" for cost in of_each]),
+        ("guards", [short_duration(cost.guard) for cost in of_each]),
+        ("graphs", [amount(cost.graphs) for cost in of_each]),
+        ("operators", [amount(cost.operators) for cost in of_each]),
     ]
-    if any(cost.launches for cost in paid):
-        columns.append(("launches", [amount(cost.launches) for cost in paid]))
-    return table(names, columns, style, _NAME)
+    if any(cost.launches for cost in of_each):
+        columns.append(("launches", [amount(cost.launches) for cost in of_each]))
+    return table(names, columns, style, _MAX_NAME)
 
 
 def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
-    """The code that warm calls run, what runs most often first, and in a sentence what none runs again."""
+    """The compiled code that warm calls run, the most frequent first, and a note on the code that none runs."""
     hot = [entry for entry in found if entry.calls][:_MAX_ROWS]
     lines = []
     if hot:
@@ -57,7 +59,7 @@ def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
             ("guards", [str(entry.compile.guards) for entry in hot]),
             ("checked in", [short_duration(entry.guard or 0.0) for entry in hot]),
         ]
-        lines = table([_code(entry) for entry in hot], columns, style, _NAME)
+        lines = table([_code(entry) for entry in hot], columns, style, _MAX_NAME)
     cold = [_code(entry) for entry in found if not entry.run]
     if cold:
         what = f"{list_some(cold)}: compiled, and run by no warm call"
@@ -66,7 +68,7 @@ def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
 
 
 def warm_section(explanation: Explanation, style: Style) -> list[str]:
-    """For explain's report: how often a warm call runs each compiled code. Nothing without a profile."""
+    """The section of a report on how often a warm call runs each compiled code; empty without a profile."""
     warm = explanation.warm
     if warm is None:
         return []

@@ -15,13 +15,13 @@ from dynadiag.render.wrap import width
 __all__ = ["snippet", "source_lines"]
 
 _TAB = "    "
-_MOST_LINES = 6  # of a span; of a longer one the first and last lines tell where it is
+_MAX_LINES = 6  # of a span; of a longer one the first and the last lines are shown
 _ELLIPSIS = "…"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class _Marked:
+class _MarkedLine:
     """One line of source and the characters of it to underline, 0-based, the end exclusive."""
 
     number: int
@@ -32,7 +32,7 @@ class _Marked:
 
 def snippet(source: str | None, span: Span, style: Style) -> list[str]:
     """The lines of a span, numbered and underlined; none where the source was not kept or has no such line."""
-    marked = _marked(source_lines(source), span) if source is not None else []
+    marked = _marked_lines(source_lines(source), span) if source is not None else []
     if not marked:
         return []
     gutter = max(GUTTER, len(str(marked[-1].number)))
@@ -42,7 +42,7 @@ def snippet(source: str | None, span: Span, style: Style) -> list[str]:
     for line in marked:
         if line.number != previous + 1:
             lines.append(style.paint("...", "gutter"))
-        lines.extend(_drawn(line, gutter, style))
+        lines.extend(_numbered_line(line, gutter, style))
         previous = line.number
     return [*lines, bar]
 
@@ -52,28 +52,28 @@ def source_lines(source: str) -> list[str]:
     return _LINE_END.split(source.removesuffix("\n")) if source else []
 
 
-def _marked(lines: Sequence[str], span: Span) -> list[_Marked]:
+def _marked_lines(lines: Sequence[str], span: Span) -> list[_MarkedLine]:
     first = span.line or 0
     last = max(span.end_line or first, first)
     if not 1 <= first <= len(lines):
         return []
     numbers = list(range(first, min(last, len(lines)) + 1))
-    if len(numbers) > _MOST_LINES:
-        half = _MOST_LINES // 2
+    if len(numbers) > _MAX_LINES:
+        half = _MAX_LINES // 2
         numbers = [*numbers[:half], *numbers[-half:]]
-    return [_mark(number, lines[number - 1], span, last) for number in numbers]
+    return [_marked_line(number, lines[number - 1], span, last) for number in numbers]
 
 
-def _mark(number: int, text: str, span: Span, last: int) -> _Marked:
-    """What of a line lies in the span: from its first character that is no blank to its last, or the given columns."""
+def _marked_line(number: int, text: str, span: Span, last: int) -> _MarkedLine:
+    """The part of a line in the span: the columns of the span at its ends, all but the indentation in between."""
     if span.column is None:
-        return _Marked(number, text, 0, 0)
+        return _MarkedLine(number, text, 0, 0)
     start = span.column if number == span.line else len(text) - len(text.lstrip())
     end = span.end_column if number == last and span.end_column is not None else len(text.rstrip())
-    return _Marked(number, text, min(start, len(text)), min(end, len(text)))
+    return _MarkedLine(number, text, min(start, len(text)), min(end, len(text)))
 
 
-def _drawn(line: _Marked, gutter: int, style: Style) -> list[str]:
+def _numbered_line(line: _MarkedLine, gutter: int, style: Style) -> list[str]:
     text, start, end = _window(line, style.columns - gutter - 3)
     head = style.paint(f"{line.number:>{gutter}} |", "gutter")
     drawn = [f"{head} {text}".rstrip()]
@@ -83,7 +83,7 @@ def _drawn(line: _Marked, gutter: int, style: Style) -> list[str]:
     return drawn
 
 
-def _window(line: _Marked, columns: int) -> tuple[str, int, int]:
+def _window(line: _MarkedLine, columns: int) -> tuple[str, int, int]:
     """The part of a line around its span that fits, and the columns of the span in it."""
     cells = [_TAB if char == "\t" else clean(char) for char in line.text.rstrip()]
     first = _first_cell(cells, line, columns)
@@ -98,7 +98,7 @@ def _window(line: _Marked, columns: int) -> tuple[str, int, int]:
     return lead + "".join(cells[first:last]) + tail, column[0], column[1]
 
 
-def _first_cell(cells: Sequence[str], line: _Marked, columns: int) -> int:
+def _first_cell(cells: Sequence[str], line: _MarkedLine, columns: int) -> int:
     """Where to begin: at the line's start, or so far left of the span as a third of the room allows."""
     if width("".join(cells)) <= columns - 2 or width("".join(cells[: line.end])) <= columns - 2:
         return 0

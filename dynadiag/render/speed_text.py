@@ -1,16 +1,16 @@
-"""How fast a variant of a comparison is, in words: against the uncompiled call, and when compiling has paid."""
+"""The speed of a variant of a comparison in words: relative to the uncompiled call, and its break-even."""
 
 from __future__ import annotations
 
 from dynadiag.explanation.formatting import count
 
-__all__ = ["break_even", "relative_speed"]
+__all__ = ["break_even_text", "speed_text"]
 
 
-def relative_speed(ratio: float, *, noise: bool) -> str:
-    """The time of the uncompiled call by that of the variant: ``1.33x faster``.
+def speed_text(ratio: float, *, noise: bool) -> str:
+    """``ratio`` is the time of the uncompiled call divided by that of the variant: ``1.33x faster``.
 
-    >>> relative_speed(0.5, noise=False)
+    >>> speed_text(0.5, noise=False)
     '2.00x slower'
     """
     if noise or ratio <= 0:
@@ -18,8 +18,8 @@ def relative_speed(ratio: float, *, noise: bool) -> str:
     return f"{ratio:.2f}x faster" if ratio >= 1 else f"{1 / ratio:.2f}x slower"
 
 
-def break_even(pays_after: int | None, *, noise: bool) -> str:
-    """After how many calls both have taken equally long; None is never. Within the noise that means nothing."""
+def break_even_text(calls: int | None, *, noise: bool) -> str:
+    """After how many calls compiling has paid for itself; ``None`` is never. Within the noise that means nothing."""
     if noise:
         return "-"
-    return "never" if pays_after is None else count(pays_after, "call")
+    return "never" if calls is None else count(calls, "call")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NARROWEST", "Style"]
+__all__ = ["Style"]
 
-NARROWEST = 60  # columns; below that a report is laid out for 60 all the same
+_MIN_WIDTH = 60  # columns: a report for a narrower terminal is laid out for 60
 
 # SGR parameters (ECMA-48). The sixteen colours of the terminal's own theme, so that light and dark both read.
 _PALETTE = {
@@ -31,7 +31,8 @@ class Style:
 
     @property
     def columns(self) -> int:
-        return max(self.width, NARROWEST)
+        """The columns of a report: the width, or the least that a report is laid out for."""
+        return max(self.width, _MIN_WIDTH)
 
     def paint(self, text: str, role: str) -> str:
         """The text in the colour of a role; as it is without colour, or for a role that has none."""

@@ -1,4 +1,4 @@
-"""The beginning of a report, the answer in a sentence and the counts; and its section on time."""
+"""The first section of a report, with the answer and the counts; and its section on time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.timing import CompileTime, PhaseShare, Timing
-from dynadiag.recording.records import Run
+from dynadiag.recording.records import CUT_SHORT, Run
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.style import Style
@@ -16,8 +16,8 @@ from dynadiag.render.wrap import truncate_middle, width, wrap_indented
 
 __all__ = ["summary_section", "time_section"]
 
-_PART = 24  # columns of a version or a device
-_SLOWEST = 5  # compiles that are named
+_MAX_PART = 24  # columns of a version or a device
+_MAX_SLOWEST = 5  # compiles that are named
 _SIGNAL = re.compile(r"the program was .* by signal \d+ ")  # a note of the digest's
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
@@ -32,15 +32,15 @@ _PARTS = {
 def summary_section(explanation: Explanation, style: Style) -> list[str]:
     """The answer first, then what was run, the counts, how the program ended, and notes."""
     lines = [*_headline(explanation, style), *_head(explanation.run, style), *_counts(explanation, style)]
-    told = explanation.headline.tells_end
-    lines += [] if told else _exit_note(explanation.run, style)
+    names_end = explanation.headline.tells_end
+    lines += [] if names_end else _exit_note(explanation.run, style)
     for note in explanation.notes:
-        lines += [] if told and _SIGNAL.match(note) else labelled_lines("note", "strong", note, style)
+        lines += [] if names_end and _SIGNAL.match(note) else labelled_lines("note", "strong", note, style)
     return lines
 
 
 def time_section(explanation: Explanation, style: Style) -> list[str]:
-    """Where the time went; nothing where none was recorded."""
+    """How long the parts of the compiler took; empty if no times were recorded."""
     return [] if explanation.timing is None else [*_time(explanation.timing, style), ""]
 
 
@@ -48,7 +48,7 @@ def _head(run: Run, style: Style) -> list[str]:
     parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run.torch else "torch unknown", run.device or ""]
     if run.rank is not None:
         parts.append(f"rank {run.rank}")
-    joined = ", ".join(truncate_middle(clean_line(part), _PART) for part in parts if part)
+    joined = ", ".join(truncate_middle(clean_line(part), _MAX_PART) for part in parts if part)
     lead = truncate_middle(joined, style.columns * 3 // 4)
     target = truncate_middle(clean_line(run.target), style.columns - width(lead) - 2)
     return [f"{lead}: {style.paint(target, 'strong')}"]
@@ -78,11 +78,11 @@ def _headline(explanation: Explanation, style: Style) -> list[str]:
 
 
 def _exit_note(run: Run, style: Style) -> list[str]:
-    """How the program ended, where that was not well."""
+    """How the program ended, if it failed and no other note says so."""
     if run.exit_code == 0 or run.is_foreign or (run.exit_code is None and run.complete):
         return []
     if run.exit_code is None:
-        if any("cut short" in note for note in run.notes):
+        if CUT_SHORT in run.notes:
             return []
         text = "the run was cut short; this is what was recorded until then"
     elif run.exit_code < 0:
@@ -98,12 +98,12 @@ def _time(timing: Timing, style: Style) -> list[str]:
     text = f"{duration(timing.total)} compiling: {_shares(timing.shares, timing.total)}"
     lines = labelled_lines("time", "strong", text, style)
     if timing.recompiles:
-        again = f"{duration(timing.first_compiles)} in first compiles, {duration(timing.recompiles)} in compiling again"
+        again = f"{duration(timing.first_compiles)} in first compiles, {duration(timing.recompiles)} in recompiles"
         lines += wrap_indented("      ", again, style.columns)
     if timing.hits:
         hits = f"the code of {count(timing.hits, 'compile')} came from the FX graph cache"
         lines += wrap_indented("      ", hits, style.columns)
-    slowest = timing.spent[:_SLOWEST]
+    slowest = timing.spent[:_MAX_SLOWEST]
     if len(timing.spent) > 1:
         lines += [_spent(item, style) for item in slowest]
     if len(timing.spent) > len(slowest):
@@ -113,22 +113,22 @@ def _time(timing: Timing, style: Style) -> list[str]:
 
 
 def _spent(item: CompileTime, style: Style) -> str:
-    """One slow compile on one line: seconds, id, function, why, and where there is room the part that took most."""
+    """A slow compile on one line: its seconds, id, function and reason, and if there is room the slowest part."""
     compile_ = item.compile
     most = max(item.shares, key=lambda share: share.seconds, default=None)
     part = f" ({_PARTS[most.part]})" if most and most.seconds > item.seconds / 2 else ""
-    lead = f"      {duration(item.seconds):>8}  {truncate_middle(clean_line(compile_.compile_id), _PART):<6} "
-    kind = f"recompile: {truncate_middle(clean_line(item.because), _PART)}" if item.because else "recompile"
+    lead = f"      {duration(item.seconds):>8}  {truncate_middle(clean_line(compile_.compile_id), _MAX_PART):<6} "
+    kind = f"recompile: {truncate_middle(clean_line(item.because), _MAX_PART)}" if item.because else "recompile"
     function = clean_line(compile_.function)
     tail = f"  {kind if item.again else 'first compile'}"
     room = style.columns - width(lead) - width(tail)
-    if room - width(part) < min(width(function), _PART):
+    if room - width(part) < min(width(function), _MAX_PART):
         part = ""
     return truncate_middle(lead + truncate_middle(function, max(room - width(part), 10)) + tail + part, style.columns)
 
 
 def _shares(shares: tuple[PhaseShare, ...], total: float) -> str:
-    """The parts in percent, the largest first; what rounds to nothing is left out."""
+    """The parts in percent, the largest first, without those that round to 0%."""
     ranked = sorted(shares, key=lambda share: -share.seconds)
     named = [f"{_PARTS[share.part]} {share.seconds / total:.0%}" for share in ranked if share.seconds >= total / 200]
     return ", ".join(named) or "no parts were recorded"

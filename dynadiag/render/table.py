@@ -1,4 +1,4 @@
-"""Tables: names on the left and figures under their titles; and rows of many columns that fit a terminal."""
+"""Tables of figures with a name on the left; and tables of many columns that fit a terminal."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["fitted_table", "table"]
 _GAP = 2  # columns between columns
 _MIN_CELL = 16  # columns of a cell that is cut
 _INDENT = "    "  # before the further lines of a row
-_LABEL = 30  # columns of a name at most
+_MAX_NAME = 30  # columns
 
 Column = tuple[str, Sequence[str]]
 
 
-def table(names: Sequence[str], columns: Sequence[Column], style: Style, label: int = _LABEL) -> list[str]:
-    """A line with the titles, and one for each name; every column has a cell for each. Names come out cleaned."""
-    shown = [truncate_middle(clean_line(name), label) for name in names]
+def table(names: Sequence[str], columns: Sequence[Column], style: Style, max_name: int = _MAX_NAME) -> list[str]:
+    """A line of titles, then a line for each name with its cell of each column. Names are cleaned."""
+    shown = [truncate_middle(clean_line(name), max_name) for name in names]
     first = max(map(width, shown))
-    laid = [[title, *cells] for title, cells in columns]
-    widths = [max(map(width, column)) for column in laid]
+    cells_of = [[title, *cells] for title, cells in columns]
+    widths = [max(map(width, column)) for column in cells_of]
     body = [
         "".join(" " * (_GAP + room - width(cell)) + cell for cell, room in zip(line, widths, strict=True))
-        for line in zip(*laid, strict=True)
+        for line in zip(*cells_of, strict=True)
     ]
     pairs = zip(shown, body[1:], strict=True)
     return [

@@ -1,9 +1,9 @@
 """A recording as a trace in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open.
 
-The tracks are: torch's timed sections, nested as they were; C++ compiles that ran side by side, one below another; the
-lookups of each cache; the kernels that were generated, with an arrow to each from the source lines that it is made of.
-Kernels and source lines stand where their module was generated, in order. They have no length in time: a slice of
-theirs is `_STEP` wide so that it can be seen.
+The tracks are: torch's timed sections, nested; C++ compiles that ran side by side, one below another; cache lookups;
+the generated kernels, with an arrow to each from the source lines that it computes.
+Kernels and source lines begin at the time when their module was generated. They take no time, but their slices are
+`_STEP` wide so that they can be seen.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Clock:
     start: float  # microseconds since the epoch
     offset: float  # from the log's time, read as UTC, to the epoch
 
-    def of(self, time: str | None) -> float | None:
-        """The time of an event; ``None`` where the log has none."""
+    def since_start(self, time: str | None) -> float | None:
+        """Microseconds from the start to an event; ``None`` if the log has no time for it."""
         found = _microseconds(time)
         return None if found is None else max(0.0, found + self.offset - self.start)
 
@@ -84,15 +84,15 @@ def _section_events(
             lanes[lane:] = [each.end, *lanes[lane + 1 :]]
             thread = _SIDE_BY_SIDE + lane
         start = each.start * 1e6 - clock.start
-        made = compiles.get(each.compile_id)
-        name = f"{clean_line(made.function)} [{each.compile_id}]" if each.outermost and made else each.name
-        yield _slice(name, thread, start, (each.end - each.start) * 1e6, each.phase, _arguments(each, made, cwd))
+        compiled = compiles.get(each.compile_id)
+        name = f"{clean_line(compiled.function)} [{each.compile_id}]" if each.outermost and compiled else each.name
+        yield _slice(name, thread, start, (each.end - each.start) * 1e6, each.phase, _arguments(each, compiled, cwd))
 
 
-def _arguments(section: TimedSection, made: Compile | None, cwd: str | None) -> dict[str, Any]:
+def _arguments(section: TimedSection, compiled: Compile | None, cwd: str | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"section": section.name, "compile_id": section.compile_id, "own_seconds": section.own}
-    if made is not None and section.outermost:
-        arguments |= {"outcome": made.outcome, "at": source_location(made.file, made.line, None, cwd)}
+    if compiled is not None and section.outermost:
+        arguments |= {"outcome": compiled.outcome, "at": source_location(compiled.file, compiled.line, None, cwd)}
     return arguments
 
 
@@ -149,7 +149,7 @@ def _kernel_events(recording: Recording, times: Mapping[int, float]) -> Iterator
 
 
 def _kernel(call: KernelCall, time: float, arrows: Iterator[int], cwd: str | None) -> Iterator[dict[str, Any]]:
-    """A kernel, the lines that it is made of side by side above it, and an arrow from each of them."""
+    """A kernel, the source lines that it computes side by side above it, and an arrow from each of them."""
     lines = [source_location(line.file, line.line, None, cwd) for line in call.source_lines]
     arguments = {
         "compile_id": call.compile_id,
@@ -177,12 +177,12 @@ def _clock(recording: Recording, sections: Sequence[TimedSection]) -> _Clock | N
     if not sections:
         return None
     first = next(recording.events("chromium_event"))
-    logged, stamp = _microseconds(first.time), _stamp(recording, first)
-    offset = stamp - logged if logged is not None and stamp is not None else 0.0
+    logged, epoch = _microseconds(first.time), _epoch_microseconds(recording, first)
+    offset = epoch - logged if logged is not None and epoch is not None else 0.0
     return _Clock(min(each.start for each in sections) * 1e6, offset)
 
 
-def _stamp(recording: Recording, event: Event) -> float | None:
+def _epoch_microseconds(recording: Recording, event: Event) -> float | None:
     try:
         found = orjson.loads(recording.payload(event.index)).get("ts")
     except (ValueError, AttributeError):
@@ -199,5 +199,5 @@ def _microseconds(time: str | None) -> float | None:
 
 
 def _event_times(recording: Recording, clock: _Clock) -> dict[int, float]:
-    times = {event.index: clock.of(event.time) for event in recording.events()}
+    times = {event.index: clock.since_start(event.time) for event in recording.events()}
     return {index: time for index, time in times.items() if time is not None}

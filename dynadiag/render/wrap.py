@@ -13,7 +13,7 @@ __all__ = ["char_width", "truncate_end", "truncate_middle", "width", "wrap", "wr
 _ELLIPSIS = "…"
 _BREAKS_AFTER = "./_(,="  # where a word that is longer than a line goes on in the next
 _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
-_LONGEST = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
+_MAX_COLUMNS = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
 
 
 def char_width(char: str) -> int:
@@ -31,8 +31,7 @@ def width(text: str) -> int:
 
 
 def truncate_middle(text: str, columns: int) -> str:
-    """The text in at most `columns`, what does not fit replaced by an ellipsis in the middle: both ends
-    tell most.
+    """The text in at most `columns`, with an ellipsis for its middle if it is longer: both ends tell most.
 
     >>> truncate_middle("abcdefghij", 7)
     'abc…hij'
@@ -45,7 +44,7 @@ def truncate_middle(text: str, columns: int) -> str:
 
 
 def truncate_end(text: str, columns: int) -> str:
-    """The text in at most `columns`, its end replaced by an ellipsis: of code the beginning tells most.
+    """The text in at most `columns`, with an ellipsis for its end if it is longer: of code the beginning tells most.
 
     >>> truncate_end("return self.last(x)", 12)
     'return self…'
@@ -61,7 +60,7 @@ def wrap(text: str, columns: int) -> list[str]:
     ['set', 'torch._dynamo.config.', 'capture_scalar_outputs']
     """
     lines: list[str] = []
-    for word in _unbreakable(clean_line(truncate_middle(text, _LONGEST)), columns):
+    for word in _unbreakable(clean_line(truncate_middle(text, _MAX_COLUMNS)), columns):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"
         else:
@@ -69,10 +68,10 @@ def wrap(text: str, columns: int) -> list[str]:
     return lines
 
 
-def wrap_indented(lead: str, text: str, columns: int) -> list[str]:
-    """The text after a lead, its further lines indented to where it began."""
-    first, *rest = wrap(text, max(columns - width(lead), 1))
-    return [lead + first, *(" " * width(lead) + line for line in rest)]
+def wrap_indented(prefix: str, text: str, columns: int) -> list[str]:
+    """The text after a prefix, its further lines indented by the width of the prefix."""
+    first, *rest = wrap(text, max(columns - width(prefix), 1))
+    return [prefix + first, *(" " * width(prefix) + line for line in rest)]
 
 
 def _unbreakable(text: str, columns: int) -> list[str]:

@@ -36,6 +36,13 @@ def test_roles_restarts_and_missing_ranks(tmp_path: Path) -> None:
     assert (job.world_size, job.missing(0), job.missing(1)) == (3, (1,), (1, 2))
 
 
+def test_the_starts_of_a_job_are_counted_where_one_left_no_recording(tmp_path: Path) -> None:
+    for restart in (0, 2):
+        rank(tmp_path, 0, compiled(), world=1, restart=restart)
+    text = job_text(JobReader(sorted(tmp_path.glob("*.dynadiag"))).report(), Style(200))
+    assert "note: the job was started 3 times\n" in text
+
+
 def test_a_folder_with_the_one_rank_that_waited_for_others_is_a_job(tmp_path: Path) -> None:
     folder, document = tmp_path / "job", tmp_path / "explain.json"
     folder.mkdir()

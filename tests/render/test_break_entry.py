@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynadiag.explanation.registry import Registry
-from dynadiag.render.entry import entry_json, entry_text
+from dynadiag.render.break_entry import entry_json, entry_text
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 

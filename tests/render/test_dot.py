@@ -13,7 +13,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Node, Span
 from dynadiag.render import dot
-from dynadiag.render.dot import dot_text, node_graph, overview_graph, rendered
+from dynadiag.render.dot import dot_text, node_graph, overview_graph, render_graph
 from tests.commands.build import recording
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph
 from tests.render.samples import EVIL, evil, full
@@ -105,7 +105,7 @@ def test_a_hostile_recording_makes_plain_dot() -> None:
 
 
 def test_a_graph_too_large_says_how_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dot, "MOST_NODES", 3)
+    monkeypatch.setattr(dot, "MAX_NODES", 3)
     made = node_graph([a_node(f"n{i}") for i in range(5)], "g")
     assert made.number_of_nodes() == 4
     assert made.nodes["..."]["label"] == "2 more nodes"
@@ -113,13 +113,13 @@ def test_a_graph_too_large_says_how_much_is_missing(monkeypatch: pytest.MonkeyPa
 
 def test_dot_needs_no_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert rendered(overview_graph(full()), "dot").startswith(b"digraph")
+    assert render_graph(overview_graph(full()), "dot").startswith(b"digraph")
 
 
 def test_without_graphviz_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DynadiagError, match="install Graphviz, or write DOT"):
-        rendered(overview_graph(full()), "svg")
+        render_graph(overview_graph(full()), "svg")
 
 
 def test_without_the_package_graphviz_the_cure_is_named_and_the_help_is_there(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_without_the_package_graphviz_the_cure_is_named_and_the_help_is_there(tm
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(DynadiagError, match="svg, png or pdf"):
-        rendered(overview_graph(full()), "xyz")
+        render_graph(overview_graph(full()), "xyz")
 
 
 def _program(folder: Path, text: str) -> None:
@@ -146,7 +146,7 @@ def _program(folder: Path, text: str) -> None:
 def test_pictures_are_drawn_by_the_dot_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(tmp_path, 'echo "$@"; exec cat')
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    made = rendered(overview_graph(full()), "svg")
+    made = render_graph(overview_graph(full()), "svg")
     assert b"-Tsvg" in made
     assert b"digraph" in made
 
@@ -155,4 +155,4 @@ def test_a_dot_program_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytes
     _program(tmp_path, "exit 3")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     with pytest.raises(DynadiagError, match="could not draw"):
-        rendered(overview_graph(full()), "png")
+        render_graph(overview_graph(full()), "png")

@@ -1,4 +1,4 @@
-"""The document of the outward contract."""
+"""The document that `explain --json` writes."""
 
 from __future__ import annotations
 

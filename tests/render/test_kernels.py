@@ -29,7 +29,7 @@ def test_what_was_measured_comes_first_and_what_was_built_last() -> None:
     first, second = replace(FUSED, artifact=BUILT), replace(FUSED, line=90, call_number=2, evidence="dataflow")
     lines = listing_text([first, second], Roofline(times=TIMES)).splitlines()
     assert lines[0].split()[:3] == ["time", "of", "peak"]
-    assert lines[0].split()[-4:] == ["regs", "spills", "shared", "full"]
+    assert lines[0].split()[-4:] == ["regs", "spills", "shared", "occupancy"]
     assert lines[1].split()[:3] == ["0.032", "µs", "100%"]
     assert lines[1].split()[-4:] == ["24", "0", "?", "50%"]
     assert lines[2].split()[:2] == ["?", "?"]

@@ -47,7 +47,7 @@ def test_guards_stand_under_the_users_lines() -> None:
     text = guard_listing(an_explanation(), STYLE, all_=False)
     assert text.splitlines() == [
         "0/0 f (prog.py:1): 7 guards",
-        "    of no line of yours",
+        "    not from a line of yours",
         "        GLOBAL_STATE: grad mode, autocast, default dtype, deterministic mode, threads are…",
         "    prog.py:2: y = x + 1",
         "        TENSOR_MATCH: x is float32 [3, s0], stride [4, 1], requires_grad",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.recording.records import Frame, GuardFailure, Seconds, SkippedFrame, Span, Symbol
+from dynadiag.render.components import fact_lines
 from dynadiag.render.report import explanation_text
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
@@ -27,6 +28,12 @@ def test_the_answer_stands_first_and_the_next_command_last() -> None:
     assert lines[2] == "dynadiag 0.1.0, torch 2.13.0, cpu: prog.py"
     assert lines[3].startswith("2 graphs, 2 graph breaks (met 3 times), 2 recompiles, 3 compiles, 1 kernel")
     assert lines[-1] == "next: dynadiag browse 'runs/a b.dynadiag'"
+
+
+def test_a_long_fact_ends_in_an_ellipsis() -> None:
+    lines = fact_lines("why", "\n".join(f"line {i}" for i in range(20)), Style())
+    assert [lines[0], lines[-2], lines[-1]] == ["     = why: line 0", " " * 12 + "line 12", " " * 12 + "..."]
+    assert fact_lines("why", "one\ntwo", Style()) == ["     = why: one", " " * 12 + "two"]
 
 
 def test_a_break_is_shown_in_the_manner_of_rustc() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from dynadiag.explanation.formatting import duration, short_duration
-from dynadiag.render.relative_speed import break_even, relative_speed
+from dynadiag.render.speed_text import break_even_text, speed_text
 from tui.location import Location
 from tui.measured_calls import MeasuredCall, read_measured_calls
 from tui.ranks import RankSummary, differences, exit_status, first_divergence, read_rank
@@ -115,7 +115,7 @@ def _compared_row(rank: RankSummary, call: MeasuredCall | None) -> Row:
         )
     speed, paid = "", ""
     if call.ratio is not None:
-        speed, paid = relative_speed(call.ratio, noise=call.noise), break_even(call.pays_after, noise=call.noise)
+        speed, paid = speed_text(call.ratio, noise=call.noise), break_even_text(call.pays_after, noise=call.noise)
     first = short_duration(call.first) if call.first is not None else "-"
     numbers = (rank.graphs, rank.count_of("recompile"), rank.kernels, rank.count_of("break"))
     return Row((call.variant, short_duration(call.warm), speed, paid, first, *map(str, numbers)), rank.index)
