@@ -85,7 +85,7 @@ def _signatures(printed: Sequence[str]) -> Iterator[tuple[int, _Signature]]:
 
 
 def _returned(printed: Sequence[str], row: int) -> str:
-    """The whole statement that begins in a row: AOTAutograd prints each result on a line of its own."""
+    """The whole return statement that begins in a row. AOTAutograd prints each result on its own line."""
     first = printed[row].strip()
     closing = _CLOSING.get(first[-1])
     end = next((at for at in range(row + 1, len(printed)) if printed[at].strip() == closing), None) if closing else None
@@ -111,7 +111,7 @@ def attribute_name(name: str) -> str:
 
 
 def _inputs(signature: str, names: Mapping[str, str]) -> str:
-    """The inputs: those of the call before the parameters of modules."""
+    """The inputs, with those of the call before the parameters of modules."""
     arguments = (one[1] for one in _ARGUMENT.finditer(signature) if one[1] != "self")
     found = [names.get(f"l{name[1:]}", name) for name in arguments]
     own = [name for name in found if "." not in name.removeprefix("input.")]

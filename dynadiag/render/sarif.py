@@ -1,7 +1,7 @@
 """Problems as SARIF 2.1.0 (OASIS), within the limits of GitHub's code scanning.
 
-Places are relative to the root, columns count characters from 1, ends are exclusive. A result is known again by the
-identity of its finding: `primaryLocationLineHash` is the fingerprint that GitHub matches by.
+Paths are relative to the root, columns count characters from 1, ends are exclusive. GitHub matches the results of two
+runs by the fingerprint `primaryLocationLineHash`, which is made from the identity of the finding.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RULES: Mapping[str, str] = {
 
 
 def sarif_json(result: CheckResult, fixes: ProvedFixes = NO_FIXES) -> bytes:
-    """The problems of a check with the proved changes for them, and what is known as unchanged."""
+    """The problems of a check with the proved changes for them. Known findings are results that are unchanged."""
     found = [*((each, "new") for each in result.problems), *((each, "unchanged") for each in result.known)]
     kept = found[:MAX_RESULTS]
     while _is_too_large(log := _log(result, fixes, kept, len(found) - len(kept))) and kept:
@@ -65,7 +65,7 @@ def _is_too_large(log: bytes) -> bool:
 def _log(result: CheckResult, fixes: ProvedFixes, found: Sequence[tuple[Problem, str]], left_out: int) -> bytes:
     rules = list(dict.fromkeys(each.rule for each, _ in found))
     seen = Counter[str]()
-    told = [
+    notes = [
         *result.unknown,
         *fixes.notes,
         *([f"{left_out} more results are left out: GitHub takes no more"] if left_out else []),
@@ -75,7 +75,7 @@ def _log(result: CheckResult, fixes: ProvedFixes, found: Sequence[tuple[Problem,
         "originalUriBaseIds": {"SRCROOT": {"uri": f"file://{quote(result.root.rstrip('/'))}/"}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(each, state, rules, seen, result.root, fixes.of(each)) for each, state in found],
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(told)}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(notes)}],
     }
     return encode({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 

@@ -1,8 +1,8 @@
-"""The boxes of a drawn graph: its nodes, of which those of one module or source line are folded to one box.
+"""The boxes of a drawn graph. The nodes of one module, or of one source line, can be folded into one box.
 
-A region is a run of nodes, in the order of the graph, of the same module or source line. So no line between two boxes
-leads back, whichever regions are open. Inputs that only one region reads, such as the weights of a module, are part
-of it while it is closed.
+A region is a run of nodes, in the order of the graph, of the same module or source line. So the folded graph has no
+cycle, whichever regions are open. Inputs that only one region reads, such as the weights of a module, are part of it
+while it is closed.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class FoldedGraph:
     boxes: Mapping[str, GraphBox]
     edges: tuple[tuple[str, str], ...]
 
-    def neighbours(self, key: str, most: int) -> FoldedGraph:
-        """A box with what it reads and what reads it, then their neighbours, as long as all are at most `most`."""
+    def neighbours(self, key: str, max_boxes: int) -> FoldedGraph:
+        """A box and the boxes around it, near ones first: its neighbours, then theirs, while `max_boxes` allows all."""
         near: dict[str, list[str]] = {}
         for source, target in self.edges:
             near.setdefault(source, []).append(target)
             near.setdefault(target, []).append(source)
         kept = {key: None}
-        ring = dict.fromkeys(near.get(key, [])[: most - 1])
-        while ring and len(kept) + len(ring) <= most:
-            kept |= ring
-            ring = {one: None for inner in ring for one in near.get(inner, ()) if one not in kept}
+        frontier = dict.fromkeys(near.get(key, [])[: max_boxes - 1])
+        while frontier and len(kept) + len(frontier) <= max_boxes:
+            kept |= frontier
+            frontier = {one: None for inner in frontier for one in near.get(inner, ()) if one not in kept}
         return self.only(kept)
 
     def only(self, keys: Collection[str]) -> FoldedGraph:
@@ -64,6 +64,8 @@ class FoldedGraph:
 
 @dataclass(frozen=True)
 class _Region:
+    """Nodes that one box can stand for, and the regions among them."""
+
     key: str
     title: str
     items: tuple[_Region | PrintedNode, ...]
@@ -91,7 +93,7 @@ class DrawableGraph:
 
     def region_keys_of(self, name: str) -> tuple[str, ...]:
         """The regions around a node, the outermost first."""
-        return next(_path(self._items, self._aliases.get(name, name)), ())
+        return next(_regions_around(self._items, self._aliases.get(name, name)), ())
 
     def box_of(self, folded: FoldedGraph, name: str) -> str | None:
         """The box that a node is in; ``None`` for a name that the graph does not have."""
@@ -101,13 +103,13 @@ class DrawableGraph:
     def fold(self, opened: Collection[str] = (), *, everything: bool = False) -> FoldedGraph:
         """The graph with these regions open (`everything`: all)."""
         shown = list(_shown(self._items, opened, everything=everything))
-        home = {node.name: item_key for item_key, item in shown for node in _nodes_of(item)}
-        own = self._inputs_of_regions(dict(shown), home)
-        home |= {name: key for key, names in own.items() for name in names}
-        boxes = {node.name: self._input(node) for node in self._inputs if node.name not in home}
-        home |= {name: name for name in boxes}
+        box_of_node = {node.name: item_key for item_key, item in shown for node in _nodes_of(item)}
+        own = self._inputs_of_regions(dict(shown), box_of_node)
+        box_of_node |= {name: key for key, names in own.items() for name in names}
+        boxes = {node.name: self._input(node) for node in self._inputs if node.name not in box_of_node}
+        box_of_node |= {name: name for name in boxes}
         boxes |= {key: self._box(key, item, own.get(key, ())) for key, item in shown}
-        return FoldedGraph(boxes, tuple(dict.fromkeys(self._edges(home))))
+        return FoldedGraph(boxes, tuple(dict.fromkeys(self._edges(box_of_node))))
 
     def _chain(self, node: PrintedNode) -> tuple[tuple[str, str], ...]:
         """The keys and titles of the regions that a node belongs to, the outermost first."""
@@ -118,13 +120,13 @@ class DrawableGraph:
         return (*subgraph, *modules, *line)
 
     def _inputs_of_regions(
-        self, shown: Mapping[str, _Region | PrintedNode], home: Mapping[str, str]
+        self, shown: Mapping[str, _Region | PrintedNode], box_of_node: Mapping[str, str]
     ) -> dict[str, list[str]]:
         """The inputs that only one closed region reads."""
         readers: dict[str, set[str]] = {}
         for node in self._nodes.values():
             for name in node.inputs:
-                readers.setdefault(self._aliases[name], set()).add(home.get(node.name, ""))
+                readers.setdefault(self._aliases[name], set()).add(box_of_node.get(node.name, ""))
         found: dict[str, list[str]] = {}
         for node in self._inputs:
             keys = readers.get(node.name, set())
@@ -132,11 +134,11 @@ class DrawableGraph:
                 found.setdefault(key, []).append(node.name)
         return found
 
-    def _edges(self, home: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def _edges(self, box_of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         for node in self._nodes.values():
             for name in node.inputs:
-                if (source := home[self._aliases[name]]) != home[node.name]:
-                    yield source, home[node.name]
+                if (source := box_of_node[self._aliases[name]]) != box_of_node[node.name]:
+                    yield source, box_of_node[node.name]
 
     def _input(self, node: PrintedNode) -> GraphBox:
         title = truncate_middle(clean_line(attribute_name(node.printed_name)), _MAX_TITLE)
@@ -156,7 +158,7 @@ class DrawableGraph:
         return GraphBox(key, "operator", _title(item), self._detail(_shape(item), nodes), names, item.line, sources)
 
     def _detail(self, text: str, nodes: Sequence[PrintedNode]) -> str:
-        """The second line of a box: it also says whether the graph returns a node of it."""
+        """The second line of a box, which also says if the graph returns one of its nodes."""
         returned = _RETURNED if any(node.name in self._returned for node in nodes) else ""
         return ", ".join(part for part in (text, returned) if part)
 
@@ -164,14 +166,14 @@ class DrawableGraph:
 def _regions(
     nodes: Sequence[PrintedNode], chain_of: Callable[[PrintedNode], Sequence[tuple[str, str]]], depth: int
 ) -> tuple[_Region | PrintedNode, ...]:
-    """The runs of one region, each with the runs in it. One node is no region, and no region is in one of its size."""
+    """The regions at a depth, each with those in it. One node is no region, nor are nodes that fill another region."""
 
-    def own(node: PrintedNode) -> tuple[str, str] | None:
+    def region_of(node: PrintedNode) -> tuple[str, str] | None:
         chain = chain_of(node)
         return chain[depth] if depth < len(chain) else None
 
     found: list[_Region | PrintedNode] = []
-    for name, group in groupby(nodes, own):
+    for name, group in groupby(nodes, region_of):
         run = list(group)
         if name is None or len(run) == 1:
             found += run
@@ -190,7 +192,7 @@ def _nodes_of(item: _Region | PrintedNode) -> tuple[PrintedNode, ...]:
 def _shown(
     items: Iterable[_Region | PrintedNode], opened: Collection[str], *, everything: bool
 ) -> Iterator[tuple[str, _Region | PrintedNode]]:
-    """What has a box: nodes, and regions that are closed."""
+    """The items that have a box: closed regions, and the nodes that are in none."""
     for item in items:
         if not isinstance(item, _Region):
             yield item.name, item
@@ -200,16 +202,16 @@ def _shown(
             yield item.key, item
 
 
-def _path(items: Iterable[_Region | PrintedNode], name: str) -> Iterator[tuple[str, ...]]:
+def _regions_around(items: Iterable[_Region | PrintedNode], name: str) -> Iterator[tuple[str, ...]]:
     for item in items:
         if isinstance(item, _Region):
-            yield from ((item.key, *rest) for rest in _path(item.items, name))
+            yield from ((item.key, *rest) for rest in _regions_around(item.items, name))
         elif item.name == name:
             yield ()
 
 
 def _title(node: PrintedNode) -> str:
-    """The name of a node and its operator, unless the one tells the other (``relu_1``)."""
+    """The name of a node and its operator; the name alone if it contains the operator (``relu_1``)."""
     name, operator = clean_line(node.printed_name), clean_line(node.operator)
     return truncate_end(name if name.startswith(operator) else f"{name} = {operator}", _MAX_TITLE)
 

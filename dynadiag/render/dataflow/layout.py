@@ -21,10 +21,10 @@ __all__ = ["Layout", "Rectangle", "lay_out"]
 Corner = tuple[int, int]
 
 _GAP = 2  # columns between two boxes
-_SWEEPS = 8  # of the order and of the coordinates; more change little
+_SWEEPS = 8  # passes over the layers, for the order and for the columns; more change little
 _LINE_WEIGHT = 6.0  # a long line stays straight sooner than a box stays above its neighbours
-_FREE_WEIGHT = 0.01  # what has no neighbours on the side that is looked at gives way
-_PORTS = (0, 1, -1, 2, -2)  # where a line may enter a box, from its middle
+_FREE_WEIGHT = 0.01  # a vertex without neighbours in the other layer gives way
+_PORTS = (0, 1, -1, 2, -2)  # columns where a line may enter a box, from its middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,39 +81,39 @@ def lay_out(sizes: Mapping[str, tuple[int, int]], edges: Iterable[tuple[str, str
     """Lay out boxes of these widths and heights. ``sizes`` is in a topological order; other edges are left out."""
     order = {name: number for number, name in enumerate(sizes)}
     pairs = [(source, target) for source, target in dict.fromkeys(edges) if order[source] < order[target]]
-    layers, paths = _layers(sizes, pairs)
-    _order(layers)
-    _place_all(layers)
-    return _drawn(layers, paths)
+    layers, paths = _build_layers(sizes, pairs)
+    _order_layers(layers)
+    _assign_columns(layers)
+    return _make_layout(layers, paths)
 
 
 # Layers
 
 
-def _ranks(names: Iterable[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """The layer of each box: below all that it reads. What reads nothing stands right above its first user."""
+def _assign_layers(names: Iterable[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """The layer of each box: below all that it reads. A box that reads nothing is right above its first user."""
     users: dict[str, list[str]] = {name: [] for name in names}
     inner = set()
     for source, target in edges:
         users[source].append(target)
         inner.add(target)
-    ranks = dict.fromkeys(users, 0)
+    layer_of = dict.fromkeys(users, 0)
     for name, targets in users.items():
         for target in targets:
-            ranks[target] = max(ranks[target], ranks[name] + 1)
+            layer_of[target] = max(layer_of[target], layer_of[name] + 1)
     for name, targets in users.items():
         if name not in inner and targets:
-            ranks[name] = min(ranks[target] for target in targets) - 1
-    return ranks
+            layer_of[name] = min(layer_of[target] for target in targets) - 1
+    return layer_of
 
 
-def _layers(
+def _build_layers(
     sizes: Mapping[str, tuple[int, int]], edges: Sequence[tuple[str, str]]
 ) -> tuple[list[list[_Vertex]], dict[tuple[str, str], list[_Vertex]]]:
     """The vertices of each layer, and those that the line of each edge passes."""
-    ranks = _ranks(sizes, edges)
-    layers: list[list[_Vertex]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
-    boxes = {name: _Vertex(name, ranks[name], *size, [], []) for name, size in sizes.items()}
+    layer_of = _assign_layers(sizes, edges)
+    layers: list[list[_Vertex]] = [[] for _ in range(max(layer_of.values(), default=-1) + 1)]
+    boxes = {name: _Vertex(name, layer_of[name], *size, [], []) for name, size in sizes.items()}
     for vertex in boxes.values():
         layers[vertex.layer].append(vertex)
     targets: dict[str, list[str]] = {}
@@ -150,21 +150,23 @@ def _join(upper: _Vertex, lower: _Vertex) -> None:
 # The order within a layer
 
 
-def _order(layers: list[list[_Vertex]]) -> None:
-    """Order each layer by the medians of its neighbours, up and down in turn. The order with the fewest crossings
-    stays."""
+def _order_layers(layers: list[list[_Vertex]]) -> None:
+    """Order each layer by the barycenters of its neighbours, down and up in turn. The order with the fewest crossings
+    is kept.
+    """
     best, fewest = [list(layer) for layer in layers], _crossings(layers)
     for sweep in range(_SWEEPS):
         if not fewest:
             break
-        _sort_by_neighbours(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
+        _sort_by_barycenter(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
         count = _crossings(layers)
         if count < fewest:
             best, fewest = [list(layer) for layer in layers], count
     layers[:] = best
 
 
-def _sort_by_neighbours(layers: Sequence[list[_Vertex]], *, down: bool) -> None:
+def _sort_by_barycenter(layers: Sequence[list[_Vertex]], *, down: bool) -> None:
+    """Sort the vertices of each layer by the mean position of their neighbours in the layer before."""
     for fixed, layer in pairwise(layers):
         _number(fixed)
         _number(layer)
@@ -198,15 +200,15 @@ def _crossings(layers: Sequence[Sequence[_Vertex]]) -> int:
 # Columns
 
 
-def _place_all(layers: Sequence[Sequence[_Vertex]]) -> None:
+def _assign_columns(layers: Sequence[Sequence[_Vertex]]) -> None:
     """Put each vertex near the median of its neighbours, and keep the order."""
     for layer in layers:
-        _place(layer, [0.0] * len(layer), [1.0] * len(layer))
+        _place_layer(layer, [0.0] * len(layer), [1.0] * len(layer))
     for sweep in range(_SWEEPS + 1):
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
             near = [vertex.upper if sweep % 2 == 0 else vertex.lower for vertex in layer]
             wanted = [_median(others) if others else vertex.x for vertex, others in zip(layer, near, strict=True)]
-            _place(layer, wanted, [_weight(*pair) for pair in zip(layer, near, strict=True)])
+            _place_layer(layer, wanted, [_weight(*pair) for pair in zip(layer, near, strict=True)])
 
 
 def _median(near: Sequence[_Vertex]) -> float:
@@ -218,7 +220,7 @@ def _weight(vertex: _Vertex, near: Sequence[_Vertex]) -> float:
     return _FREE_WEIGHT if not near else _LINE_WEIGHT if vertex.name is None else 1.0
 
 
-def _place(layer: Sequence[_Vertex], wanted: Sequence[float], weights: Sequence[float]) -> None:
+def _place_layer(layer: Sequence[_Vertex], wanted: Sequence[float], weights: Sequence[float]) -> None:
     """Put the vertices of a layer as near to the `wanted` columns as their widths allow (weighted least squares).
 
     Without its share of the widths to its left, a column must not be less than the one before: that is an isotonic
@@ -243,7 +245,7 @@ def _place(layer: Sequence[_Vertex], wanted: Sequence[float], weights: Sequence[
 # Lines
 
 
-def _drawn(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], Sequence[_Vertex]]) -> Layout:
+def _make_layout(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], Sequence[_Vertex]]) -> Layout:
     """The boxes with their rows, and the lines through the channels between the layers."""
     shift = -min((vertex.x - vertex.left for layer in layers for vertex in layer), default=0)
     for layer in layers:
@@ -269,8 +271,8 @@ def _drawn(layers: Sequence[Sequence[_Vertex]], paths: Mapping[tuple[str, str], 
 def _choose_entries(layers: Sequence[Sequence[_Vertex]]) -> None:
     """Where lines enter each box: below no source of the layer above that it does not read.
 
-    A box that stands below one of its sources is entered there, in a straight line, unless lines would have to be above
-    each other in a circle.
+    A box below one of its sources is entered there, in a straight line, unless that makes a cycle of vertical
+    constraints.
     """
     for upper, lower in pairwise([[], *layers]):
         sources = {vertex.x: id(vertex) for vertex in upper if vertex.lower}
@@ -278,14 +280,14 @@ def _choose_entries(layers: Sequence[Sequence[_Vertex]]) -> None:
             vertex.entry = vertex.x
             if vertex.name is not None:
                 own = {id(other) for other in vertex.upper}
-                _enter(vertex, {column for column, source in sources.items() if source not in own})
-        while circles := [vertex for vertex in _targets_in_circles(_nets(upper)) if vertex.entry in sources]:
-            if not any(_enter(vertex, sources.keys()) for vertex in circles):
+                _choose_entry(vertex, {column for column, source in sources.items() if source not in own})
+        while cycles := [vertex for vertex in _targets_in_cycles(_nets(upper)) if vertex.entry in sources]:
+            if not any(_choose_entry(vertex, sources.keys()) for vertex in cycles):
                 break
 
 
-def _enter(vertex: _Vertex, taken: Set[int]) -> bool:
-    """Let lines enter a box, or pass a layer, in a column that is not taken. Whether there is one."""
+def _choose_entry(vertex: _Vertex, taken: Set[int]) -> bool:
+    """Let lines enter a box, or pass a layer, in a column that is not taken. Returns whether there is one."""
     reach = vertex.left if vertex.name is not None else _GAP  # a line stays between its neighbours
     free = [vertex.x + port for port in _PORTS if abs(port) < reach and vertex.x + port not in taken]
     if free:
@@ -297,9 +299,9 @@ def _enter(vertex: _Vertex, taken: Set[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """The lines that share a row of a channel: from one vertex, or to one and the same box.
+    """The lines that share a row of a channel, because they come from one vertex or go to one box.
 
-    ``starts`` and ``ends`` are the columns in which they come and go.
+    ``starts`` and ``ends`` are the columns in which they enter and leave the channel.
     """
 
     sources: tuple[_Vertex, ...]
@@ -308,7 +310,7 @@ class _Net:
 
 
 def _nets(layer: Sequence[_Vertex]) -> list[_Net]:
-    """The lines below a layer that turn."""
+    """The nets of the lines that turn in the channel below a layer."""
     found: dict[int, list[_Vertex]] = {}
     for vertex in layer:
         if any(other.entry != vertex.x for other in vertex.lower):
@@ -323,8 +325,8 @@ def _nets(layer: Sequence[_Vertex]) -> list[_Net]:
     ]
 
 
-def _above(nets: Sequence[_Net]) -> list[list[int]]:
-    """The numbers of the nets whose row has to be above that of each: they come down in a column where it goes on."""
+def _vertical_constraints(nets: Sequence[_Net]) -> list[list[int]]:
+    """For each net the numbers of the nets that need a row above it: they start in a column in which it ends."""
     coming: dict[int, list[int]] = {}
     for number, net in enumerate(nets):
         for column in net.starts:
@@ -335,24 +337,24 @@ def _above(nets: Sequence[_Net]) -> list[list[int]]:
     ]
 
 
-def _targets_in_circles(nets: Sequence[_Net]) -> list[_Vertex]:
-    """Where nets go of which each has to be above the other. Two that go to the same boxes may share cells."""
-    above = _above(nets)
-    before = [_reached(number, above) for number in range(len(nets))]
-    circles = [{other for other in before[number] if number in before[other]} for number in range(len(nets))]
-    wrong = {one for circle in circles if len({nets[each].ends for each in circle}) > 1 for one in circle}
-    return [vertex for one in wrong for source in nets[one].sources for vertex in source.lower]
+def _targets_in_cycles(nets: Sequence[_Net]) -> list[_Vertex]:
+    """The targets of nets in a cycle of vertical constraints. Nets to the same boxes do not count: they share cells."""
+    above = _vertical_constraints(nets)
+    before = [_nets_above(number, above) for number in range(len(nets))]
+    cycles = [{other for other in before[number] if number in before[other]} for number in range(len(nets))]
+    blocked = {one for cycle in cycles if len({nets[each].ends for each in cycle}) > 1 for one in cycle}
+    return [vertex for one in blocked for source in nets[one].sources for vertex in source.lower]
 
 
-def _first_circle(waiting: Sequence[int], above: Sequence[Sequence[int]], done: Collection[int]) -> list[int]:
-    """The nets that wait for the fewest others, themselves among them: a circle that waits for no other circle."""
-    waits = {number: len(_reached(number, above, done) | {number}) for number in waiting}
+def _first_cycle(waiting: Sequence[int], above: Sequence[Sequence[int]], done: Collection[int]) -> list[int]:
+    """The nets that wait for the fewest nets, themselves included: a cycle that waits for no other cycle."""
+    waits = {number: len(_nets_above(number, above, done) | {number}) for number in waiting}
     fewest = min(waits.values())
     return [number for number, count in waits.items() if count == fewest]
 
 
-def _reached(number: int, above: Sequence[Sequence[int]], done: Collection[int] = ()) -> set[int]:
-    """The nets that have to be above a net, directly or above others, without those that are done."""
+def _nets_above(number: int, above: Sequence[Sequence[int]], done: Collection[int] = ()) -> set[int]:
+    """The nets that have to be above a net, by one constraint or several, without those that are done."""
     found: set[int] = set()
     rest = [number]
     while rest:
@@ -363,15 +365,15 @@ def _reached(number: int, above: Sequence[Sequence[int]], done: Collection[int] 
 
 
 def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
-    """The row in the channel below a layer of each vertex (by its id) whose lines turn there."""
+    """The row in the channel below a layer for each vertex (by its id) whose lines turn there."""
     nets = _nets(layer)
-    above = _above(nets)
+    above = _vertical_constraints(nets)
     found: dict[int, int] = {}
     taken: list[list[tuple[int, int]]] = []
     waiting = list(range(len(nets)))
     while waiting:
         ready = [one for one in waiting if all(other in found for other in above[one])]
-        number = min(ready or _first_circle(waiting, above, found), key=lambda one: min(nets[one].starts))
+        number = min(ready or _first_cycle(waiting, above, found), key=lambda one: min(nets[one].starts))
         waiting.remove(number)
         columns = nets[number].starts | nets[number].ends
         first, last = min(columns), max(columns)

@@ -16,9 +16,9 @@ _ROOT = re.compile(r"[LG]\['(\w+)'\]\.?")  # Dynamo's name of the variable that 
 
 
 def recorded_modules(recording: Recording, graph: Graph) -> dict[str, tuple[str, ...]]:
-    """Return the modules being called at each node, the outermost first, by the node's name.
+    """Return the modules that were being called at each node, the outermost first, by the node's name.
 
-    It is empty for graphs of later stages, whose nodes torch does not tell the modules of, and for a log of torch's.
+    It is empty for a graph of a later stage, whose nodes have no modules, and for a log that torch wrote.
     """
     if graph.stage != "dynamo":
         return {}

@@ -12,7 +12,7 @@ from dynadiag.render.wrap import width
 
 __all__ = ["MAX_BOXES", "STYLE", "box_size", "graph_svg"]
 
-MAX_BOXES = 600  # more are no picture that anybody can read
+MAX_BOXES = 600  # nobody can read a picture of more
 _CELL = (8, 16)  # pixels of a cell of the layout
 _MARGIN = 8  # pixels around the picture
 _PADDING = 4  # columns of a box beside its text, with its frame
@@ -42,10 +42,10 @@ def graph_svg(
     shown_file: Callable[[str], str] = str,
     lines_of: Callable[[GraphBox], Collection[SourceLine]] = lambda box: box.sources,
 ) -> str:
-    """The picture of a graph. A page that has a style of its own passes an empty one.
+    """The picture of a graph. A page that has its own style passes an empty one.
 
-    Each box is a group of class ``box`` with its source lines in ``data-lines``, as ``FILE:LINE`` one a line;
-    ``lines_of`` says which those are, and ``shown_file`` how a file is called there.
+    Each box is a group of class ``box``. Its attribute ``data-lines`` has the source lines of ``lines_of``, one
+    ``FILE:LINE`` a line, with the file name that ``shown_file`` returns.
     """
     layout = lay_out({key: box_size(box) for key, box in graph.boxes.items()}, graph.edges)
     wide, high = (side * cell + 2 * _MARGIN for side, cell in zip((layout.width, layout.height), _CELL, strict=True))
