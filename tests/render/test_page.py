@@ -127,7 +127,7 @@ def test_large_texts_stand_in_blocks(tmp_path: Path) -> None:
 
 def test_processes_that_share_the_work_make_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_here = page(tmp_path)
-    monkeypatch.setattr("dynadiag.render.page.blocks._MIN_SHARED", 0)
+    monkeypatch.setattr("dynadiag.render.page.blocks._MIN_PARALLEL", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert page(tmp_path) == made_here
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Kernel, Span
-from dynadiag.render.page.model import PageSection, view_of
+from dynadiag.render.page.model import PageSection, page_section
 from dynadiag.render.page.page import _coded
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.stages import compile_documents
@@ -17,7 +17,7 @@ SOURCE = "def forward(x, n):\n    y = x + n\n    if y.sum() > 0:\n        print(
 
 def a_view(**changes: object) -> PageSection:
     recording = FakeRecording(run=a_run(), compile_records=(a_compile(), a_compile(1, "0/1")), sources={FILE: SOURCE})
-    return view_of(explain(replace(recording, **changes)), "", Redaction())  # type: ignore[arg-type]
+    return page_section(explain(replace(recording, **changes)), "", Redaction())  # type: ignore[arg-type]
 
 
 def test_a_value_that_failed_several_guards_is_one_row() -> None:
@@ -41,6 +41,14 @@ def test_what_a_fact_says_is_not_said_twice() -> None:
     (finding,) = a_view(break_records=(a_break(),)).findings
     assert "in" in [fact.label for fact in finding.facts]
     assert finding.function == ""
+
+
+def test_a_redacted_page_says_that_a_compile_failed_only_if_one_did() -> None:
+    run = a_run(exit_code=1)
+    recording = FakeRecording(run=run, compile_records=(a_compile(),), graph_records=(a_graph(),))
+    assert page_section(explain(recording), "", Redaction(active=True)).headline == "The program failed."
+    failed = replace(recording, compile_records=(a_compile(outcome="error", error="InductorError", reason="boom"),))
+    assert page_section(explain(failed), "", Redaction(active=True)).headline == "A compile failed."
 
 
 def test_code_between_backticks_is_marked_as_code_and_stays_text() -> None:

@@ -1,7 +1,7 @@
-"""The compressed blocks of a page: texts, graphs and what links their lines, one after the other.
+"""The compressed blocks of a page: texts, drawings of graphs, and the links between their lines, one after the other.
 
-Those of a large recording are made by as many processes as there are cores. They fork, so that none has to explain the
-recording again, and each opens the recording for itself.
+For a large recording there is a process for each core. The processes fork, so that none explains the recording again,
+and each opens the recording for itself.
 """
 
 from __future__ import annotations
@@ -30,70 +30,70 @@ __all__ = ["PagedRecording", "blocks_of"]
 
 Block = tuple[str, str]  # the name of a text, and the text as gzip in base64
 _MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
-_MIN_SHARED = 16  # compiles from which on processes share the work: fewer take seconds
+_MIN_PARALLEL = 16  # compiles for which processes are started: fewer take seconds
 
 
 @dataclass(frozen=True, slots=True)
 class PagedRecording:
-    """A recording of a page. ``name`` begins its anchors, ``names`` has the stages of its kernels."""
+    """A recording of a page. ``name`` begins its anchors, ``names`` has the names of the stages of its kernels."""
 
     path: Path
-    explained: Explanation
+    explanation: Explanation
     name: str
     names: StageNames
     stages: KernelStages
 
     def documents(self) -> list[tuple[Compile, tuple[DocumentView, ...]]]:
         """The compiles that have documents."""
-        found = documents_of(self.explained, self.name, self.names)
-        return [(item, found[item.index]) for item in self.explained.compiles if found.get(item.index)]
+        found = documents_of(self.explanation, self.name, self.names)
+        return [(item, found[item.index]) for item in self.explanation.compiles if found.get(item.index)]
 
 
 def blocks_of(paged: PagedRecording) -> Iterator[Block]:
     """The blocks of a recording, in the order of its compiles."""
     with open_recording(paged.path) as recording:
-        yield from map(_packed, _texts_of_run(recording, paged))
+        yield from map(_compress, _texts_of_run(recording, paged))
         compiles = paged.documents()
         cores = len(os.sched_getaffinity(0))
-        if cores > 1 and len(compiles) >= _MIN_SHARED:
-            yield from _by_processes(paged, len(compiles), cores)
+        if cores > 1 and len(compiles) >= _MIN_PARALLEL:
+            yield from _blocks_in_parallel(paged, len(compiles), cores)
         else:
             for item, own in compiles:
                 yield from _blocks_of_compile(recording, paged, item, own)
 
 
 def _texts_of_run(recording: Recording, paged: PagedRecording) -> Iterator[tuple[str, str]]:
-    for index, text in enumerate(paged.explained.sources.values()):
+    for index, text in enumerate(paged.explanation.sources.values()):
         yield f"{paged.name}source-{index}", text
     if has_sections(recording):
-        yield f"{paged.name}flame", flame_document(recording, paged.explained.compiles)
+        yield f"{paged.name}flame", flame_document(recording, paged.explanation.compiles)
 
 
 def _blocks_of_compile(
     recording: Recording, paged: PagedRecording, item: Compile, own: tuple[DocumentView, ...]
 ) -> Iterable[Block]:
     block = stages_block(item, paged.name)
-    return map(_packed, compile_texts(recording, paged.explained, item, own, block, paged.name, paged.stages))
+    return map(_compress, compile_texts(recording, paged.explanation, item, own, block, paged.name, paged.stages))
 
 
-def _packed(block: tuple[str, str]) -> Block:
+def _compress(block: tuple[str, str]) -> Block:
     name, text = block
     packed = gzip.compress(clean(text[:_MAX_BLOCK]).encode(), 6, mtime=0)
     return name, base64.b64encode(packed).decode("ascii")
 
 
 class _Worker:
-    """What a process has that makes blocks: set after the fork, once."""
+    """The state of a process that makes blocks, set once after the fork."""
 
     recording: Recording
     paged: PagedRecording
     compiles: list[tuple[Compile, tuple[DocumentView, ...]]]
 
 
-def _by_processes(paged: PagedRecording, count: int, cores: int) -> Iterator[Block]:
+def _blocks_in_parallel(paged: PagedRecording, count: int, cores: int) -> Iterator[Block]:
     pool = ProcessPoolExecutor(cores, get_context("fork"), _start_worker, (paged,))
     try:
-        for blocks in pool.map(_work, range(count)):
+        for blocks in pool.map(_blocks_of_number, range(count)):
             yield from blocks
     finally:
         pool.shutdown(cancel_futures=True)
@@ -104,5 +104,5 @@ def _start_worker(paged: PagedRecording) -> None:
     _Worker.recording, _Worker.paged, _Worker.compiles = open_recording(paged.path), paged, paged.documents()
 
 
-def _work(number: int) -> list[Block]:
+def _blocks_of_number(number: int) -> list[Block]:
     return list(_blocks_of_compile(_Worker.recording, _Worker.paged, *_Worker.compiles[number]))

@@ -25,7 +25,7 @@ __all__ = ["CompileView", "KernelView", "compile_views", "documents_of", "stages
 
 @dataclass(frozen=True, slots=True)
 class KernelView:
-    """A kernel. ``module`` is the block of its generated code, ``stages`` are the names and blocks of what follows."""
+    """A kernel. ``module`` is the block of its generated code, ``stages`` has the names and blocks of later stages."""
 
     anchor: str
     name: str
@@ -36,7 +36,7 @@ class KernelView:
 
 @dataclass(frozen=True, slots=True)
 class CompileView:
-    """A compile, with the parts of its time as (part, start, width) in percent of the longest."""
+    """A compile. ``parts`` are the parts of its time: (part, start, width), in percent of the time of all compiles."""
 
     compile_id: str
     function: str
@@ -52,16 +52,19 @@ class CompileView:
     stages: str  # the block that has the documents side by side; empty where the page has no texts
 
 
-def compile_views(made: Explanation, name: str, redaction: Redaction, stages: StageNames) -> tuple[CompileView, ...]:
-    total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
+def compile_views(
+    explanation: Explanation, name: str, redaction: Redaction, stages: StageNames
+) -> tuple[CompileView, ...]:
+    """Return the view of each compile. ``name`` begins the anchors of the recording."""
+    total = sum(each.seconds.total or 0.0 for each in explanation.compiles) or 1.0
     found, before = [], 0.0
-    documents = documents_of(made, name, stages)
+    documents = documents_of(explanation, name, stages)
     kernels: dict[str, list[Kernel]] = {}
-    for kernel in made.kernels:
+    for kernel in explanation.kernels:
         kernels.setdefault(kernel.compile_id, []).append(kernel)
-    for item in made.compiles:
+    for item in explanation.compiles:
         own = _kernels(kernels.get(item.compile_id, ()), documents.get(item.index, ()), name, redaction)
-        found.append(_compile(item, documents.get(item.index, ()), own, (before, total), name, made, redaction))
+        found.append(_compile(item, documents.get(item.index, ()), own, (before, total), name, explanation, redaction))
         before += item.seconds.total or 0.0
     return tuple(found)
 
@@ -84,17 +87,19 @@ def _kernels(
     return tuple(found)
 
 
-def documents_of(made: Explanation, name: str, stages: StageNames = NO_STAGES) -> dict[int, tuple[DocumentView, ...]]:
-    """The documents of each compile, by its index. If torch was reset in between, the last one of an id has them."""
+def documents_of(
+    explanation: Explanation, name: str, stages: StageNames = NO_STAGES
+) -> dict[int, tuple[DocumentView, ...]]:
+    """Return the documents of each compile by its index. If torch reused an id, only its last compile has documents."""
     graphs: dict[str, list[Graph]] = {}
-    for graph in made.graphs:
+    for graph in explanation.graphs:
         graphs.setdefault(graph.compile_id, []).append(graph)
     kernels: dict[str, list[Kernel]] = {}
-    for kernel in made.kernels:
+    for kernel in explanation.kernels:
         kernels.setdefault(kernel.compile_id, []).append(kernel)
-    drawn = frozenset(graph.index for graph in made.graphs[:MAX_DRAWN])
-    sources = {file: f"{name}source-{index}" for index, file in enumerate(made.sources)}
-    last = {item.compile_id: item for item in made.compiles}
+    drawn = frozenset(graph.index for graph in explanation.graphs[:MAX_DRAWN])
+    sources = {file: f"{name}source-{index}" for index, file in enumerate(explanation.sources)}
+    last = {item.compile_id: item for item in explanation.compiles}
     return {
         item.index: compile_documents(
             item, graphs.get(id_, ()), kernels.get(id_, ()), drawn, name, sources.get(item.file or "", ""), stages
@@ -114,7 +119,7 @@ def _compile(
     kernels: tuple[KernelView, ...],
     time: tuple[float, float],
     name: str,
-    made: Explanation,
+    explanation: Explanation,
     redaction: Redaction,
 ) -> CompileView:
     before, total = time
@@ -123,7 +128,7 @@ def _compile(
         width = 100 * share.seconds / total
         parts.append((share.part, round(start, 2), round(width, 2)))
         start += width
-    file = redaction.file(relative_path(item.file, made.run.cwd))
+    file = redaction.file(relative_path(item.file, explanation.run.cwd))
     return CompileView(
         compile_id=item.compile_id,
         function=redaction.function(item.function),

@@ -1,4 +1,4 @@
-"""What a page shows of two recordings side by side: their figures, and what `dynadiag diff` finds."""
+"""The comparison of two recordings on a page: their figures side by side, and the differences that `diff` finds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STAGES = {
     "kernel": "the kernels",
     "cache": "what the compiler caches gave",
 }
-_WORDS = {"added": "only in the second", "removed": "only in the first", "changed": "changed", "moved": "moved"}
+_KINDS = {"added": "only in the second", "removed": "only in the first", "changed": "changed", "moved": "moved"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _view(item: Difference, name: str, cwd: str | None, redaction: Redaction) ->
 
 
 def _node(item: NodeDifference) -> tuple[str, str, str, str, str]:
-    return item.kind, SIGNS[item.kind], _WORDS[item.kind], item.before or "", item.after or ""
+    return item.kind, SIGNS[item.kind], _KINDS[item.kind], item.before or "", item.after or ""
 
 
 def _kind(line: str) -> str:

@@ -1,4 +1,4 @@
-"""The flame graph of a page: the timed sections of a run's compiles, each above the sections that it is made of."""
+"""The flame graph of a page: the timed sections of a run's compiles, nested."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dynadiag.render.clean import clean_line
 
 __all__ = ["FlameBox", "flame_boxes", "flame_document", "has_sections"]
 
-_MAX_BOXES = 4000  # the longest ones: what is shorter could not be seen before it is zoomed to, and elements cost time
+_MAX_BOXES = 4000  # the longest sections; more elements make the page slow, and shorter ones are too narrow to see
 
 
 @dataclass(frozen=True, slots=True)
 class FlameBox:
-    """A section. ``start`` is in seconds of compiling: what the program does in between is left out.
+    """A section. ``start`` is in seconds of compiling: the time between two compiles is left out.
 
-    ``level`` is 0 for a section in no other. Sections that ran side by side have levels of their own.
+    ``level`` is 0 for an outermost section. Sections that ran in parallel have different levels.
     """
 
     level: int
@@ -39,7 +39,7 @@ def has_sections(recording: Recording) -> bool:
 
 
 def flame_boxes(sections: Iterable[TimedSection]) -> Iterator[FlameBox]:
-    """Place each section above those that were open when it began, in the order of their beginnings."""
+    """Yield a box for each section in the order of their starts, above the sections that were open at its start."""
     open_: list[FlameBox] = []
     idle = end = 0.0
     for each in sorted(sections, key=lambda one: (one.start, -one.end)):
@@ -67,9 +67,9 @@ def flame_document(recording: Recording, compiles: Sequence[Compile]) -> str:
 
 
 def _row(box: FlameBox, functions: Mapping[str, str]) -> list[object]:
-    """The outermost section of a compile is called as its function is."""
-    made = box.section
-    function = functions.get(made.compile_id) if made.outermost else None
-    compile_id = "" if made.compile_id == "-" else made.compile_id
-    times = (round(value, 6) for value in (box.start, box.seconds, made.own))
-    return [box.level, *times, function or clean_line(made.name), made.phase, compile_id]
+    """The row of a box. The outermost section of a compile has the name of the compiled function."""
+    section = box.section
+    function = functions.get(section.compile_id) if section.outermost else None
+    compile_id = "" if section.compile_id == "-" else section.compile_id
+    times = (round(value, 6) for value in (box.start, box.seconds, section.own))
+    return [box.level, *times, function or clean_line(section.name), section.phase, compile_id]

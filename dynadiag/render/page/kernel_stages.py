@@ -1,7 +1,7 @@
-"""The stages of kernels (assembly, IR) that a page shows: those that the recording has, and those of this machine.
+"""The stages of kernels (assembly, IR) that a page shows.
 
-Showing executes nothing: the stages come from the recorded run, or were compiled on request earlier. With
-``compile_own`` those are compiled, too, whose code is in this machine's own compiler cache.
+They are those that the recording has, from the recorded run or from an earlier request: reading them executes nothing.
+With ``compile_own``, kernels whose code is in this machine's own compiler cache are compiled, too.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class KernelStages:
     """Finds the stages of kernels. ``missing`` says for which kernels there are none, and why."""
 
     compile_own: bool = False
-    say: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
     missing: list[str] = field(default_factory=list)
 
-    def names(self, recording: Recording) -> dict[tuple[int, str], tuple[str, ...]]:
-        """The stages of each kernel, which is known by the event of its module and by its name.
+    def stage_names(self, recording: Recording) -> dict[tuple[int, str], tuple[str, ...]]:
+        """The names of the stages of each kernel, by the event of its module and its name.
 
-        Generated code is read for it only where there is something to be found.
+        The generated code is read only if some kernel may have stages.
         """
         if not (self.compile_own or recording.has_derived() or recording.counts().get(EVENT_KIND)):
             return {}
@@ -39,15 +39,15 @@ class KernelStages:
         found: dict[tuple[int, str], tuple[str, ...]] = {}
         for number, (key, call) in enumerate(calls.items(), 1):
             if self.compile_own:
-                self.say(f"assembly of kernel {number} of {len(calls)}")
-            if names := tuple(self.of(recording, call, on_error=self.missing.append)):
+                self.on_progress(f"assembly of kernel {number} of {len(calls)}")
+            if names := tuple(self.stages_of(recording, call, on_error=self.missing.append)):
                 found[key] = names
         return found
 
-    def of(
+    def stages_of(
         self, recording: Recording, call: KernelCall, on_error: Callable[[str], None] = lambda _: None
     ) -> Mapping[str, Stage]:
-        """The stages of a kernel by their names; none where it has none."""
+        """The stages of a kernel by name. ``on_error`` gets the reason if they cannot be made."""
         if call.language not in STAGES:
             return {}
         try:
@@ -55,5 +55,5 @@ class KernelStages:
         except DynadiagError as error:
             on_error(str(error))
             return {}
-        known = STAGES[call.language][1:]  # without the source; what a stranger saved may have other names
+        known = STAGES[call.language][1:]  # without the source; the recording of a stranger may have other names
         return {name: stage for name, stage in made.stages.items() if name in known}

@@ -1,4 +1,4 @@
-"""What a page shows of one recording, as plain text and numbers: the templates add the markup, and nothing else."""
+"""What a page shows of one recording, as plain text and numbers. The templates add the markup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.guard_text import source_text
-from dynadiag.recording.records import GuardFailure, Recompile, Span
+from dynadiag.recording.records import GuardFailure, Recompile, Run, Span
 from dynadiag.render.page.compiles import CompileView, compile_views
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import PageSearch, TrialView
@@ -25,11 +25,11 @@ __all__ = [
     "RecompileView",
     "SourceView",
     "finding_view",
-    "view_of",
+    "page_section",
     "with_search",
 ]
 
-_WORDS = {
+_RULE_NAMES = {
     "failed-compile": "failed compile",
     "failed-program": "failed program",
     "break": "graph break",
@@ -37,8 +37,9 @@ _WORDS = {
     "recompile": "recompile",
     "recompile-limit": "gave up",
     "uncompiled": "uncompiled",
+    "cache-bypass": "cache bypass",
 }
-_PART_WORDS = {
+_PART_TEXTS = {
     "dynamo": "traces your Python",
     "aot": "AOTAutograd: makes the backward",
     "inductor": "fuses operators",
@@ -97,9 +98,9 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class RecompileView:
-    """A value that changed at a recompile, with the compiles whose guards it failed.
+    """A value that changed at a recompile, with the compiles whose guards failed for it.
 
-    ``rows`` counts those of its recompile at the first of them; 0 at the others.
+    The first row of a recompile has in ``rows`` how many rows the recompile has, the others have 0.
     """
 
     compile_id: str
@@ -113,7 +114,7 @@ class RecompileView:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A file of the program with the findings in it: (line, anchor)."""
+    """A source file of the program. ``marks`` are the lines with a finding: (line, anchor of the finding)."""
 
     file: str
     block: str
@@ -122,7 +123,7 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """One recording. ``name`` begins the anchors of the second and further ones, ``label`` tells it from the others.
+    """One recording. ``name`` begins its anchors, and is empty for the first recording. ``label`` is its title.
 
     ``search`` is the command of a search, whose trials have been recorded; empty for a program.
     """
@@ -146,8 +147,8 @@ class PageSection:
     search: str = ""
 
 
-def view_of(
-    made: Explanation,
+def page_section(
+    explanation: Explanation,
     name: str,
     redaction: Redaction,
     label: str = "",
@@ -155,44 +156,57 @@ def view_of(
     has_flame: bool = False,
     stages: StageNames = NO_STAGES,
 ) -> PageSection:
-    """The view of the recording of a program. ``has_flame``: torch logged the times of a flame graph. ``stages`` are
-    those of kernels that can be shown.
+    """Return the section of the recording of a program.
+
+    ``has_flame``: torch logged the times of a flame graph. ``stages`` names the stages of kernels that can be shown.
     """
-    run = made.run
-    findings = _findings(made, name, redaction)
-    facts = [("torch", run.torch), ("Python", run.python), ("device", run.device)]
-    facts += [("exit code", None if run.exit_code is None else str(run.exit_code))]
-    facts += [("seconds", None if run.seconds is None else f"{run.seconds:.1f}")]
-    kept = [] if redaction.active else list(made.notes)
-    spent = made.timing.shares if made.timing else ()
+    run, is_open = explanation.run, not redaction.active
+    findings = _findings(explanation, name, redaction)
+    shares = explanation.timing.shares if explanation.timing else ()
     return PageSection(
         name=name,
         label=label,
         target=redaction.file(relative_path(run.target, run.cwd)),
-        headline=_headline(made, redaction),
-        severity=made.headline.severity,
-        why=() if redaction.active else made.headline.why,
-        run=tuple((label, value) for label, value in facts if value),
-        counts=(
-            ("graphs", made.graph_count),
-            ("graph breaks", made.break_count),
-            ("recompiles", made.recompile_count),
-            ("compiles", len(made.compiles)),
-            ("kernels", len(made.kernels)),
-        ),
+        headline=_headline(explanation, redaction),
+        severity=explanation.headline.severity,
+        why=explanation.headline.why if is_open else (),
+        run=_run_facts(run),
+        counts=_counts(explanation),
         findings=findings,
-        recompiles=tuple(row for item in made.recompiles for row in _recompile(item, redaction)),
-        compiles=compile_views(made, name, redaction, stages),
-        parts=tuple((share.part, _PART_WORDS[share.part], duration(share.seconds)) for share in spent),
-        flame=f"{name}flame" if has_flame and not redaction.active else "",
-        sources=() if redaction.active else _sources(made, name, findings),
+        recompiles=tuple(row for item in explanation.recompiles for row in _recompile(item, redaction)),
+        compiles=compile_views(explanation, name, redaction, stages),
+        parts=tuple((share.part, _PART_TEXTS[share.part], duration(share.seconds)) for share in shares),
+        flame=f"{name}flame" if has_flame and is_open else "",
+        sources=_sources(explanation, name, findings) if is_open else (),
         trials=(),
-        notes=tuple(kept),
+        notes=explanation.notes if is_open else (),
+    )
+
+
+def _run_facts(run: Run) -> tuple[tuple[str, str], ...]:
+    """What is known about a run: pairs of a label and a text."""
+    facts = {
+        "torch": run.torch,
+        "Python": run.python,
+        "device": run.device,
+        "exit code": None if run.exit_code is None else str(run.exit_code),
+        "seconds": None if run.seconds is None else f"{run.seconds:.1f}",
+    }
+    return tuple((label, text) for label, text in facts.items() if text)
+
+
+def _counts(explanation: Explanation) -> tuple[tuple[str, int], ...]:
+    return (
+        ("graphs", explanation.graph_count),
+        ("graph breaks", explanation.break_count),
+        ("recompiles", explanation.recompile_count),
+        ("compiles", len(explanation.compiles)),
+        ("kernels", len(explanation.kernels)),
     )
 
 
 def with_search(view: PageSection, search: PageSearch, trials: tuple[TrialView, ...], total: int) -> PageSection:
-    """The view of the recording of a search, which compiles nothing itself."""
+    """Return the section of the recording of a search, which compiles nothing itself."""
     return replace(
         view,
         search=search.command,
@@ -204,25 +218,28 @@ def with_search(view: PageSection, search: PageSearch, trials: tuple[TrialView, 
     )
 
 
-def _headline(made: Explanation, redaction: Redaction) -> str:
-    """The answer; that of a failure quotes the program."""
-    if redaction.active and made.headline.severity == "error":
-        return "A compile failed."
-    return made.headline.sentence
+def _headline(explanation: Explanation, redaction: Redaction) -> str:
+    """The answer. That of a failure quotes the program, so it is not shown if the page is redacted."""
+    if redaction.active and explanation.headline.severity == "error":
+        is_compile = any(item.rule == "failed-compile" for item in explanation.findings)
+        return "A compile failed." if is_compile else "The program failed."
+    return explanation.headline.sentence
 
 
-def _findings(made: Explanation, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
-    anchors = _anchors(made, name)
-    causes = ["" if item.caused_by is None else anchors[item.caused_by][0] for item in made.findings]
-    return tuple(finding_view(*each, made, redaction) for each in zip(made.findings, anchors, causes, strict=True))
+def _findings(explanation: Explanation, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
+    anchors = _anchors(explanation, name)
+    causes = ["" if item.caused_by is None else anchors[item.caused_by][0] for item in explanation.findings]
+    return tuple(
+        finding_view(*each, explanation, redaction) for each in zip(explanation.findings, anchors, causes, strict=True)
+    )
 
 
-def _anchors(made: Explanation, name: str) -> list[tuple[str, ...]]:
-    """``break-3`` is the fourth entry of the document's `breaks`, ``recompile-0`` the first of its `recompiles`."""
-    breaks = {item.index: position for position, item in enumerate(made.breaks)}
-    recompiles = {item.index: position for position, item in enumerate(made.recompiles)}
+def _anchors(explanation: Explanation, name: str) -> list[tuple[str, ...]]:
+    """The anchors of each finding: its own, and those of its records. ``break-3`` is the fourth break of the JSON."""
+    breaks = {item.index: position for position, item in enumerate(explanation.breaks)}
+    recompiles = {item.index: position for position, item in enumerate(explanation.recompiles)}
     found = []
-    for index, item in enumerate(made.findings):
+    for index, item in enumerate(explanation.findings):
         of_break = item.rule == "break" or (item.rule == "failed-compile" and item.records)
         kind, position = ("break", breaks) if of_break else ("recompile", recompiles)
         own = [f"{kind}-{position[record]}" for record in item.records if record in position]
@@ -231,38 +248,38 @@ def _anchors(made: Explanation, name: str) -> list[tuple[str, ...]]:
 
 
 def finding_view(
-    item: Finding, anchors: tuple[str, ...], because: str, made: Explanation, redaction: Redaction
+    item: Finding, anchors: tuple[str, ...], because: str, explanation: Explanation, redaction: Redaction
 ) -> FindingView:
-    """The view of a finding. ``because`` is the anchor of the one that it follows from, or empty."""
-    cwd, open_ = made.run.cwd, not redaction.active
+    """Return the view of a finding. ``because`` is the anchor of the finding that it follows from, or empty."""
+    cwd, is_open = explanation.run.cwd, not redaction.active
     file = redaction.file(relative_path(item.span.file, cwd))
-    facts = tuple(_fact(each, made) for each in item.evidence) if open_ else ()
+    facts = tuple(_fact(each, explanation) for each in item.evidence) if is_open else ()
     cause = item.cause or ""
-    is_told = cause == item.title or any(each.text.startswith(cause) for each in facts)
+    is_repeated = cause == item.title or any(each.text.startswith(cause) for each in facts)
     return FindingView(
         anchors=anchors,
         rule=item.rule,
-        word=_WORDS.get(item.rule, item.rule),
+        word=_RULE_NAMES.get(item.rule, item.rule),
         label=item.label or "",
         severity=item.severity,
-        title=item.title if open_ else "",
+        title=item.title if is_open else "",
         place=file if item.span.line is None else f"{file}:{item.span.line}",
         file=file,
         line=item.span.line,
         function="" if any(each.label == "in" for each in facts) else redaction.function(item.function),
-        cause=cause if open_ and not is_told else "",
+        cause=cause if is_open and not is_repeated else "",
         because=because,
-        code=_snippet(made.sources, item.span) if open_ else (),
+        code=_snippet(explanation.sources, item.span) if is_open else (),
         facts=facts,
-        called=tuple(short_stack(item.called, cwd)) if open_ else (),
-        advice=tuple((each.text, each.checked) for each in item.advice) if open_ else (),
+        called=tuple(short_stack(item.called, cwd)) if is_open else (),
+        advice=tuple((each.text, each.checked) for each in item.advice) if is_open else (),
     )
 
 
-def _fact(item: Fact, made: Explanation) -> FactView:
+def _fact(item: Fact, explanation: Explanation) -> FactView:
     span = item.span
-    place = "" if span is None else f"{relative_path(span.file, made.run.cwd)}:{span.line}"
-    lines = source_lines(made.sources.get(span.file or "", "")) if span else []
+    place = "" if span is None else f"{relative_path(span.file, explanation.run.cwd)}:{span.line}"
+    lines = source_lines(explanation.sources.get(span.file or "", "")) if span else []
     code = lines[(span.line or 0) - 1].strip() if span and 1 <= (span.line or 0) <= len(lines) else ""
     return FactView(item.label, item.text, place, code)
 
@@ -307,12 +324,12 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
     ]
 
 
-def _sources(made: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
+def _sources(explanation: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
     marks: dict[str, list[tuple[int, str]]] = {}
     for item in findings:
         if item.line is not None:
             marks.setdefault(item.file, []).append((item.line, item.anchors[0]))
-    files = [relative_path(file, made.run.cwd) for file in made.sources]
+    files = [relative_path(file, explanation.run.cwd) for file in explanation.sources]
     return tuple(
         SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)
     )

@@ -1,4 +1,4 @@
-"""Write the page: the overview as markup, and everything large as compressed blocks that are opened on demand."""
+"""Write the page: the overview as markup, and everything large as compressed blocks that are unpacked on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynadiag.render.page.blocks import PagedRecording, blocks_of
 from dynadiag.render.page.differences import ComparisonView, comparison_view
 from dynadiag.render.page.flame import has_sections
 from dynadiag.render.page.kernel_stages import KernelStages
-from dynadiag.render.page.model import PageSection, view_of, with_search
+from dynadiag.render.page.model import PageSection, page_section, with_search
 from dynadiag.render.page.ranks import divergence_view
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.search import search_of, trial_views
@@ -42,19 +42,18 @@ def write_page(
     compare: bool = False,
     stages: KernelStages | None = None,
 ) -> None:
-    """Write the page of these recordings. Texts are read one after the other, so that memory stays small.
+    """Write the page of these recordings. One text is read after the other, so that memory stays small.
 
-    ``compare``: the first is compared with each of the others. ``stages`` finds the stages of kernels.
+    With ``compare`` the first recording is compared with each of the others. ``stages`` finds the stages of kernels.
+    Raises `UnreadableInput` if a recording cannot be read.
     """
     stages = stages or KernelStages()
     names = [{} if redaction.active else _stage_names(path, stages) for path in paths]
-    explained = [_explained(path) for path in paths]
-    found = zip(paths, explained, names, strict=True)
-    sections = [_section(path, index, made, own, redaction) for index, (path, made, own) in enumerate(found)]
-    paged = [
-        PagedRecording(path, made, _name(index), own, stages)
-        for index, (path, made, own) in enumerate(zip(paths, explained, names, strict=True))
-    ]
+    explanations = [_explain(path) for path in paths]
+    sections, paged = [], []
+    for index, (path, explanation, own) in enumerate(zip(paths, explanations, names, strict=True)):
+        sections.append(_section(path, index, explanation, own, redaction))
+        paged.append(PagedRecording(path, explanation, _anchor_prefix(index), own, stages))
     style, script = _asset("page.css"), "".join(map(_asset, ("panes.js", "flame.js", "page.js")))
     stream = (
         _environment()
@@ -62,7 +61,7 @@ def write_page(
         .generate(
             sections=sections,
             comparisons=_comparisons(paths, sections, redaction) if compare else (),
-            divergence=None if compare or not paths[1:] else divergence_view(paths, explained, sections, redaction),
+            divergence=None if compare or not paths[1:] else divergence_view(paths, explanations, sections, redaction),
             version=__version__,
             redacted=redaction.active,
             style=Markup(style),
@@ -76,31 +75,33 @@ def write_page(
         output.write(piece)
 
 
-def summary_html(made: Explanation) -> str:
-    """The first section of a report for a notebook: no script, no style of its own, and text as text."""
-    view = view_of(made, "", Redaction())
+def summary_html(explanation: Explanation) -> str:
+    """Return the summary of an explanation for a notebook, without script or style. Foreign text is escaped."""
+    view = page_section(explanation, "", Redaction())
     return _environment().get_template("summary.html.j2").render(view=view, shown=_MAX_SHOWN)
 
 
-def _name(index: int) -> str:
-    """What the anchors of a recording begin with."""
+def _anchor_prefix(index: int) -> str:
+    """The beginning of the anchors of a recording."""
     return "" if index == 0 else f"r{index + 1}-"
 
 
-def _explained(path: Path) -> Explanation:
+def _explain(path: Path) -> Explanation:
     with open_recording(path) as recording:
         return explain(recording)
 
 
 def _stage_names(path: Path, stages: KernelStages) -> StageNames:
     with open_recording(path) as recording:
-        return stages.names(recording)
+        return stages.stage_names(recording)
 
 
-def _section(path: Path, index: int, made: Explanation, names: StageNames, redaction: Redaction) -> PageSection:
+def _section(path: Path, index: int, explanation: Explanation, names: StageNames, redaction: Redaction) -> PageSection:
     label = f"{index + 1}" if redaction.active else f"{index + 1}: {path.stem}"
     with open_recording(path) as recording:
-        view = view_of(made, _name(index), redaction, label, has_flame=has_sections(recording), stages=names)
+        view = page_section(
+            explanation, _anchor_prefix(index), redaction, label, has_flame=has_sections(recording), stages=names
+        )
         trials = recording.trials()
         search = search_of(recording, redaction)
         return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
@@ -109,7 +110,7 @@ def _section(path: Path, index: int, made: Explanation, names: StageNames, redac
 def _comparisons(
     paths: Sequence[Path], sections: Sequence[PageSection], redaction: Redaction
 ) -> tuple[ComparisonView, ...]:
-    """The first program's recording against each other one. A search compiles nothing itself."""
+    """The comparisons of the first recording with each other one. Searches are left out: they compile nothing."""
     programs = [(path, view) for path, view in zip(paths, sections, strict=True) if not view.search]
     found = []
     for path, view in programs[1:]:
@@ -129,7 +130,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -137,12 +138,12 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["coded"] = _coded
-    return made
+    environment.filters["coded"] = _coded
+    return environment
 
 
 def _coded(text: str) -> Markup:
-    """A sentence whose code stands between backticks, with that code as markup says it."""
+    """A sentence with its code, which is in backticks, as markup."""
     pieces = _CODE.split(clean(text))
     return Markup("").join(Markup("<code>{}</code>").format(each) if n % 2 else each for n, each in enumerate(pieces))
 

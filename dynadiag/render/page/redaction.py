@@ -1,8 +1,7 @@
 """What a page may show: everything, or nothing that the program's author wrote.
 
-A redacted page has rules, torch's ids, numbers of lines, counts, times and stages. It has no source, no text of
-messages, guards or values, no names of the program's, no path, and no name of a host or a user: files and functions
-have numbers instead.
+A redacted page has rules, torch's ids, line numbers, counts, times and stages. It has no source, no text of messages,
+guards or values, no name in the program, no path, and no name of a host or a user. Files and functions have numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _LEFT_OUT = "(left out)"
 
 @dataclass(slots=True)
 class Redaction:
-    """How names and texts of a recording are shown. Files and functions keep one number all over a page."""
+    """How names and texts of a recording are shown. A file or a function has the same number everywhere on a page."""
 
     active: bool = False
     _files: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a page shows of a search (bisect, minify): its answer in a sentence, and its trials as rows."""
+"""A search (bisect, minify) on a page: its answer in a sentence, and its trials as rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ __all__ = ["PageSearch", "TrialView", "search_of", "trial_views"]
 
 _MAX_TRIALS = 1000
 _MAX_CELL = 300  # characters of what was tried, and of a failure
-_LEFT = re.compile(r", \d+ s left$")  # of the time limit, as the search told it while it ran
-_WORDS = {"same": "fails", "fail": "fails", "pass": "passes", "different": "fails otherwise", "invalid": "cannot run"}
+_TIME_LEFT = re.compile(r", \d+ s left$")  # of the time limit, in the label of a trial
+_STATUSES = {
+    "same": "fails",
+    "fail": "fails",
+    "pass": "passes",
+    "different": "fails differently",
+    "invalid": "cannot run",
+}
 _VERDICTS = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
@@ -38,7 +44,7 @@ class PageSearch:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A trial: what was tried, how it ended, and the failure that it showed, or the trial that showed the same."""
+    """A trial: what was tried, how it ended, and its failure, or the number of the first trial with that failure."""
 
     number: int
     tried: str
@@ -53,8 +59,8 @@ def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
     counts = recording.counts()
     if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
         return None
-    asked = _first(recording, "dynadiag_search", payload=False).get("dynadiag_search")
-    command = str(asked.get("command")) if isinstance(asked, dict) else "search"
+    search = _first(recording, "dynadiag_search", payload=False).get("dynadiag_search")
+    command = str(search.get("command")) if isinstance(search, dict) else "search"
     command = command if command in ("bisect", "minify") else "search"
     verdict = _first(recording, "dynadiag_verdict", payload=True)
     if not verdict:
@@ -64,7 +70,7 @@ def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
 
 
 def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialView, ...]:
-    """The trials, in the order in which they ran. A failure is told in full once."""
+    """The trials, in the order in which they ran. Only the first trial with a failure has its text."""
     found, known = [], dict[str, int]()
     for number, each in enumerate(trials[:_MAX_TRIALS], 1):
         view = _trial(number, each, redaction)
@@ -80,9 +86,9 @@ def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
 
 
 def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
-    known = str(verdict.get("verdict"))
-    if known in _VERDICTS:
-        return _VERDICTS[known]
+    name = str(verdict.get("verdict"))
+    if name in _VERDICTS:
+        return _VERDICTS[name]
     if "nodes_before" in verdict:
         unit = "operations" if verdict.get("level") == "graph" else "lines"
         kind = "nodes" if unit == "operations" else "lines"
@@ -102,8 +108,8 @@ def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
     failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
     return TrialView(
         number,
-        redaction.text(truncate_end(_LEFT.sub("", str(outcome.get("label") or item.candidate)), _MAX_CELL)),
-        _WORDS.get(status, redaction.text(status)),
+        redaction.text(truncate_end(_TIME_LEFT.sub("", str(outcome.get("label") or item.candidate)), _MAX_CELL)),
+        _STATUSES.get(status, redaction.text(status)),
         redaction.text(truncate_end(failure, _MAX_CELL)),
         f"{item.seconds:.1f}",
     )

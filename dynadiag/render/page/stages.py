@@ -1,7 +1,7 @@
 """The texts of a compile side by side: source, Dynamo's graph, AOTAutograd's, the one after all passes, the code.
 
-The page shows them in panes, and lights up what was made of the same source line. The links are those that the browser
-shows, too.
+The page shows them in panes, and highlights the lines that belong to the same source line. The links are those of the
+browser.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _AOT = ("joint", "inference", "forward")  # what AOTAutograd made; the joint gra
 
 @dataclass(frozen=True, slots=True)
 class DocumentView:
-    """A text of a compile. ``block`` is the name of its text in the page, ``event`` the one that it was recorded in.
+    """A text of a compile. ``block`` is the name of the text in the page, ``event`` the event that has it.
 
-    ``stage`` is that of a graph, or of the kernel that is called ``kernel``.
+    ``stage`` is that of a graph, or of the kernel whose name is ``kernel``.
     """
 
     block: str
@@ -66,7 +66,7 @@ def compile_documents(
     source: str,
     stages: StageNames = NO_STAGES,
 ) -> tuple[DocumentView, ...]:
-    """What there is to show of a compile: its source, every graph, the generated code, and stages of its kernels.
+    """Return the documents of a compile: its source, every graph, the generated code, and stages of its kernels.
 
     ``drawn`` has the indices of the graphs that are drawn, ``name`` begins the names of blocks, ``source`` is the block
     of the compile's own file or empty.
@@ -89,7 +89,7 @@ def compile_documents(
 
 
 def _module_titles(graphs: Sequence[Graph], events: Iterable[int]) -> dict[int, str]:
-    """The titles of generated modules: that of the direction whose graph came before each, where they are not alike."""
+    """The titles of generated modules. Each has the direction of the last graph before it, if the directions differ."""
     before = list(zip(graphs, graph_titles(graphs), strict=True))
     of = {event: [title.direction for graph, title in before if graph.event < event] for event in events}
     directions = {event: found[-1] if found else "" for event, found in of.items()}
@@ -98,55 +98,79 @@ def _module_titles(graphs: Sequence[Graph], events: Iterable[int]) -> dict[int, 
 
 
 def kernel_block(kernel: Kernel, name: str) -> str:
-    """The anchor of a kernel, with which the names of its stages begin."""
+    """Return the anchor of a kernel. The names of the blocks of its stages begin with it."""
     return f"{name}kernel-{kernel.index}"
 
 
 def compile_texts(
     recording: Recording,
-    made: Explanation,
+    explanation: Explanation,
     item: Compile,
     documents: Sequence[DocumentView],
     block: str,
     name: str,
     stages: KernelStages,
 ) -> Iterator[tuple[str, str]]:
-    """The name and text of each block of a compile: its texts, the pictures of graphs, and what links their lines."""
-    graphs = {graph.event: graph for graph in made.graphs if graph.compile_id == item.compile_id}
-    shown = partial(relative_path, cwd=recording.run.cwd)
-    reader = RecordedLinks(recording, tuple(graphs.values()), from_cache="hit" in (item.cache or ""))
-    size = sum(graph.nodes for graph in graphs.values())
-    modules = generated_modules(recording, item.compile_id) if size <= MAX_MODULE_NODES else ()
-    by_event = {module.event: module for module in modules}
-    links: dict[str, DocumentLinks] = {}
-    room = MAX_LINKED_NODES
+    """Yield the name and text of each block of a compile: its texts, drawings, and the links between their lines.
+
+    ``block`` is the name of the last block, which has the links.
+    """
+    graphs = [graph for graph in explanation.graphs if graph.compile_id == item.compile_id]
+    reader = _TextReader(recording, graphs, item, name, stages)
     for each in sorted(documents, key=lambda one: (_ORDER.index(one.kind), one.stage != "dynamo")):
-        if each.kind == "source":
-            continue
-        if each.kind == "stage":
-            module = by_event.get(each.event)
-            call = next((call for call in module.calls if call.name == each.kernel), None) if module else None
-            if call is not None and (stage := stages.of(recording, call).get(each.stage)) is not None:
-                yield each.block, stage.text
-                links[each.block] = _stage_links(stage, call, links[f"{name}module-{each.event}"])
-            continue
-        text = recording.payload(each.event)
-        yield each.block, text
-        if each.kind == "module":
-            links[each.block] = reader.module(text, by_event.get(each.event))
-            continue
-        graph = graphs[each.event]
-        room -= graph.nodes
-        links[each.block] = reader.graph(graph, text) if room >= 0 or graph.stage == "dynamo" else DocumentLinks()
-        yield f"{each.block}-readable", _readable(text)
-        if each.is_drawn:
-            yield from _drawings(recording, graph, text, links[each.block], each.block)
-    kernels = [each for each in made.kernels if each.compile_id == item.compile_id]
-    yield block, _panes_document(item, documents, links, _places(kernels, by_event, name), shown)
+        yield from reader.texts_of(each)
+    kernels = [kernel for kernel in explanation.kernels if kernel.compile_id == item.compile_id]
+    places = _places(kernels, reader.modules, name)
+    yield block, _panes_document(item, documents, reader.links, places, partial(relative_path, cwd=recording.run.cwd))
+
+
+class _TextReader:
+    """Reads the documents of one compile. ``links`` has the source lines of their lines, by block."""
+
+    def __init__(
+        self, recording: Recording, graphs: Sequence[Graph], item: Compile, name: str, stages: KernelStages
+    ) -> None:
+        self._recording, self._name, self._stages = recording, name, stages
+        self._graphs = {graph.event: graph for graph in graphs}
+        self._reader = RecordedLinks(recording, tuple(graphs), from_cache="hit" in (item.cache or ""))
+        is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
+        modules = generated_modules(recording, item.compile_id) if is_small else ()
+        self.modules = {module.event: module for module in modules}
+        self._linkable_nodes = MAX_LINKED_NODES  # of graphs that are still to be read
+        self.links: dict[str, DocumentLinks] = {}
+
+    def texts_of(self, document: DocumentView) -> Iterator[tuple[str, str]]:
+        """Yield the blocks of a document. A stage comes after the module of its kernel."""
+        if document.kind == "graph":
+            yield from self._graph(document)
+        elif document.kind == "module":
+            text = self._recording.payload(document.event)
+            yield document.block, text
+            self.links[document.block] = self._reader.module(text, self.modules.get(document.event))
+        elif document.kind == "stage":
+            yield from self._stage(document)
+
+    def _graph(self, document: DocumentView) -> Iterator[tuple[str, str]]:
+        graph, text = self._graphs[document.event], self._recording.payload(document.event)
+        yield document.block, text
+        self._linkable_nodes -= graph.nodes
+        is_linked = self._linkable_nodes >= 0 or graph.stage == "dynamo"
+        links = self.links[document.block] = self._reader.graph(graph, text) if is_linked else DocumentLinks()
+        yield f"{document.block}-readable", _readable(text)
+        if document.is_drawn:
+            yield from _drawings(self._recording, graph, text, links, document.block)
+
+    def _stage(self, document: DocumentView) -> Iterator[tuple[str, str]]:
+        module = self.modules.get(document.event)
+        call = next((call for call in module.calls if call.name == document.kernel), None) if module else None
+        stage = self._stages.stages_of(self._recording, call).get(document.stage) if call else None
+        if call is not None and stage is not None:
+            yield document.block, stage.text
+            self.links[document.block] = _stage_links(stage, call, self.links[f"{self._name}module-{document.event}"])
 
 
 def _stage_links(stage: Stage, call: KernelCall, module: DocumentLinks) -> DocumentLinks:
-    """The source lines of a stage of a kernel: those of the line of the kernel's source that each line is made of."""
+    """The source lines of each line of a stage: those of the line of the kernel's source that it comes from."""
     assert call.definition is not None
     pairs = [(line, call.definition.first_line + source - 1) for line, source in stage.lines]
     found = {line: module.lines[source] for line, source in pairs if source in module.lines}
@@ -155,7 +179,7 @@ def _stage_links(stage: Stage, call: KernelCall, module: DocumentLinks) -> Docum
 
 
 def _places(kernels: Sequence[Kernel], modules: Mapping[int, GeneratedModule], name: str) -> dict[str, int]:
-    """The line of each kernel in its module: its definition, or its first call where it is a library's."""
+    """The line of each kernel in its module: that of its definition, or of the first call of a library kernel."""
     found = {}
     for kernel in kernels:
         module = modules.get(-1 if kernel.event is None else kernel.event)
@@ -166,9 +190,9 @@ def _places(kernels: Sequence[Kernel], modules: Mapping[int, GeneratedModule], n
 
 
 def _readable(text: str) -> str:
-    """A graph as a person writes it: on each line the printed line that it stands for, the shape, and the text.
+    """A graph in readable form. Each line has the number of the printed line, the shape and the text, between tabs.
 
-    A text in which no node is recognized stays as it is.
+    A text without a recognized node is not changed.
     """
     printed = text.split("\n")
     found = [(line.row + 1, line.margin.replace("\t", " "), line.text) for line in readable_lines(printed)]
@@ -180,7 +204,7 @@ def _readable(text: str) -> str:
 def _drawings(
     recording: Recording, graph: Graph, text: str, links: DocumentLinks, block: str
 ) -> Iterator[tuple[str, str]]:
-    """A graph as SVG: its modules and source lines folded, and every node. One with too many boxes is left out."""
+    """A graph as SVG, with regions folded and with every node. A drawing with too many boxes is left out."""
     flow = DrawableGraph(parse_graph(text), recorded_modules(recording, graph))
     shown = partial(relative_path, cwd=recording.run.cwd)
     for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
@@ -190,7 +214,7 @@ def _drawings(
 
 
 def _lines_of_box(box: GraphBox, links: DocumentLinks) -> frozenset[SourceLine]:
-    """The source lines of a box by the links of its nodes, which know what called a library."""
+    """The source lines of a box: those that its nodes are linked to, which are the user's even for library code."""
     rows = (links.nodes.get(name) for name in box.nodes)
     return frozenset(line for row in rows if row is not None for line in links.lines.get(row, ())) or box.sources
 
@@ -202,20 +226,22 @@ def _panes_document(
     places: Mapping[str, int],
     shown: partial[str],
 ) -> str:
-    """What the panes show, as JSON: the documents, which of them first, the line of the compile's function in its file,
-    the source lines of each line, and the lines of kernels.
+    """The JSON that the panes read.
+
+    It has the documents, which of them are shown first, the line of the compiled function, the links, and the lines of
+    kernels.
     """
     keys: dict[SourceLine, int] = {}
     found = {}
     for block, each in links.items():
         rows = [[row, *_numbers(lines, keys)] for row, lines in each.lines.items()]
         found[block] = {"lines": rows, "inferred": sorted(each.inferred), "context": sorted(each.context)}
-    told = [
+    listed = [
         {"block": each.block, "kind": each.kind, "title": clean(each.title), "drawn": each.is_drawn}
         for each in documents
     ]
     names = [f"{clean(shown(key.file))}:{key.line}" for key in keys]
-    panes = {"documents": told, "panes": _first_shown(documents), "line": item.line}
+    panes = {"documents": listed, "panes": _first_shown(documents), "line": item.line}
     return json.dumps({**panes, "keys": names, "links": found, "places": places})
 
 
@@ -224,7 +250,7 @@ def _numbers(lines: Iterable[SourceLine], keys: dict[SourceLine, int]) -> list[i
 
 
 def _first_shown(documents: Sequence[DocumentView]) -> list[int]:
-    """The places of the documents that the panes begin with: source, and the graphs of the three stages."""
+    """The positions of the documents that are shown first: source, and the graphs of three stages."""
     stages = [each.stage for each in documents]
     aot = next((stage for stage in _AOT if stage in stages), "")
     wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
