@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynadiag.recording.log import json_object
+from dynadiag.recording.json_values import json_object
 from dynadiag.recording.opening import COMPARISON_NAME
 from tui.styled_text import one_line
 

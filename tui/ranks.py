@@ -12,8 +12,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.job import find_divergence, open_job, rank_list
-from dynadiag.recording.opening import UNCOMPILED_NOTE
-from dynadiag.recording.records import Run
+from dynadiag.recording.records import UNCOMPILED_NOTE, Run
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.overview import guard_change_fragments

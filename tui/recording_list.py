@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
-from dynadiag.recording.log import json_object
+from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Run
 from tui.styled_text import one_line

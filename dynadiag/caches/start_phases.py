@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.explanation.source import event_data
-from dynadiag.recording.log import json_object
+from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
 

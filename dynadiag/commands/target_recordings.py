@@ -13,10 +13,9 @@ from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import READ_SUFFIXES, fold_in_place, has_recordings, list_recordings, read_head
 from dynadiag.recording.packing import is_packed
+from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
 __all__ = ["existing_recordings", "import_target", "named_recordings", "record_target", "recordings_of"]
-
-_SQLITE = b"SQLite format 3\x00"
 
 
 def recordings_of(
@@ -67,7 +66,7 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
             return None
     except OSError as error:
         raise UnreadableInput(f"{target[:200]}: {error.strerror}") from error
-    if path.suffix == SUFFIX or read_head(path, len(_SQLITE)) == _SQLITE:
+    if path.suffix == SUFFIX or read_head(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC:
         return (path,)
     return import_target(path, output, force=force)
 

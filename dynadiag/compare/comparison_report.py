@@ -10,7 +10,7 @@ from dynadiag.compare.document import kernel_counts
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
-from dynadiag.recording.opening import UNCOMPILED_NOTE
+from dynadiag.recording.records import UNCOMPILED_NOTE
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.runtime_cost import break_cost_table, entries_table

@@ -18,7 +18,7 @@ from dynadiag.capture.settings import Settings
 from dynadiag.compare.variant import EAGER, Variant
 from dynadiag.compare.variant_worker import BOOT, VariantRequest
 from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import UNCOMPILED_NOTE
+from dynadiag.recording.records import UNCOMPILED_NOTE
 from dynadiag.trial.events import parse_lines
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature

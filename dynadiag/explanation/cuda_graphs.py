@@ -16,7 +16,7 @@ from typing import Any
 
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.log import float_or_none, json_object
+from dynadiag.recording.json_values import float_or_none, json_object
 from dynadiag.recording.records import Event
 
 __all__ = ["CUDA_GRAPH_EVENTS", "CudaGraph", "read_cuda_graphs"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynadiag.explanation.formatting import first_line, shorten
 from dynadiag.explanation.source import ExplainedRecording, event_data
-from dynadiag.recording.log import int_or_none
+from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.records import Frame
 
 __all__ = ["RunEnd", "read_end", "read_frames"]

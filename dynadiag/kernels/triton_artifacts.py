@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dynadiag.kernels.line_table import Stage, parse_stage
-from dynadiag.recording.log import json_object
+from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 

@@ -1,6 +1,6 @@
 """Whose code a file or a function is: the program's, torch's or Python's own.
 
-A program's author can mend only the first. torch also makes functions of its own out of the program's.
+The author of a program can change only the first. torch also makes functions of its own from those of the program.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def is_user_file(file: str | None) -> bool:
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return a stack with the user's frames only. If there are none, return the whole stack.
 
-    Code without a file that calls ours is how we start a program, and no frame of the user's.
+    Code from ``-c`` that calls ours starts the program: it is not the user's.
     """
     starts = {frame for frame, called in pairwise(stack) if frame.file == "<string>" and _OURS.search(called.file)}
     return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
 
 
 def user_frame(item: Break) -> Frame | None:
-    """The innermost line on the way to a break that the user can change."""
+    """Return the innermost frame of the user's code on the way to a break."""
     return next((frame for frame in reversed(item.user_stack) if is_user_file(frame.file)), None)

@@ -1,4 +1,4 @@
-"""The SQLite file of a recording, opened read-only as if a stranger had made it.
+"""The SQLite file of a recording, opened read-only and checked, because a stranger may have made it.
 
 Nothing in the file can run: extensions are off, and the schema must be exactly ours (no views, triggers or virtual
 tables) before anything is read. Any defect of the file raises `UnreadableInput`.
@@ -20,11 +20,10 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.packing import is_packed, read_member
 from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
-from dynadiag.recording.stranger_sqlite import connect_read_only, declared_size, printable, restrict
+from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC, connect_read_only, declared_size, printable, restrict
 
 __all__ = ["Database"]
 
-_MAGIC = b"SQLite format 3\0"
 R = TypeVar("R")
 
 
@@ -103,7 +102,7 @@ class Database:
             size = declared_size(self.connection)
         self.version: int = version
         if application != APPLICATION_ID:
-            raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag's")
+            raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag")
         if version > VERSION:
             raise UnreadableInput(
                 f"{self.path}: made by a newer dynadiag (schema {version}, this one reads up to {VERSION}): upgrade it"
@@ -113,17 +112,17 @@ class Database:
         self._check_tables()
 
     def _check_tables(self) -> None:
-        """Require that the schema is ours, word for word.
+        """Raise `UnreadableInput` unless the schema is ours, word for word.
 
         A view or a generated column would run code of whoever made the file.
         """
         with self.reading():
             rows = self.connection.execute("SELECT type, name, rootpage, sql FROM sqlite_schema").fetchall()
-        made = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
+        statements = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
         foreign = [name for kind, name, root, _ in rows if kind not in ("table", "index") or not root]
-        wrong = [one.name for one in TABLES if one.since <= self.version and made.get(one.name) != one.ddl()]
-        if foreign or wrong:
-            names = printable(", ".join(map(str, foreign + wrong)))
+        changed = [one.name for one in TABLES if one.since <= self.version and statements.get(one.name) != one.ddl()]
+        if foreign or changed:
+            names = printable(", ".join(map(str, foreign + changed)))
             raise UnreadableInput(f"{self.path}: a damaged recording (its schema differs in {names})")
 
 
@@ -133,15 +132,15 @@ def _check_file(path: Path) -> None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableInput(f"{path}: not a file")
         with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
+            magic = file.read(len(SQLITE_MAGIC))
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
     if not magic:
         raise UnreadableInput(f"{path}: not a recording: the file is empty")
-    if magic != _MAGIC and path.suffix == ".py":
+    if magic != SQLITE_MAGIC and path.suffix == ".py":
         raise UnreadableInput(f"{path}: a program, not a recording (`dynadiag explain` runs and records it)")
-    if magic != _MAGIC:
-        raise UnreadableInput(f"{path}: not a recording (a TORCH_TRACE log is made one by `dynadiag import`)")
+    if magic != SQLITE_MAGIC:
+        raise UnreadableInput(f"{path}: not a recording (`dynadiag import` converts a TORCH_TRACE log to one)")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -102,6 +102,7 @@ class _Fold:
         self._first_loss = ""  # why the first of them could not
 
     def run(self) -> None:
+        """Read the log once, and write the recording."""
         parser, size = LogParser(), 0
         for piece in self._compress_blocks():
             size += len(piece)
@@ -186,8 +187,8 @@ class _Fold:
             lines = "1 line" if self._noise_lines == 1 else f"{self._noise_lines:,} lines"
             yield f"{lines} of {self._log.name} could not be read as events (they are kept unchanged)."
         if self._lost_records:
-            what = "1 thing" if self._lost_records == 1 else f"{self._lost_records:,} things"
-            yield f"{what} in the log had unexpected values and could not be stored: {self._first_loss}."
+            what = "1 record" if self._lost_records == 1 else f"{self._lost_records:,} records"
+            yield f"{what} of the log had unexpected values and could not be stored: {self._first_loss}."
 
 
 def _event_name(body: object) -> str | None:

@@ -21,12 +21,8 @@ __all__ = [
     "RawEvent",
     "event_kind",
     "event_time",
-    "float_or_none",
-    "int_or_none",
-    "json_object",
     "parse_metadata",
     "payload_text",
-    "text_or_none",
 ]
 
 NOISE_KIND = "dynadiag_unparsed"
@@ -165,27 +161,3 @@ def event_time(header: bytes) -> str:
 def payload_text(raw: bytes) -> str:
     """Return the text of a payload from its bytes in the log. Leading tabs are removed, invalid UTF-8 is replaced."""
     return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n").decode("utf-8", "replace")
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """Return the JSON object in the text of a payload. Empty if the text is damaged or something else."""
-    try:
-        found = orjson.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def int_or_none(value: Any) -> int | None:
-    """Return an int of JSON that fits SQLite, else None."""
-    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
-
-
-def text_or_none(value: Any) -> str | None:
-    """Return a str of JSON, else None."""
-    return value if isinstance(value, str) else None
-
-
-def float_or_none(value: Any) -> float | None:
-    """Return a number of JSON as float, else None."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

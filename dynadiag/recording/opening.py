@@ -19,11 +19,11 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
 __all__ = [
     "COMPARISON_NAME",
     "READ_SUFFIXES",
-    "UNCOMPILED_NOTE",
     "fold_in_place",
     "has_recordings",
     "is_journal",
@@ -35,9 +35,7 @@ __all__ = [
 ]
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
-UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"  # in its recording
-READ_SUFFIXES = (SUFFIX, ".log")  # of what is read, never run
-_SQLITE = b"SQLite format 3\x00"
+READ_SUFFIXES = (SUFFIX, ".log")  # of files that are read and never run
 _HEADER = b'{"dynadiag_run": '
 _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
@@ -76,7 +74,7 @@ def list_recordings(folder: Path) -> tuple[Path, ...]:
 def is_journal(path: Path) -> bool:
     """Whether a file is an unfolded journal of ours. Raises `UnreadableInput` if the path is not a file."""
     start = read_head(path, _HEAD_BYTES)
-    return not start.startswith(_SQLITE) and _HEADER in start.split(b"\n", 1)[0]
+    return not start.startswith(SQLITE_MAGIC) and _HEADER in start.split(b"\n", 1)[0]
 
 
 def read_head(path: Path, size: int) -> bytes:
@@ -96,7 +94,7 @@ def read_head(path: Path, size: int) -> bytes:
 
 def fold_in_place(path: Path) -> None:
     """Turn a journal into a recording of the same name. The journal exists until the recording is complete."""
-    from dynadiag.recording.fold import fold  # reads every kind of event: what opens a recording does not wait for it
+    from dynadiag.recording.fold import fold  # it imports all readers of events, and most recordings need none
 
     fold(path, path, force=True)
 
@@ -132,7 +130,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _snapshot(path: Path) -> Recording:
-    """A recording of the journal so far. Its temporary file is already unlinked when this returns."""
+    """Open a recording of the journal so far. Its temporary file is already unlinked when this returns."""
     from dynadiag.recording.fold import fold  # as above
 
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:

@@ -21,7 +21,7 @@ from pathlib import Path
 import zstandard
 
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.recording.stranger_sqlite import connect_read_only, declared_size, printable
+from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC, connect_read_only, declared_size, printable
 
 __all__ = ["Content", "is_packed", "member_names", "read_member", "write_packed"]
 
@@ -33,7 +33,7 @@ _TABLE = (
 _MAX_SIZE = 1 << 30  # bytes of one recording's tables or log, whatever the file claims
 _MAX_WINDOW = 1 << 31
 _MAX_BASES = 4  # the latest recordings without a base, which are tried as base of the next
-_GAIN = 3  # a base must make a recording so many times smaller than it is without one
+_MIN_GAIN = 3  # a base is used if it makes a recording this many times smaller
 _LEVEL = 3
 _NAME_CHARS = frozenset("-_.+@=,")
 
@@ -56,7 +56,7 @@ def is_packed(path: Path) -> bool:
             head = file.read(72)
     except OSError:
         return False
-    return head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+    return head.startswith(SQLITE_MAGIC) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def write_packed(contents: Iterable[Content], output: Path) -> None:
@@ -70,7 +70,7 @@ def write_packed(contents: Iterable[Content], output: Path) -> None:
         for number, content in enumerate(contents):
             if max(len(content.tables), len(content.log)) > _MAX_SIZE:
                 raise DynadiagError(f"{content.name}: a recording of more than {_MAX_SIZE >> 20} MB cannot be packed")
-            base, tables, log = _smallest(content, bases)
+            base, tables, log = _compress_best(content, bases)
             row = number, content.name, base, len(content.tables), tables, len(content.log), log
             database.execute("INSERT INTO member VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             if base is None:
@@ -82,19 +82,19 @@ def write_packed(contents: Iterable[Content], output: Path) -> None:
         database.close()
 
 
-def _smallest(content: Content, bases: dict[int, Content]) -> tuple[int | None, bytes, bytes]:
-    """The number of the base to use, or None, and both parts compressed with it."""
+def _compress_best(content: Content, bases: dict[int, Content]) -> tuple[int | None, bytes, bytes]:
+    """The number of the base that is used, or None, and the tables and the log compressed with it."""
     alone = _compress(content.tables, b""), _compress(content.log, b"")
     for number in sorted(bases, reverse=True):
         base = bases[number]
         packed = _compress(content.tables, base.tables), _compress(content.log, base.log)
-        if _GAIN * sum(map(len, packed)) < sum(map(len, alone)):
+        if _MIN_GAIN * sum(map(len, packed)) < sum(map(len, alone)):
             return number, *packed
     return None, *alone
 
 
 def _compress(data: bytes, base: bytes) -> bytes:
-    """Compress with a base as dictionary. The hash table has a place for each of its bytes, or matches are missed."""
+    """Compress with a base as dictionary. A hash table with an entry for each of its bytes misses no match."""
     bits = min(max(len(base).bit_length(), 17), 26)
     window = min(max((len(base) + len(data)).bit_length(), 20), 31)
     parameters = zstandard.ZstdCompressionParameters.from_level(
@@ -135,7 +135,7 @@ def read_member(packed: Path, name: str) -> Content:
 
 @lru_cache(maxsize=2)
 def _base(packed: Path, modified: int, number: int) -> Content:  # noqa: ARG001 - part of the key of the cache
-    """A recording that is stored whole. The last ones are kept: most others need one of them."""
+    """Read a recording that is stored without a base. The last two are cached, because most others need one of them."""
     with _reading(packed) as database:
         return _read(database, number, None)
 

@@ -108,8 +108,9 @@ class Recording:
     # The typed tables
 
     def records(self, record: type[R]) -> tuple[R, ...]:
-        """Return every record of a type, such as `records.Collective`, in the order of its table. A recording that is
-        older than the table has none.
+        """Return every record of a type, such as `records.Collective`, in the order of its table.
+
+        A recording that is older than the table has none.
         """
         return self._records(record, "ORDER BY rowid")
 
@@ -157,8 +158,9 @@ class Recording:
         return self._of_compile(CacheLookup, compile_id)
 
     def key_components(self, lookup: CacheLookup) -> tuple[KeyComponent, ...]:
-        """Return the components of a lookup's key, or none if they were not recorded. An event of ours has only the
-        components that AOTAutograd adds. The rest is in the key of the graph below.
+        """Return the components of a lookup's key, or none if they were not recorded.
+
+        An event of ours has only the components that AOTAutograd adds. The rest is in the key of the graph below.
         """
         if lookup.event is None:
             return ()
@@ -185,7 +187,7 @@ class Recording:
         return tuple(row.node for row in found)
 
     def page(self, record: type[R], start: int, limit: int) -> tuple[R, ...]:
-        """Return up to `limit` records with an id of at least `start`, so that a search need not hold a whole table."""
+        """Return up to `limit` records with an id of at least `start`: a search reads a large table in pages."""
         return self._records(record, "WHERE id >= ? ORDER BY id LIMIT ?", start, limit)
 
     # The log
@@ -341,9 +343,9 @@ class Recording:
     def _read_bytes(self, start: int, size: int) -> bytes:
         if size > MAX_PAYLOAD:
             raise UnreadableInput(f"{self.path}: a payload of {size} bytes is more than can be shown; export the log")
-        first, last = start // self._block_size, (start + max(size, 1) - 1) // self._block_size
         if size == 0:
             return b""
+        first, last = start // self._block_size, (start + size - 1) // self._block_size
         whole = b"".join([self._block(index) for index in range(first, last + 1)])
         offset = start - first * self._block_size
         return whole[offset : offset + size]

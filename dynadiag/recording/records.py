@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-CUT_SHORT = "the recording ends before the program did: it was cut short"  # a note on a run; not while the program runs
+# Notes on runs. The first one does not hold while the program still runs.
+CUT_SHORT = "the recording ends before the program did: it was cut short"
+UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
 TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
 
 

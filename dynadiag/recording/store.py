@@ -30,7 +30,7 @@ _PRAGMAS = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
-DERIVED_TABLE = next(table for table in TABLES if table.name == "made")
+DERIVED_TABLE = next(table for table in TABLES if table.name == "made")  # its name in files since version 3
 _MAX_BYTES = 64 << 20  # bytes of one value, whatever the file claims; a kernel's stages take a hundredth of it
 _TIMEOUT = 2.0  # seconds to wait for another process that writes to the same file
 
@@ -117,7 +117,7 @@ class RecordingWriter:
         self._database.executemany(self._inserts["count"], counts.items())
 
     def _finish(self) -> None:
-        """Make the indexes and commit. Making an index over a full table costs a third."""
+        """Make the indexes and commit. To index a full table costs a third of indexing row by row."""
         self._database.executemany(self._inserts["total"], self._totals.items())
         for table in TABLES:
             for statement in table.indexes:
@@ -126,9 +126,9 @@ class RecordingWriter:
 
 
 def save_derived(recording: Path, key: str, value: Any) -> bool:
-    """Save `value` as JSON under `key` in the recording. Returns False if the file cannot be written.
+    """Save `value` as JSON under `key` in the recording.
 
-    That is also so when the file was made by a version without this table.
+    Returns False if the file cannot be written, or was made by a version without this table.
     """
     packed = zstandard.ZstdCompressor().compress(orjson.dumps(value))
     try:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.recording.digest import Digest, breaks
-from dynadiag.recording.log import int_or_none
+from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     Break,

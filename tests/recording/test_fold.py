@@ -84,7 +84,7 @@ def test_records_are_kept_and_those_that_do_not_fit_are_counted(tmp_path: Path, 
     with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.guards() == (good,)
         _, note = opened.run.notes
-        assert note.startswith("2 things in the log had unexpected values")
+        assert note.startswith("2 records of the log had unexpected values")
 
 
 def test_noise_is_counted_in_the_notes(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dynadiag.recording.opening import COMPARISON_NAME, UNCOMPILED_NOTE
+from dynadiag.recording.opening import COMPARISON_NAME
 from dynadiag.recording.packing import write_packed
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import UNCOMPILED_NOTE
 from tests.tui import build
 from tests.tui.conftest import press, screen, settle
 from tests.tui.test_terminal import terminal

@@ -1,4 +1,4 @@
-"""Cache lookups: one record each, complete when torch has measured its compile.
+"""Cache lookups: one record each, which is complete when torch logs the metrics of its compile.
 
 torch writes lookups of the AOTAutograd and FX graph caches, of precompiled code and of profiles. Those of C++ libraries
 are in events of ours only. A module that was generated without a lookup shows that the FX graph cache was off.
@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, Payload
-from dynadiag.recording.log import float_or_none, json_object, text_or_none
+from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payload
+from dynadiag.recording.json_values import float_or_none, json_object, text_or_none
 from dynadiag.recording.records import CacheLookup, Event
 
 __all__ = ["CacheCollector"]
 
-_METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _LOOKUP = re.compile(r"(fx_graph_cache|fx_graph_bundled_cache|aotautograd_cache)_(hit|miss|bypass)")
 _CACHES = {"fx_graph_cache": "fx_graph", "fx_graph_bundled_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
 _GRAPHS = {"aot_inference_graph": "inference", "aot_forward_graph": "forward", "aot_backward_graph": "backward"}
@@ -45,13 +44,13 @@ class _OpenCompile:
 
 
 class CacheCollector:
-    """Collects lookups by compile."""
+    """Collects the lookups of each compile until its metrics are logged."""
 
     def __init__(self, context: DigestContext) -> None:
         self._context = context
         self._open: dict[str, _OpenCompile] = {}
         self._graphs: dict[str, list[str]] = {}  # compile id -> graphs below AOTAutograd, in the order of lookups
-        self._asked: Counter[str] = Counter()  # compile id -> lookups of the FX graph cache so far
+        self._lookup_counts: Counter[str] = Counter()  # compile id -> lookups of the FX graph cache so far
         self._profile: CacheLookup | None = None
 
     def event(self, name: str, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[CacheLookup]:
@@ -65,16 +64,16 @@ class CacheCollector:
         elif match := _LOOKUP.fullmatch(name):
             self._graph_lookup(_CACHES[match[1]], match[2], event, json_object(payload()))
         elif name == "aotautograd_cache_pickle_failure":
-            self._not_stored(event, json_object(payload()))
+            self._mark_not_stored(event, json_object(payload()))
         elif name in _BYPASSED:
             self._add(event, None, _BYPASSED[name], "bypass", json_object(payload()))
         elif name == "triton_kernel_info":
-            self._autotuned(event, json_object(payload()))
+            self._autotune_lookups(event, json_object(payload()))
         elif name.endswith("_code_state"):
-            self._profiled(name, event)
+            self._profile_event(name, event)
         elif name == "dynadiag_cache" and isinstance(data := metadata.get(name), dict):
-            self._of_ours(event, data)
-        elif name in _METRICS:
+            self._recorder_event(event, data)
+        elif name in METRICS_KINDS:
             data = metadata.get(name)
             measured = data if isinstance(data, dict) else {}
             yield from self._complete(event.compile_id, measured, forward=name == "compilation_metrics")
@@ -100,9 +99,9 @@ class CacheCollector:
             compiling.modules -= 1
 
     def _graph_of(self, event: Event) -> str | None:
-        """Name the graph of the next lookup below AOTAutograd: graphs are looked up in the order of their events."""
-        position, graphs = self._asked[event.compile_id], self._graphs.get(event.compile_id, ())
-        self._asked[event.compile_id] += 1
+        """The graph of the next lookup below AOTAutograd: graphs are looked up in the order of their events."""
+        position, graphs = self._lookup_counts[event.compile_id], self._graphs.get(event.compile_id, ())
+        self._lookup_counts[event.compile_id] += 1
         return graphs[position] if position < len(graphs) else None
 
     def _add(
@@ -118,10 +117,10 @@ class CacheCollector:
         reason = reason or _guard_miss(outcome, data)
         key, reason = text_or_none(data.get("key")), None if reason is None else reason[:_MAX_REASON]
         seconds, components = _seconds(outcome, data), components if outcome in ("hit", "miss") else None
-        made = CacheLookup(0, event.compile_id, graph, cache, outcome, key, reason, seconds, components)
-        self._compile(event).lookups.append(made)
+        lookup = CacheLookup(0, event.compile_id, graph, cache, outcome, key, reason, seconds, components)
+        self._compile(event).lookups.append(lookup)
 
-    def _not_stored(self, event: Event, data: dict[str, Any]) -> None:
+    def _mark_not_stored(self, event: Event, data: dict[str, Any]) -> None:
         """Add to the lookup that what was compiled cannot be stored: the next run misses it again."""
         lookups = self._compile(event).lookups
         for position, lookup in reversed(list(enumerate(lookups))):
@@ -130,29 +129,29 @@ class CacheCollector:
                 lookups[position] = replace(lookup, reason=reason[:_MAX_REASON])
                 return
 
-    def _autotuned(self, event: Event, data: dict[str, Any]) -> None:
+    def _autotune_lookups(self, event: Event, data: dict[str, Any]) -> None:
         for kernel, info in data.items():
             state = info.get("autotune_cache_state") if isinstance(info, dict) else None
             outcome = {"hit": "hit", "miss": "miss", "force_disabled": "disabled"}.get(str(state))
             if outcome is not None:
                 self._add(event, kernel, "autotune", outcome, info)
 
-    def _profiled(self, name: str, event: Event) -> None:
+    def _profile_event(self, name: str, event: Event) -> None:
         """A profile that is read is a hit. A profile that is only written is a miss."""
         if name.startswith("get_"):
             self._profile = _lookup_of_profile(event, "hit", None, None)
         elif self._profile is None and name.startswith("put_"):
             self._profile = _lookup_of_profile(event, "miss", None, None)
 
-    def _of_ours(self, event: Event, data: dict[str, Any]) -> None:
+    def _recorder_event(self, event: Event, data: dict[str, Any]) -> None:
         outcome, key = str(data.get("outcome")), text_or_none(data.get("key"))
         if data.get("cache") == "pgo":
             reason = "no job id: torch.compiler.config.job_id" if outcome == "disabled" else None
             self._profile = _lookup_of_profile(event, outcome, key, reason)
         elif isinstance(cache := data.get("cache"), str):
             graph, seconds = text_or_none(data.get("name")), float_or_none(data.get("seconds"))
-            made = CacheLookup(0, event.compile_id, graph, cache, outcome, key, None, seconds, None)
-            self._compile(event).lookups.append(made)
+            lookup = CacheLookup(0, event.compile_id, graph, cache, outcome, key, None, seconds, None)
+            self._compile(event).lookups.append(lookup)
 
     def _complete(self, compile_id: str, metrics: dict[str, Any], *, forward: bool) -> Iterator[CacheLookup]:
         compiling = self._open.pop(compile_id, None)
@@ -171,13 +170,12 @@ class CacheCollector:
     def _add_disabled(
         self, compile_id: str, compiling: _OpenCompile, metrics: dict[str, Any], *, forward: bool
     ) -> None:
-        """Add the lookups that a switched-off cache did not get: a module was generated all the same."""
+        """Add a disabled lookup for each generated module, and AOTAutograd graph, that was looked up in no cache."""
         generated = compiling.modules > 0 or any(lookup.cache == "fx_graph" for lookup in compiling.lookups)
-        unasked = forward and generated and not any(lookup.cache == "aot_autograd" for lookup in compiling.lookups)
-        for cache in ["aot_autograd"] * unasked + ["fx_graph"] * compiling.modules:
-            reason = _switched_off(cache, metrics)
-            made = CacheLookup(0, compile_id, None, cache, "disabled", None, reason, None, None)
-            compiling.lookups.append(made)
+        no_aot = forward and generated and not any(lookup.cache == "aot_autograd" for lookup in compiling.lookups)
+        for cache in ["aot_autograd"] * no_aot + ["fx_graph"] * compiling.modules:
+            reason = _option_that_disables(cache, metrics)
+            compiling.lookups.append(CacheLookup(0, compile_id, None, cache, "disabled", None, reason, None, None))
 
     def _numbered(self, lookup: CacheLookup) -> CacheLookup:
         return replace(lookup, index=self._context.next_index("cache_lookup"))
@@ -203,7 +201,7 @@ def _seconds(outcome: str, data: dict[str, Any]) -> float | None:
     return None if taken is None else taken / 1e9
 
 
-def _switched_off(cache: str, metrics: dict[str, Any]) -> str | None:
+def _option_that_disables(cache: str, metrics: dict[str, Any]) -> str | None:
     """The option that switches a cache off, from the configuration in the metrics."""
     for part, option, value, name in _SWITCHES[cache]:
         if json_object(str(metrics.get(part) or "")).get(option) is value:

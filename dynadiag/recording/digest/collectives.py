@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dynadiag.recording.digest.context import DigestContext
-from dynadiag.recording.log import float_or_none, int_or_none, text_or_none
+from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Collective
 
 __all__ = ["read_collective"]

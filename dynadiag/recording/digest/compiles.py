@@ -1,4 +1,4 @@
-"""Compiles: one record for all attempts at one frame, complete at the end of the log."""
+"""Compiles: one record for all attempts at a frame, which is complete at the end of the log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
 from dynadiag.recording.digest.breaks import parse_message
-from dynadiag.recording.digest.context import DigestContext
-from dynadiag.recording.log import float_or_none, int_or_none, text_or_none
+from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext
+from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
 
 __all__ = ["CompileCollector", "read_skipped_frame"]
@@ -63,7 +63,7 @@ class CompileCollector:
             self._started(event, metadata)
         elif name in ("recompile_reasons", "dynadiag_refused"):
             self._recompiled(event)
-        elif name in ("compilation_metrics", "bwd_compilation_metrics"):
+        elif name in METRICS_KINDS:
             data = metadata.get(name)
             if isinstance(data, dict) and event.compile_id != "-":
                 self._measure(self._compile(event.compile_id), data, forward=name == "compilation_metrics")

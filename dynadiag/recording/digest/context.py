@@ -9,12 +9,13 @@ from typing import Any
 
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.digest.guard_locations import GuardLocations
-from dynadiag.recording.log import int_or_none
+from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself
 _MAX_FILES = 20_000  # files that short names are resolved against; a log names a few hundred
+METRICS_KINDS = ("compilation_metrics", "bwd_compilation_metrics")  # of torch's events with the metrics of a compile
 
 
 class DigestContext:

@@ -8,14 +8,14 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.log import int_or_none, text_or_none
+from dynadiag.recording.json_values import int_or_none, text_or_none
 from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
 _SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict have no `accessed_by`
 _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
 
-GuardLocations = dict[str, tuple[str, int | None]]
+_Locations = dict[str, tuple[str, int | None]]
 _KINDS = {
     "create_symbol": "created",
     "create_unbacked_symbol": "unbacked",
@@ -45,9 +45,9 @@ def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any],
         )
 
 
-def _parse_locations(data: Any) -> GuardLocations:
+def _parse_locations(data: Any) -> _Locations:
     """Map each guard's source to the innermost line of the user's."""
-    found: GuardLocations = {}
+    found: _Locations = {}
     for place in data.get("places", ()) if isinstance(data, dict) else ():
         if isinstance(place, list) and len(place) == 5 and isinstance(place[1], str) and isinstance(place[2], str):
             found.setdefault(place[1], (place[2], int_or_none(place[3])))

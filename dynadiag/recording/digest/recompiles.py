@@ -9,7 +9,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.log import int_or_none, text_or_none
+from dynadiag.recording.json_values import int_or_none, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)

@@ -1,15 +1,14 @@
-"""The run: what the recorder wrote at its beginning and end, or what a foreign log says."""
+"""The run: from what the recorder wrote at its beginning and end, or from what a log of torch alone says."""
 
 from __future__ import annotations
 
 import signal
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, Payload
-from dynadiag.recording.log import float_or_none, int_or_none, json_object, text_or_none
+from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payload
+from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, text_or_none
 from dynadiag.recording.records import CUT_SHORT, Run
 
-_METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version
 _ENDINGS = {
     "SIGINT": "interrupted",
     "SIGTERM": "ended",
@@ -36,8 +35,8 @@ class RunCollector:
             self._rank = int_or_none(metadata.get("rank"))
         if name == "torch_version":
             self._torch = text_or_none(json_object(payload()).get("pytorch_version"))
-        elif name in _METRICS and self._torch is None and isinstance(data := metadata.get(name), dict):
-            self._torch = text_or_none(data.get("pytorch_version"))
+        elif name in METRICS_KINDS and self._torch is None and isinstance(data := metadata.get(name), dict):
+            self._torch = text_or_none(data.get("pytorch_version"))  # logs of torch 2.11 have no other version
         elif name == "dynadiag_missed" and isinstance(data := metadata.get(name), dict):
             self._missed.setdefault(str(data.get("probe")), str(data.get("error")))
         elif name == "dynadiag_limit":
@@ -50,8 +49,8 @@ class RunCollector:
         """
         start: dict[str, Any] = self._context.take("run", "-") or {}
         end: dict[str, Any] = self._context.take("end", "-") or {}
-        seen: dict[str, Any] = self._context.take("exit", "-") or {}
-        complete = bool(end) or "code" in seen
+        exit_event: dict[str, Any] = self._context.take("exit", "-") or {}
+        complete = bool(end) or "code" in exit_event
         argv = start.get("argv")
         return Run(
             target=str(start.get("target") or "?"),
@@ -64,15 +63,15 @@ class RunCollector:
             rank=self._rank if self._rank is not None else int_or_none(start.get("rank")),
             pid=int_or_none(start.get("pid")),
             started=float_or_none(start.get("started")),
-            seconds=float_or_none(end.get("seconds")) or float_or_none(seen.get("seconds")),
-            exit_code=int_or_none(seen.get("code")),
+            seconds=float_or_none(end.get("seconds")) or float_or_none(exit_event.get("seconds")),
+            exit_code=int_or_none(exit_event.get("code")),
             complete=complete,
-            notes=tuple(self._notes(foreign=not start, complete=complete, seen=seen)),
+            notes=tuple(self._notes(foreign=not start, complete=complete, exit_event=exit_event)),
         )
 
-    def _notes(self, *, foreign: bool, complete: bool, seen: dict[str, Any]) -> list[str]:
+    def _notes(self, *, foreign: bool, complete: bool, exit_event: dict[str, Any]) -> list[str]:
         notes = [_FOREIGN] if foreign else []
-        code = int_or_none(seen.get("code"))
+        code = int_or_none(exit_event.get("code"))
         if not foreign and not complete:
             notes.append(CUT_SHORT)
         elif code is not None and code < 0:
@@ -90,7 +89,7 @@ class RunCollector:
                 notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
             else:
                 notes.append(f"the recorder could not look into an event {probe}: {error}")
-        notes += [str(note) for note in seen.get("notes", ()) if isinstance(seen.get("notes"), list)]
+        notes += [str(note) for note in exit_event.get("notes", ()) if isinstance(exit_event.get("notes"), list)]
         return notes
 
 

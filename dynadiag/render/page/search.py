@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dynadiag.recording.log import json_object
+from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Trial
 from dynadiag.render.page.redaction import Redaction

@@ -1,13 +1,14 @@
-"""SQLite files that a stranger may have made: opened read-only, limited in what they can do, with readable errors."""
+"""Open SQLite files that a stranger may have made: read-only, and so that nothing in them can run."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-__all__ = ["connect_read_only", "declared_size", "printable", "restrict"]
+__all__ = ["SQLITE_MAGIC", "connect_read_only", "declared_size", "printable", "restrict"]
 
-_MAX_CHARS = 200
+SQLITE_MAGIC = b"SQLite format 3\0"  # every SQLite file begins with it
+_MAX_CHARS = 200  # characters of an error
 
 
 def connect_read_only(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
@@ -20,17 +21,17 @@ def connect_read_only(path: Path, *, any_thread: bool = False) -> sqlite3.Connec
 
 
 def restrict(database: sqlite3.Connection) -> None:
-    """Limit what the content of a database can make SQLite do."""
+    """Switch off what the content of a database could make SQLite do."""
     for statement in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
         database.execute(f"PRAGMA {statement}")
 
 
 def declared_size(database: sqlite3.Connection) -> int:
-    """The bytes that a file has by its own header. One that was cut short or added to has others."""
+    """Return the size in bytes by the file's own header. A file of another size was cut short, or added to."""
     (size,) = database.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()
     return int(size)
 
 
 def printable(error: object) -> str:
-    """The text of an error, safe for a terminal: SQLite quotes what it could not read."""
+    """Return the text of an error, safe for a terminal: SQLite quotes what it could not read."""
     return "".join([char if char.isprintable() else "?" for char in str(error)])[:_MAX_CHARS]
