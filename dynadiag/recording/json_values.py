@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-__all__ = ["float_or_none", "int_or_none", "json_object", "text_or_none"]
+__all__ = ["float_or_none", "int_or_none", "json_object", "list_or_empty", "text_or_none"]
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -16,6 +16,11 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def list_or_empty(value: Any) -> list[Any]:
+    """Return a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def int_or_none(value: Any) -> int | None:

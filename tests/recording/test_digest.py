@@ -313,6 +313,30 @@ def test_anything_is_read_without_an_error(log: list[tuple[dict[str, Any], str]]
         assert [record.index for record in only(records, kind)] == list(range(len(only(records, kind))))
 
 
+@pytest.mark.parametrize("value", [5, None, True, "x", [1], [[1]], {"a": [1]}])
+def test_a_value_of_another_type_is_left_out(value: object) -> None:
+    """A stranger may have made the log."""
+    at = {"file": "/u/p.py", "function": "f", "line": value}
+    error = "\ntorch._dynamo.exc.Unsupported: it\n https://x/gb/gb0001.html"
+    nodes = [{"name": "a", "op": "call_function", "target": "t", "stack": 0}]
+    records = digest(
+        ({"dynadiag_run": {"argv": value}}, ""),
+        ({"dynadiag_guards": {"places": value}, **ZERO}, ""),
+        (artifact("dynamo_cpp_guards_str"), GUARDS_ON_KEYS),
+        ({"dynadiag_recompile": {"failures": value}, **ZERO}, ""),
+        (artifact("recompile_reasons"), json.dumps(value)),
+        ({"dynadiag_break": at, **ZERO}, ""),
+        (artifact("dynamo_error"), error),
+        ({"dynadiag_graph": {}, **ZERO}, json.dumps({"nodes": nodes, "stacks": value})),
+        ({"dynamo_output_graph": {}, **ZERO}, ""),
+        ({"dynadiag_graph": {}, **ONE}, json.dumps({"nodes": value, "stacks": []})),
+        ({"dynamo_output_graph": {}, **ONE}, ""),
+        ({"dynadiag_exit": {"code": 0, "notes": value}}, ""),
+    )
+    assert len(only(records, Graph)) == 2
+    assert only(records, Run)[0].exit_code == 0
+
+
 def test_a_frame_skipped_after_tracing_is_skipped_though_it_has_the_flag_of_code() -> None:
     metrics = {"compilation_metrics": {"has_guarded_code": True, "guard_count": None}, **ZERO}
     found = digest(*STARTS, (metrics, ""))

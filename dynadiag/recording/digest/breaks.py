@@ -9,7 +9,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, original_name, path_in_packages, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.json_values import int_or_none, text_or_none
+from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import Break, Event, Frame, Span
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
@@ -56,7 +56,7 @@ def read_compile_error(
     fatal = bool(data.get("fatal", True))
     if context.breaks[event.compile_id] and not (data.get("fatal") or raised not in _LEAVES_FRAME_TO_PYTHON):
         return  # it was logged before Dynamo left the frame to Python
-    if (event.compile_id, parse_message(last).gb_id, data.get("line")) in context.sites:
+    if (event.compile_id, parse_message(last).gb_id, int_or_none(data.get("line"))) in context.sites:
         return  # it was logged before it was raised
     if raised in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
         yield _build_break(context, event.compile_id, last, data, fatal=fatal)
@@ -140,7 +140,7 @@ def _parse_frames(given: Any) -> tuple[Frame, ...]:
     """Parse the user's frames of one of our events."""
     return tuple(
         Frame(str(item.get("file")), int_or_none(item.get("line")), original_name(str(item.get("function"))))
-        for item in (given if isinstance(given, list) else ())
+        for item in list_or_empty(given)
         if isinstance(item, dict)
     )
 

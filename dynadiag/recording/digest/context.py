@@ -9,7 +9,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.digest.guard_locations import GuardLocations
-from dynadiag.recording.json_values import int_or_none
+from dynadiag.recording.json_values import int_or_none, list_or_empty
 from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
@@ -88,7 +88,7 @@ class DigestContext:
     def parse_stack(self, frames: Any) -> tuple[Frame, ...]:
         """Parse a stack as torch writes it in metadata, with interned file names."""
         found = []
-        for frame in frames if isinstance(frames, list) else ():
+        for frame in list_or_empty(frames):
             if isinstance(frame, dict):
                 file = frame.get("filename")
                 file = self._strings.get(file, "?") if isinstance(file, int) else str(file)

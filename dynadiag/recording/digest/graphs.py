@@ -11,6 +11,7 @@ import orjson
 
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
+from dynadiag.recording.json_values import json_object, list_or_empty
 from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node, Span
 
 STAGES = {
@@ -93,12 +94,9 @@ def _count_nodes(text: str) -> tuple[int, int]:
 
 
 def _parse_nodes(text: str) -> Iterator[Node]:
-    try:
-        graph = orjson.loads(text)
-        listed, stacks = graph["nodes"], graph["stacks"]
-    except (ValueError, KeyError, TypeError):
-        return
-    for position, data in enumerate(listed):
+    graph = json_object(text)
+    stacks = list_or_empty(graph.get("stacks"))
+    for position, data in enumerate(list_or_empty(graph.get("nodes"))):
         if isinstance(data, dict):
             yield _parse_node(position, data, stacks)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.json_values import int_or_none, text_or_none
+from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
@@ -48,7 +48,7 @@ def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any],
 def _parse_locations(data: Any) -> _Locations:
     """Map each guard's source to the innermost line of the user's."""
     found: _Locations = {}
-    for place in data.get("places", ()) if isinstance(data, dict) else ():
+    for place in list_or_empty(data.get("places")) if isinstance(data, dict) else ():
         if isinstance(place, list) and len(place) == 5 and isinstance(place[1], str) and isinstance(place[2], str):
             found.setdefault(place[1], (place[2], int_or_none(place[3])))
     return found

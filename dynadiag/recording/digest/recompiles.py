@@ -9,7 +9,7 @@ from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.json_values import int_or_none, text_or_none
+from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
@@ -30,7 +30,7 @@ def read_reasons(context: DigestContext, event: Event, _metadata: dict[str, Any]
     text = payload()
     data = context.take("recompile", event.compile_id) or {}
     reported = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
-    known = [_recorded_failure(context, item) for item in data.get("failures", ()) if isinstance(item, dict)]
+    known = [_recorded_failure(context, item) for item in list_or_empty(data.get("failures")) if isinstance(item, dict)]
     context.hold("recompiled", event.compile_id, {**data, "reasons": _merge_failures(known, reported)})
     return iter(())
 

@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payload
-from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, text_or_none
+from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty, text_or_none
 from dynadiag.recording.records import CUT_SHORT, Run
 
 _ENDINGS = {
@@ -51,10 +51,9 @@ class RunCollector:
         end: dict[str, Any] = self._context.take("end", "-") or {}
         exit_event: dict[str, Any] = self._context.take("exit", "-") or {}
         complete = bool(end) or "code" in exit_event
-        argv = start.get("argv")
         return Run(
             target=str(start.get("target") or "?"),
-            argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
+            argv=tuple(map(str, list_or_empty(start.get("argv")))),
             cwd=text_or_none(start.get("cwd")),
             torch=text_or_none(start.get("torch")) or self._torch,
             python=text_or_none(start.get("python")),
@@ -89,8 +88,7 @@ class RunCollector:
                 notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
             else:
                 notes.append(f"the recorder could not look into an event {probe}: {error}")
-        notes += [str(note) for note in exit_event.get("notes", ()) if isinstance(exit_event.get("notes"), list)]
-        return notes
+        return notes + [str(note) for note in list_or_empty(exit_event.get("notes"))]
 
 
 def _ended_by(number: int) -> str:
