@@ -205,11 +205,11 @@ class MeasurementSession:
             if reply is not None:
                 self._running[variant].add_event(WARM, reply["warm"])
 
-    def _request(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
-        """The reply of a variant's process; None if the variant failed. The failure is then in its result."""
+    def _request(self, variant: Variant, kind: str, **arguments: Any) -> dict[str, Any] | None:
+        """Send a request to a variant. Returns the reply, or None if the variant failed: its result has the failure."""
         began = time.monotonic()
         try:
-            return self._running[variant].request(what, **how)
+            return self._running[variant].request(kind, **arguments)
         except VariantFailedError as failed:
             del self._running[variant]
             self.results[variant] = replace(self.results[variant], failure=failed.signature)

@@ -34,9 +34,9 @@ def comparison_text(comparison: VariantComparison, target: str, style: Style) ->
     measured = [result for result in comparison.results if result.warm is not None]
     lines = [*_head(comparison, target, style), ""]
     if measured:
-        lines += [*_table(measured, _times(comparison), style), "", *_table(measured, _results(measured), style)]
+        lines += [*_table(measured, _times(comparison), style), "", *_table(measured, _figures(measured), style)]
     if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
-        lines += ["", *_table(compiled, list(_compiling()), style)]
+        lines += ["", *_table(compiled, list(_compile_times()), style)]
     if details := _warm_call_tables([(_name(result, measured), result) for result in measured], style):
         lines += [*details, ""]
     for result in comparison.results:
@@ -85,7 +85,7 @@ def _break_even(against: RelativeSpeed) -> str:
     return break_even_text(against.pays_after, noise=against.noise)
 
 
-def _results(results: Sequence[VariantResult]) -> list[Column]:
+def _figures(results: Sequence[VariantResult]) -> list[Column]:
     columns: list[Column] = [
         ("first peak", lambda result: _size(result.first_peak.host)),
         ("warm peak", lambda result: _size(result.warm_peak.host)),
@@ -111,7 +111,7 @@ def _counted(name: str) -> Callable[[VariantResult], str]:
     return lambda result: _MISSING if result.compiled is None else str(getattr(result.compiled, name))
 
 
-def _compiling() -> Iterator[Column]:
+def _compile_times() -> Iterator[Column]:
     yield "compiling", lambda result: duration(result.compiled.seconds) if result.compiled else _MISSING
     for title, part in (("Dynamo", "dynamo"), ("AOTAutograd", "aot"), ("Inductor", "inductor"), ("codegen", "codegen")):
         yield title, _part(part)
@@ -147,8 +147,8 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
         yield f"{', '.join(cached)}: compiled code came from torch's cache; --fresh times a compile without caches"
     if any(result.warm and result.warm.spread > result.warm.median for result in measured):
         yield (
-            "the spread is larger than the median: other processes use this machine"
-            + (", or threads wait for each other (try OMP_NUM_THREADS=1)" if comparison.threads != 1 else "")
+            "the spread is larger than the median: other processes may use this machine"
+            + (", or threads may wait for each other (try OMP_NUM_THREADS=1)" if comparison.threads != 1 else "")
         )
     if further := max((len(result.inputs) for result in measured), default=0):
         yield f"graphs, breaks, recompiles and compile times include {count(further, 'call')} with other inputs"
@@ -166,13 +166,13 @@ def _per_variant(results: Sequence[VariantResult]) -> Iterator[str]:
     """Notes on single variants. A note that several share is given once, with all their names."""
     names_of: dict[str, list[str]] = {}
     for result in results:
-        for note in _remarks(result.variant, result):
+        for note in _notes_on(result.variant, result):
             names_of.setdefault(note, []).append(_name(result, results))
     for note, names in names_of.items():
         yield f"{', '.join(names)}: {note}"
 
 
-def _remarks(variant: Variant, result: VariantResult) -> Iterator[str]:
+def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:
     if result.device == "cpu" and variant.backend is None and variant.mode == "reduce-overhead":
         yield "this mode adds CUDA graphs to the default mode; a CPU has none"
     if result.compiled is None:
@@ -193,7 +193,7 @@ def _size(size: int | None) -> str:
 
 
 def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) -> list[str]:
-    """The tables of the variants, one for each pattern of breaks and runs: most variants share the pattern.
+    """The tables on warm calls. Variants with the same breaks and the same code share a table.
 
     ``named`` pairs the name of each variant with its result.
     """
@@ -207,7 +207,7 @@ def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) 
 
 
 def _break_and_run_pattern(result: VariantResult) -> object:
-    """The breaks of a variant and the code it runs. None if it runs a single code: then there is nothing to list."""
+    """The breaks of a variant and the compiled code that it runs. None if it runs one compiled code only."""
     summary = result.compiled
     if summary is None or summary.warm is None or len(summary.entries) < 2:
         return None

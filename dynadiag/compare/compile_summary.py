@@ -1,4 +1,4 @@
-"""Summarizes the compiles of one variant: read from its recording."""
+"""A summary of the compiles of one variant, read from its recording."""
 
 from __future__ import annotations
 
@@ -49,30 +49,32 @@ class CompileSummary:
 def read_summary(path: Path) -> CompileSummary:
     """Summarize the recording, or the journal, of a variant."""
     with open_recording(path) as recording:
-        return _compiled(explain(recording), recording)
+        return _summarize(explain(recording), recording)
 
 
-def _compiled(found: Explanation, recording: Recording) -> CompileSummary:
-    parts = _parts(found.compiles)
+def _summarize(explanation: Explanation, recording: Recording) -> CompileSummary:
+    parts = _parts(explanation.compiles)
     calls = [
-        call for event in _latest_module_events(found.kernels) for call in parse_module(recording.payload(event)).calls
+        call
+        for event in _latest_module_events(explanation.kernels)
+        for call in parse_module(recording.payload(event)).calls
     ]
     return CompileSummary(
         seconds=sum(parts.values()),
         parts=tuple(parts.items()),
-        graphs=found.graph_count,
-        breaks=found.break_count,
-        recompiles=found.recompile_count,
+        graphs=explanation.graph_count,
+        breaks=explanation.break_count,
+        recompiles=explanation.recompile_count,
         generated=sum(call.is_generated for call in calls),
         extern=sum(not call.is_generated for call in calls),
-        cached=any(item.cache == "hit" for item in found.compiles),
-        no_graphs=None if found.graph_count else found.headline.sentence,
+        cached=any(item.cache == "hit" for item in explanation.compiles),
+        no_graphs=None if explanation.graph_count else explanation.headline.sentence,
         no_cudagraphs=_no_cudagraphs(recording),
-        notes=found.notes,
-        warm=found.warm,
-        prices=found.prices,
-        entries=entries(found.compiles, found.warm),
-        cwd=found.run.cwd,
+        notes=explanation.notes,
+        warm=explanation.warm,
+        prices=explanation.prices,
+        entries=entries(explanation.compiles, explanation.warm),
+        cwd=explanation.run.cwd,
     )
 
 

@@ -23,7 +23,7 @@ _TENSOR_CORES = re.compile(
 )
 _ON_VECTOR_UNITS = "simt"  # CUTLASS's name for matrix products without tensor cores
 _COLD_CALLS = 20
-_FLUSH = 256 << 20  # bytes written before each call: five times the L2 cache of an H200
+_FLUSH_BYTES = 256 << 20  # written before each call: five times the L2 cache of an H200
 
 
 def profile_call(step: Callable[[], Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _share(kernels: list[tuple[str, float]], counts: Callable[[str], bool]) -> f
 
 def _cold(step: Callable[[], Any]) -> float:
     """Median seconds by CUDA events, with the cache flushed before each call, as ``triton.testing.do_bench`` does."""
-    flush = torch.empty(_FLUSH, dtype=torch.int8, device="cuda")
+    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
     seconds = []
     for _ in range(_COLD_CALLS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

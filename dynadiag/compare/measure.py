@@ -99,7 +99,7 @@ class Measurer:
             step = torch.no_grad()(step)
         elif self._variant.step == "train":
             step = partial(_train, step, tuple(_leaves(self._fn, args, self._kwargs)))
-        return _marked(step, self._variant)
+        return _with_step_begin(step, self._variant)
 
     def _reset_peaks(self) -> None:
         """Reset the memory peaks. Writing 5 resets VmHWM to the resident size (proc_pid_clear_refs(5))."""
@@ -159,19 +159,19 @@ def _autocast(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
     return under_autocast
 
 
-def _marked(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
-    """Mark the begin of each step, so that CUDA graphs may reuse the memory of the last call's result.
+def _with_step_begin(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
+    """Tell torch when each step begins, so that CUDA graphs may reuse the memory of the last result.
 
-    The mark takes two microseconds, so it is only set where CUDA graphs may be recorded.
+    That takes two microseconds, so it is done only where CUDA graphs may be recorded.
     """
     if not (variant.compiles and _on_gpu() and _records_cuda_graphs(variant)):
         return call
 
-    def marked() -> Any:
+    def step() -> Any:
         torch.compiler.cudagraph_mark_step_begin()
         return call()
 
-    return marked
+    return step
 
 
 def _records_cuda_graphs(variant: Variant) -> bool:

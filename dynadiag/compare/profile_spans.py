@@ -1,4 +1,4 @@
-"""Turns a profile of warm calls into uses of compiled code. Independent of torch: a span is a name and two times.
+"""From a profile of warm calls to the uses of compiled code. Independent of torch: a span is a name and two times.
 
 The spans of compiled code are nested: after a graph break, the next compiled code (the rest of the function, or a
 callee) runs inside the span of the code that broke. The own time of a code is its span without its graph, without
@@ -161,8 +161,8 @@ def _own_seconds(node: _Node) -> float:
 
 def _excluded_spans(node: _Node) -> Iterator[ProfileSpan]:
     """The nested spans that are not own time. A lookup that found no code counts as own time."""
-    for place, child in enumerate(node.inside):
-        found = any(after.compile_id is not None for after in node.inside[place + 1 : place + 2])
+    for position, child in enumerate(node.inside):
+        found = any(after.compile_id is not None for after in node.inside[position + 1 : position + 2])
         if child.span.name != CACHE_LOOKUP or found:
             yield child.span
 

@@ -36,8 +36,8 @@ class Variant:
     def label(self) -> str:
         """What distinguishes it from other variants of the same function: ``max-autotune, bfloat16, dynamic``."""
         shapes = {None: None, True: "dynamic", False: "static"}[self.dynamic]
-        way = self.mode if self.backend is None else f"backend {self.backend}"
-        return ", ".join(part for part in (way, self.amp, shapes) if part)
+        how = self.mode if self.backend is None else f"backend {self.backend}"
+        return ", ".join(part for part in (how, self.amp, shapes) if part)
 
     @property
     def compiles(self) -> bool:
@@ -58,7 +58,7 @@ def variants(
     dynamic: Sequence[str] = ("none",),
     step: str = "call",
 ) -> tuple[Variant, ...]:
-    """Every combination, with the uncompiled baseline first.
+    """Return every combination, with the uncompiled baseline first.
 
     Several names are ways to compute the same thing: the first one, uncompiled, is the baseline of all. ``dynamic``
     applies only to variants that the comparison compiles.
@@ -66,12 +66,12 @@ def variants(
     chosen: dict[Variant, None] = {}
     for autocast in amp:
         chosen[Variant(names[0], EAGER, amp=AMP[autocast], step=step)] = None
-        for variant in _compiled(names, modes, backends, AMP[autocast], dynamic, step):
+        for variant in _compiled_variants(names, modes, backends, AMP[autocast], dynamic, step):
             chosen[variant] = None
     return tuple(chosen)
 
 
-def _compiled(
+def _compiled_variants(
     names: Sequence[str],
     modes: Sequence[str],
     backends: Sequence[str],
@@ -79,7 +79,7 @@ def _compiled(
     dynamic: Sequence[str],
     step: str,
 ) -> Iterator[Variant]:
-    ways = [(mode, None) for mode in modes if mode != EAGER] + [("default", backend) for backend in backends]
-    for name, (mode, backend), shapes in product(names, ways, dynamic):
+    choices = [(mode, None) for mode in modes if mode != EAGER] + [("default", backend) for backend in backends]
+    for name, (mode, backend), shapes in product(names, choices, dynamic):
         setting = None if mode == AS_WRITTEN else DYNAMIC[shapes]
         yield Variant(name, mode, backend, amp, setting, step)

@@ -81,13 +81,13 @@ class VariantProcess:
         """Add an event to the recording when the process has ended. ``data`` is its payload."""
         self._events.append((kind, data))
 
-    def request(self, what: str, **how: Any) -> dict[str, Any]:
+    def request(self, kind: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return the reply.
 
         Raises `VariantFailedError` if the variant fails, and `TargetError` if the target provides no call.
         """
         with suppress(BrokenPipeError):  # the process has ended: `_reply` finds out how
-            os.write(self._requests, (json.dumps({"do": what, **how}) + "\n").encode())
+            os.write(self._requests, (json.dumps({"do": kind, **arguments}) + "\n").encode())
         try:
             reply = self._reply()
         except BaseException:
@@ -119,20 +119,22 @@ class VariantProcess:
             self._output = -1
 
     def _reply(self) -> dict[str, Any]:
+        """Wait for a reply. Raises `VariantFailedError` if the process ends or exceeds a limit."""
         start = time.monotonic()
-        for poll in range(1 << 62):
+        poll = 0
+        while True:
             readable, _, _ = select.select([self._replies], [], [], _POLL)
             if readable:
                 chunk = os.read(self._replies, 1 << 16)
                 self._buffer += chunk
                 if not chunk:
-                    return self._ended()
+                    raise self._failure_at_end()
                 if self._buffer.endswith(b"\n"):
                     found = list(parse_lines(bytes(self._buffer)))
                     self._buffer.clear()
                     return found[-1]
             self._check(time.monotonic() - start, poll)
-        raise AssertionError("unreachable")
+            poll += 1
 
     def _check(self, seconds: float, poll: int) -> None:
         reason = exceeded_limit(self._process.pid, self._limits, seconds, poll)
@@ -142,14 +144,14 @@ class VariantProcess:
         if reason == "memory":
             raise VariantFailedError(Signature("memory", "memory", "used more memory than the machine has free"))
 
-    def _ended(self) -> dict[str, Any]:
-        """The process closed the pipe without a reply: it crashed, or the program called exit."""
+    def _failure_at_end(self) -> VariantFailedError:
+        """The failure of a process that closed the pipe without a reply: it crashed, or the program called exit."""
         code = self._process.wait()
-        said = " ".join(read_tail(self._output).split("\n")[-2:]).strip()
-        if code < 0:
-            name = signal.Signals(-code).name
-            raise VariantFailedError(Signature("signal", name, f"killed by {name}" + (f": {said}" if said else "")))
-        raise VariantFailedError(Signature("exit", str(code), f"exited with code {code}"))
+        if code >= 0:
+            return VariantFailedError(Signature("exit", str(code), f"exited with code {code}"))
+        name, last_lines = signal.Signals(-code).name, " ".join(read_tail(self._output).split("\n")[-2:]).strip()
+        message = f"killed by {name}" + (f": {last_lines}" if last_lines else "")
+        return VariantFailedError(Signature("signal", name, message))
 
     def _record_end(self, code: int) -> None:
         """Add to the recording what the program printed, and its exit code."""

@@ -118,9 +118,9 @@ class VariantResult:
 class RelativeSpeed:
     """The speed of a variant relative to the uncompiled call.
 
-    ``ratio`` is above 1 if the variant is faster. ``noise``: the difference is within the spread of the measurements.
-    ``pays_after`` is the break-even: the number of calls, from the first on, after which both have taken equally long.
-    It is None if that never happens.
+    ``ratio`` is above 1 if the variant is faster. ``noise``: the intervals of the two overlap. ``pays_after`` is the
+    break-even: the number of calls, from the first on, after which both have taken equally long. It is None if that
+    never happens.
     """
 
     ratio: float
@@ -156,17 +156,17 @@ def _quantile(ordered: Sequence[float], part: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def relative_speed(row: VariantResult, eager: VariantResult) -> RelativeSpeed | None:
-    """Compare a variant with the uncompiled call. None if one of them was not measured.
+def relative_speed(result: VariantResult, eager: VariantResult) -> RelativeSpeed | None:
+    """Return the speed of a variant relative to the uncompiled call. None if one of them was not measured.
 
     The difference counts as noise if the intervals of the two overlap.
     """
-    mine, theirs = row.warm, eager.warm
+    mine, theirs = result.warm, eager.warm
     if mine is None or theirs is None:
         return None
-    (low, high), (eager_low, eager_high) = row.confidence_interval, eager.confidence_interval
+    (low, high), (eager_low, eager_high) = result.confidence_interval, eager.confidence_interval
     noise = low <= eager_high and eager_low <= high
-    pays = None if noise else _break_even(row.first, mine.median, eager.first, theirs.median)
+    pays = None if noise else _break_even(result.first, mine.median, eager.first, theirs.median)
     return RelativeSpeed(theirs.median / mine.median, noise, pays)
 
 
