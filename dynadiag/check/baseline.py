@@ -22,7 +22,7 @@ __all__ = [
     "BaselineUpdate",
     "KnownFinding",
     "changes_of",
-    "most_in_one_run",
+    "max_in_one_run",
     "read_baseline",
     "updated_baseline",
 ]
@@ -60,7 +60,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class BaselineUpdate:
-    """What ``--update`` changed in a file. ``dropped`` is known no more, or less often."""
+    """What ``--update`` changed in a file. ``dropped`` are findings that are no longer known, or known less often."""
 
     file: str
     known: int
@@ -79,37 +79,37 @@ def read_baseline(path: Path) -> Baseline:
         raise UnreadableInput(f"{path}: {error.strerror}{cure}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableInput(
-            f"{path}: no baseline of dynadiag ({error}); remove it, and write a new one with --update"
+            f"{path}: not a baseline of dynadiag ({error}); remove it, and write a new one with --update"
         ) from error
     if found.version != VERSION:
         raise UnreadableInput(f"{path}: a baseline of version {found.version}; this dynadiag reads {VERSION}")
     return found
 
 
-def most_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
-    """How often each identity stands in one run at most."""
-    most: dict[str, int] = {}
+def max_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
+    """Return the largest number of findings of each identity in one run."""
+    max_counts: dict[str, int] = {}
     for run in runs:
         for identity, number in Counter(each.identity for each in run.occurrences).items():
-            most[identity] = max(most.get(identity, 0), number)
-    return most
+            max_counts[identity] = max(max_counts.get(identity, 0), number)
+    return max_counts
 
 
 def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, relative: Iterable[str] = ()) -> Baseline:
-    """The baseline after these runs.
+    """Return the baseline after these runs.
 
-    Targets that did not run, or failed, keep their known findings; those of a failed run are added. ``relative`` are
-    the targets whose compile seconds are kept. Files are named from ``root`` on.
+    Targets that did not run, or failed, keep their known findings. The findings of a failed run are added. The compile
+    seconds of the targets in ``relative`` are stored. Paths are relative to ``root``.
     """
     done = [run for run in runs if not run.failed]
-    known = {each.identity: each for each in _without({run.target for run in done}, old.known)}
-    most, counted = most_in_one_run(runs), {each.identity: each.count for each in old.known}
+    known = {each.identity: each for each in _known_of_others({run.target for run in done}, old.known)}
+    max_counts, counted = max_in_one_run(runs), {each.identity: each.count for each in old.known}
     for identity, occurrences in _by_identity(runs).items():
         kept = known.get(identity)
         entry = _known_finding(occurrences, root)
         known[identity] = replace(
             entry,
-            count=max(most[identity], counted[identity]) if kept else most[identity],
+            count=max(max_counts[identity], counted[identity]) if kept else max_counts[identity],
             targets=tuple(sorted({*entry.targets, *(kept.targets if kept else ())})),
         )
     seconds = {run.target: run.compile_seconds for run in done if run.target in set(relative)}
@@ -119,15 +119,15 @@ def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, rel
 
 
 def changes_of(file: str, before: Baseline, after: Baseline) -> BaselineUpdate:
-    """What an update of this file changed."""
+    """Return what an update of this file changed."""
     old, new = ({each.identity: each.count for each in made.known} for made in (before, after))
     added = sum(number > old.get(identity, 0) for identity, number in new.items())
     dropped = tuple(each for each in before.known if new.get(each.identity, 0) < each.count)
     return BaselineUpdate(file, len(after.known), added, dropped)
 
 
-def _without(targets: set[str], known: Iterable[KnownFinding]) -> Iterable[KnownFinding]:
-    """What is known of other targets."""
+def _known_of_others(targets: set[str], known: Iterable[KnownFinding]) -> Iterable[KnownFinding]:
+    """The known findings of other targets than these."""
     for each in known:
         others = tuple(name for name in each.targets if name not in targets)
         if others:
@@ -157,7 +157,7 @@ def _known_finding(occurrences: Sequence[tuple[str, Problem]], root: Path) -> Kn
 
 
 def _relative(file: str | None, root: Path) -> str | None:
-    """A file's name as it is on every machine: from the root on, and of a library from the package on."""
+    """A file's path as it is on every machine: from the root, or of a library from its package."""
     if file is None or not file.startswith("/"):
         return file
     inside = relpath(file, root)

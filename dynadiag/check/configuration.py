@@ -1,6 +1,6 @@
 """The configuration: budgets for all targets and for patterns of targets, and the path of the baseline.
 
-It stands in ``dynadiag.toml``, or in ``[tool.dynadiag]`` of ``pyproject.toml``, in the current folder or the nearest
+It is in ``dynadiag.toml``, or in ``[tool.dynadiag]`` of ``pyproject.toml``, in the current folder or the nearest
 one above it:
 
     max-breaks = 0
@@ -34,7 +34,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """How much of each kind is allowed; ``None`` means that nothing is said about it."""
+    """The limit of each figure; ``None`` is no limit."""
 
     max_breaks: int | None = None
     max_recompiles: int | None = None
@@ -56,13 +56,13 @@ class TargetBudgets(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Configuration(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """Budgets of all targets, then those of patterns, of which the last that matches counts for each budget."""
+    """The budgets of all targets, and those of patterns. For each budget the last pattern that matches counts."""
 
     baseline: str = "dynadiag-baseline.json"
     targets: dict[str, TargetBudgets] = {}
 
     def budgets(self, names: Iterable[str], given: Budgets) -> Budgets:
-        """The budgets of the target that has these names; those ``given`` on a command line come first."""
+        """Return the budgets of the target with these names. Those ``given`` on the command line take precedence."""
         known = tuple(names)
         matching = [one for pattern, one in self.targets.items() if any(fnmatchcase(name, pattern) for name in known)]
         merged = {
@@ -80,7 +80,7 @@ class Configuration(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def find_configuration(folder: Path) -> tuple[Configuration, Path]:
-    """The configuration for a folder and the folder that it stands in; an empty one for ``folder`` where there is none.
+    """Return the configuration for a folder, and the folder that it is in. Without one it is empty, and in ``folder``.
 
     Raises `DynadiagError` that names the file and the entry if it cannot be used.
     """
@@ -106,7 +106,7 @@ def bytes_of(size: int | str) -> int:
         return size
     match = _SIZE.fullmatch(size.strip())
     if match is None:
-        raise ValueError(f"{size!r} is no size: give bytes, or a text such as '2 GB'")
+        raise ValueError(f"{size!r} is not a size: give bytes, or a text such as '2 GB'")
     return round(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].lower()])
 
 
@@ -116,13 +116,13 @@ def relative_seconds(value: float | str) -> float | None:
         return None
     match = _PERCENT.fullmatch(value.strip())
     if match is None:
-        raise ValueError(f"{value!r} is no time: give seconds, or a text such as '120%' of the baseline")
+        raise ValueError(f"{value!r} is not a time: give seconds, or a text such as '120%' of the baseline")
     return float(match[1]) / 100
 
 
-# How a text stands for a number, and what an entry takes where that is no number.
+# The readers of budgets that may be texts, and what entries that are not whole numbers take.
 _READERS: Mapping[str, Callable[[str], object]] = {"max-memory": bytes_of, "max-compile-seconds": relative_seconds}
-_GIVE = {
+_EXPECTED = {
     "max-memory": "bytes, or a text such as '2 GB'",
     "max-compile-seconds": "seconds, or a text such as '120%' of the baseline's",
     "arguments": "a list of texts",
@@ -158,7 +158,7 @@ def _parsed(table: Mapping[str, Any], where: object, kind: type[_B]) -> _B:
 
 
 def _check(table: Mapping[str, Any], kind: type[Budgets], of: str = "") -> None:
-    """Raise `ValueError` that names the first entry that cannot be used. ``of`` tells whose entries these are."""
+    """Raise a `ValueError` that names the first entry that cannot be used. ``of`` says which table it is in."""
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
     for name, value in table.items():
         if name not in known:
@@ -168,7 +168,7 @@ def _check(table: Mapping[str, Any], kind: type[Budgets], of: str = "") -> None:
             if isinstance(own, dict):
                 _check(own, TargetBudgets, f" of targets.{pattern!r}")
         if not _is_usable(name, value, kind):
-            raise ValueError(f"{name}{of} is {value!r}: give {_GIVE.get(name, 'a whole number, 0 or more')}")
+            raise ValueError(f"{name}{of} is {value!r}: give {_EXPECTED.get(name, 'a whole number, 0 or more')}")
 
 
 def _is_usable(name: str, value: object, kind: type[Budgets]) -> bool:

@@ -43,7 +43,7 @@ class Problem(CheckProblem):
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A call that Inductor left to ATen, with why and from which line of the user's."""
+    """A call that Inductor left to ATen, with the reason and the user's line."""
 
     name: str
     reason: str
@@ -53,7 +53,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run. ``names`` are those by which budgets may be given for it; figures are ``None`` where not recorded.
+    """One run. Patterns of budgets match its ``names``. Figures that were not recorded are ``None``.
 
     ``memory`` is in bytes: the peak of the GPU where one was used, else of the process. ``launches`` counts the calls
     in the generated code.
@@ -89,7 +89,7 @@ def measure(
     recording: str | None = None,
     show: Callable[[Finding], str] = lambda item: item.title,
 ) -> Measurement:
-    """Measure a run. ``show`` makes the paragraph of a finding."""
+    """Return the measurement of a run. ``show`` makes the paragraph of a finding."""
     spent = [each.seconds.total for each in explanation.compiles if each.seconds.total is not None]
     return Measurement(
         target=target,
@@ -109,7 +109,7 @@ def measure(
 
 
 def peak_memory(recording: Recording) -> int | None:
-    """The peak of memory that a recording tells, in bytes."""
+    """Return the peak memory of a recorded program in bytes. None if it was not recorded."""
     found: int | None = None
     for _, end in event_data(recording, "dynadiag_end"):
         peak = end.get("peak_memory")

@@ -1,4 +1,4 @@
-"""The proved changes of a search by `dynadiag fix`, read from its JSON: what each is for, and the text it replaces."""
+"""The proved changes of `dynadiag fix`, read from its JSON: what each is for, and the lines that it replaces."""
 
 from __future__ import annotations
 
@@ -37,28 +37,34 @@ class ProvedFix:
     alone: bool
 
 
-class _Place(msgspec.Struct):
+class _FixedProblem(msgspec.Struct):
+    """What a fix is for, in the JSON."""
+
     kind: str
     gb_id: str | None
     file: str | None
     line: int | None
 
 
-class _Entry(msgspec.Struct):
-    problem: _Place = msgspec.field(name="for")
+class _FixEntry(msgspec.Struct):
+    """A fix in the JSON."""
+
+    problem: _FixedProblem = msgspec.field(name="for")
     verdict: str
     title: str
     diff: str
 
 
-class _Document(msgspec.Struct):
+class _FixesJson(msgspec.Struct):
+    """The part of the JSON that is read."""
+
     folder: str
-    fixes: tuple[_Entry, ...]
+    fixes: tuple[_FixEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedFixes:
-    """The proved changes by what they are for. ``notes`` say which are left out."""
+    """The proved changes by what they are for. ``notes`` say which changes are left out."""
 
     by_place: dict[tuple[str, str | None, str | None, int | None], ProvedFix]
     notes: tuple[str, ...] = ()
@@ -75,7 +81,7 @@ NO_FIXES = ProvedFixes({})
 def read_fixes(paths: Sequence[Path]) -> ProvedFixes:
     """Read documents of `dynadiag fix --json`. Raises `UnreadableInput` for anything else.
 
-    A change of a file that is not any more as the search saw it is left out.
+    A change of a file that has changed since the search is left out.
     """
     found, notes = {}, []
     for path in paths:
@@ -93,15 +99,15 @@ def read_fixes(paths: Sequence[Path]) -> ProvedFixes:
     return ProvedFixes(found, tuple(dict.fromkeys(notes)))
 
 
-def _read(path: Path) -> _Document:
+def _read(path: Path) -> _FixesJson:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Document)
+        return msgspec.json.decode(path.read_bytes(), type=_FixesJson)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableInput(f"{path}: no document of `dynadiag fix --json FILE` ({error})") from error
+        raise UnreadableInput(f"{path}: not a document of `dynadiag fix --json FILE` ({error})") from error
 
 
 def _replacements(diff: str, folder: Path) -> list[Replacement] | None:
-    """The changes of a unified diff, without the lines around them; ``None`` if a file is another one by now."""
+    """The changes of a unified diff, without their context; ``None`` if a file has changed since."""
     found: list[Replacement] = []
     texts: dict[str, list[str]] = {}
     for name, number, sign, text in _diff_lines(diff):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, most_in_one_run
+from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, max_in_one_run
 from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 
 __all__ = ["CheckResult", "after_update", "check"]
 
-_RULES = {  # rule of a finding -> rule of the problem, and the budget that can stand for a baseline
+_RULES = {  # rule of a finding -> rule of the problem, and the budget that takes the place of a baseline
     "break": ("new-break", "max_breaks"),
     "recompile": ("new-recompile", "max_recompiles"),
     "recompile-limit": ("new-recompile", "max_recompiles"),
@@ -26,8 +26,8 @@ _RULES = {  # rule of a finding -> rule of the problem, and the budget that can 
 class CheckResult:
     """What a check found. ``unknown`` has a sentence for each budget that could not be checked.
 
-    ``gone`` are known findings that are met no more; after an ``update``, those that it dropped. ``is_compared``: there
-    was a baseline.
+    ``gone`` are known findings that no run has any more; after an ``update``, those that it dropped. ``is_compared``:
+    there was a baseline.
     """
 
     problems: tuple[Problem, ...]
@@ -55,7 +55,7 @@ def check(
     new, known = _split(runs, baseline, allowed)
     over, unknown = list[Problem](), list[str]()
     for run in runs:
-        for found in _over(run, allowed[run.target], baseline or Baseline()):
+        for found in _over_budget(run, allowed[run.target], baseline or Baseline()):
             (unknown if isinstance(found, str) else over).append(found)  # type: ignore[arg-type]
     failed = [_failed(run) for run in runs if run.failed]
     gone = tuple(_gone(runs, baseline)) if baseline else ()
@@ -116,25 +116,35 @@ def _failed(run: Measurement) -> Problem:
     return _budget_problem(run, "failed", f"the program failed: {how}")
 
 
-def _over(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
+def _over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
     """The budgets that a run exceeds, and a sentence for each that could not be checked."""
-    yield from _counted(run, budgets)
+    yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)
     yield from _memory(run, budgets)
-    if budgets.max_launches is not None:
-        if run.launches is None:
-            yield _unknown(run, "max-launches", "the generated code was not recorded")
-        elif run.launches > budgets.max_launches:
-            text = f"{count(run.launches, 'kernel call')} in the generated code, {budgets.max_launches} allowed"
-            yield _budget_problem(run, "max-launches", text)
-    if budgets.fallback_kernel is not None and len(run.fallbacks) > budgets.fallback_kernel:
-        first = run.fallbacks[0]
-        named = list_some(list(dict.fromkeys(each.name for each in run.fallbacks)))
-        text = f"{count(len(run.fallbacks), 'fallback kernel')}, {budgets.fallback_kernel} allowed: {named}"
-        yield _budget_problem(run, "fallback-kernel", f"{text} ({first.reason})", first.file, first.line)
+    yield from _launches(run, budgets)
+    yield from _fallback_kernels(run, budgets)
 
 
-def _counted(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
+def _launches(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:
+    if budgets.max_launches is None:
+        return
+    if run.launches is None:
+        yield _unknown(run, "max-launches", "the generated code was not recorded")
+    elif run.launches > budgets.max_launches:
+        text = f"{count(run.launches, 'kernel call')} in the generated code, {budgets.max_launches} allowed"
+        yield _budget_problem(run, "max-launches", text)
+
+
+def _fallback_kernels(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
+    if budgets.fallback_kernel is None or len(run.fallbacks) <= budgets.fallback_kernel:
+        return
+    first = run.fallbacks[0]
+    named = list_some(list(dict.fromkeys(each.name for each in run.fallbacks)))
+    text = f"{count(len(run.fallbacks), 'fallback kernel')}, {budgets.fallback_kernel} allowed: {named}"
+    yield _budget_problem(run, "fallback-kernel", f"{text} ({first.reason})", first.file, first.line)
+
+
+def _counts(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
     bypasses = sum(each.rule == "cache-bypass" for each in run.occurrences)
     figures = (
         ("max-breaks", "graph break", run.breaks, budgets.max_breaks, ("break", "failed-compile")),
@@ -181,9 +191,9 @@ def _unknown(run: Measurement, rule: str, why: str) -> str:
 
 
 def _gone(runs: Sequence[Measurement], baseline: Baseline) -> Iterator[KnownFinding]:
-    """Findings known only for these targets that no target has any more, or has less often."""
+    """The known findings of these targets alone that no run has any more, or has less often."""
     ran = {run.target for run in runs if not run.failed}
-    now = most_in_one_run(runs)
+    now = max_in_one_run(runs)
     for each in baseline.known:
         if each.targets and set(each.targets) <= ran and now.get(each.identity, 0) < each.count:
             yield each
