@@ -1,4 +1,4 @@
-"""Describes a graph break at the moment torch logs it: its type, and the exact span of source at fault.
+"""Describes a graph break when torch logs it: its type, and the exact span of source that breaks the graph.
 
 torch's text names a line. The span comes from the instruction that Dynamo's translator of that frame is at: its
 ``positions`` have columns for every instruction (Python 3.11 and up).
@@ -13,11 +13,11 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from dynadiag.capture import spans
-from dynadiag.capture.code_locations import describe_callable, frame_data, is_stdlib_or_torch
+from dynadiag.capture.code_locations import describe_callable, describe_code, frame_data, is_stdlib_or_torch
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private.exception_frames import RaisedBreak
 
-__all__ = ["describe_raised_break", "parse_compile_id"]
+__all__ = ["describe_break", "describe_raised_break", "parse_compile_id"]
 
 _OBSERVED = "Observed exception"  # torch's type of break for an exception that no traced code handles
 
@@ -27,19 +27,19 @@ Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file wh
 def describe_break(
     failure: BaseException, emitter: FrameType | None, sources: Sources, *, fatal: bool
 ) -> dict[str, Any]:
-    """Return the data of one break: ``gb_type``, its location, and whether torch raised it.
+    """Return the data of a break: ``gb_type``, its file, line, columns and function, and whether torch raised it.
 
-    The location is file, line, columns and function.
+    ``emitter`` is the frame of the torch function that logs it.
     """
     gb_type = _gb_type(failure)
     origin = _raised_at(failure, emitter) if gb_type == _OBSERVED else None
     place = _blamed_location(failure, emitter, sources, passed=gb_type == _OBSERVED)
-    made = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
-    return {**made, "raised_at": origin} if origin else made
+    data = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
+    return {**data, "raised_at": origin} if origin else data
 
 
 def _raised_at(failure: BaseException, emitter: FrameType | None) -> dict[str, Any] | None:
-    """The innermost frame in the traceback of the traced exception, of those that are the user's or a library's."""
+    """The innermost frame of the user's, or of a library, in the traceback of the exception in the traced code."""
     for tx in torch_private.instruction_translators(emitter, failure):
         try:
             frames = torch_private.exception_traceback(tx)
@@ -59,9 +59,9 @@ def _gb_type(failure: BaseException) -> str | None:
 def _blamed_location(
     failure: BaseException, emitter: FrameType | None, sources: Sources, *, passed: bool
 ) -> dict[str, Any] | None:
-    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all.
+    """The location in the innermost frame of the user's, or of a library; if there is none, in the innermost frame.
 
-    ``passed``: an exception passed the frame, so that its instruction may be in a ``finally`` that came after.
+    ``passed``: an exception left the frame, so that its current instruction may be in a later ``finally``.
     """
     interpreters = list(torch_private.instruction_translators(emitter, failure))
     theirs = [tx for tx in interpreters if not is_stdlib_or_torch(tx.f_code.co_filename)]
@@ -72,7 +72,7 @@ def _blamed_location(
 def _location_of(
     tx: Any, sources: Sources, named: Mapping[tuple[str, str], int | None], passed: bool
 ) -> dict[str, Any]:
-    """The location of a frame. ``named`` are the lines that torch names, by file and function."""
+    """The location in a frame. ``named`` has the lines that torch names, by file and function."""
     code: CodeType = tx.f_code
     source = sources(code.co_filename)
     line = named.get((code.co_filename, code.co_name)) or _line(tx)
@@ -114,5 +114,5 @@ def parse_compile_id(compile_id: str) -> dict[str, int]:
 
 def _called_location(called: Any, found: RaisedBreak) -> dict[str, Any]:
     if isinstance(called, CodeType):
-        return {"file": called.co_filename, "line": called.co_firstlineno, "function": called.co_qualname}
+        return describe_code(called)
     return {} if called is None else describe_callable(called, found.caller or sys._getframe())

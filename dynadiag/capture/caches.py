@@ -14,7 +14,7 @@ __all__ = ["aot_autograd_key_json", "describe_cpp_lookups", "describe_pgo_lookup
 
 
 def aot_autograd_key_json(emitter: FrameType) -> str | None:
-    """Return the key that AOTAutograd's cache was asked for, in the form that torch gives keys of FX graphs.
+    """Return the key that was looked up in AOTAutograd's cache, in the form of torch's keys of FX graphs.
 
     None if torch's own event has it.
     """

@@ -14,9 +14,9 @@ _INDUCTOR = "torch._inductor.config"
 
 
 def describe_options(backend: Any) -> dict[str, dict[str, Any]]:
-    """Return the backend, and the options by module and name, with values that JSON has.
+    """Return the backend and the options, by module and name. Values are those of JSON.
 
-    They include those of ``torch.compile(options=...)`` and ``mode=``, which hold while Inductor compiles.
+    Among them are ``torch.compile(options=...)`` and ``mode=``, which hold while Inductor compiles.
     """
     options = torch_private.changed_options()
     options[_INDUCTOR] = {**options.get(_INDUCTOR, {}), **torch_private.inductor_options(backend)}
@@ -25,7 +25,7 @@ def describe_options(backend: Any) -> dict[str, dict[str, Any]]:
 
 
 def _value(value: Any) -> Any:
-    """A value as JSON has it. A function is its name, file and line, another object its type."""
+    """A value for JSON. A function becomes its name, file and line, another object its type."""
     if value is None or type(value) in (bool, int, float):
         return value
     code = getattr(value, "__code__", None)

@@ -1,4 +1,4 @@
-"""Where code is: compiled callables, frames that Dynamo skips, and whose file a frame is in."""
+"""The location of code (compiled callables, skipped frames), and whose it is: the user's, torch's or Python's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import torch
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["describe_callable", "describe_code", "describe_skipped_frame"]
+__all__ = [
+    "describe_callable",
+    "describe_code",
+    "describe_skipped_frame",
+    "frame_data",
+    "is_stdlib_or_torch",
+    "user_callers",
+]
 
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
 _SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace
-# Dynamo rightly leaves thousands of whole functions (no tensor in them, library code). These reasons are reported.
+# Dynamo skips thousands of functions for good reasons (no tensor in them, library code). Only these are reported.
 _SUPPRESSED = "an error was suppressed"  # before tracing (a generator) or during it
 _REPORTED_REASONS = (
     "dynamo tracing is disabled",
@@ -60,13 +67,13 @@ def _class_attribute(kind: type, name: str) -> Any:
 def _function_location(function: Any, name: str) -> dict[str, Any]:
     code = getattr(function, "__code__", None) if isinstance(function, FunctionType | MethodType) else None
     if isinstance(code, CodeType):
-        return {"file": code.co_filename, "line": code.co_firstlineno, "function": name}
-    return {"file": None, "line": None, "function": name}
+        return frame_data(code.co_filename, code.co_firstlineno, name)
+    return frame_data(None, None, name)
 
 
 def describe_code(code: CodeType) -> dict[str, Any]:
     """Return ``file``, ``line`` and ``function`` of a code object."""
-    return {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
+    return frame_data(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
 def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None:
@@ -81,24 +88,24 @@ def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None
         return None
     if not resumed and not any(words in reason.lower() for words in _REPORTED_REASONS):
         return None
-    named = code.co_name if resumed else code.co_qualname
+    name = code.co_name if resumed else code.co_qualname
     why = _GENERATOR if code.co_flags & inspect.CO_GENERATOR and _SUPPRESSED in reason else reason
-    return {"file": code.co_filename, "line": code.co_firstlineno, "function": named, "reason": why}
+    return {**frame_data(code.co_filename, code.co_firstlineno, name), "reason": why}
 
 
 def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
     """Return the user's frames from ``frame`` outwards, outermost first. torch leaves them out of a raised break."""
     found = []
     while frame is not None:
-        own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
-        if not own and not is_stdlib_or_torch(frame.f_code.co_filename):
+        is_ours = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
+        if not is_ours and not is_stdlib_or_torch(frame.f_code.co_filename):
             found.append(frame_data(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
 
 
-def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
-    """Return a frame in the form that our events have."""
+def frame_data(file: str | None, line: int | None, function: str | None) -> dict[str, Any]:
+    """Return a frame as our events have it; None for what is not known."""
     return {"file": file, "line": line, "function": function}
 
 

@@ -1,6 +1,6 @@
-"""Records what a process does with others: its process groups, its collectives, and that it stands still between two.
+"""Records the process groups and collectives of a process, and that it stands still between two of them.
 
-A collective of compiled code or C++ has no event of its own. How many there were is told with the next event that has.
+Collectives of compiled code and C++ have no event of their own. The next event says how many there were.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class CollectiveRecorder:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._watch: StandstillWatch | None = None
-        self.count_anew()
+        self.reset()
 
-    def count_anew(self) -> None:
-        """Begin to count. A forked child has begun no collective, and has no thread that watches it."""
+    def reset(self) -> None:
+        """Begin to count at 0. A forked child has begun no collective, and no thread watches it."""
         self._limit = CollectiveLimit()
         self._unseen, self._watch = UnseenCollectives(), None
 
@@ -53,17 +53,17 @@ class CollectiveRecorder:
         with contextlib.suppress(Exception):  # as in `start`
             process_groups.stop_observing(self._on_collective)
 
-    def issued_unseen(self) -> dict[str, int]:
-        """How many collectives began without an event since the last that has one, for an event; empty if none did."""
+    def unseen_data(self) -> dict[str, int]:
+        """Return the data for an event on how many collectives began unseen since the last one; empty if none did."""
         count = sum(self._unseen.since(process_groups.issued()).values())
         return {"unseen": count} if count else {}
 
     def append_unseen(self) -> None:
-        """Append how many collectives have begun by now that no event has told."""
+        """Append how many collectives have begun that no event reports."""
         self._append_unseen(self._unseen.since(process_groups.issued()), self._limit.count + 1)
 
     def _append_unseen(self, counts: Mapping[str, int], before: int) -> None:
-        """Append how many collectives of each group began without an event, before the one of this number."""
+        """Append how many collectives of each group began unseen. ``before`` is the number of the next collective."""
         for group, count in counts.items():
             if count:
                 self._recorder.append("unseen", {"group": group, "count": count, "before": before}, {})

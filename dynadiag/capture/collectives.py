@@ -1,7 +1,7 @@
 """The collectives that a program issues from Python, each as an event before it begins.
 
-So the journal of a rank that hangs or is killed ends with the collective that it was in. Those that compiled code and
-C++ issue have no event of their own: what is known of them is how many there were, by the count that a group keeps.
+So the journal of a rank that hangs or is killed ends with the collective that it was in. Collectives of compiled code
+and C++ have no event of their own. Only their number is known, from the count that each process group keeps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from dynadiag.capture.code_locations import user_callers
+from dynadiag.capture.code_locations import frame_data, user_callers
 from dynadiag.capture.graphs import plain_size
 from dynadiag.torch_private import process_groups
 
@@ -46,25 +46,27 @@ class CollectiveLimit:
 
 
 class UnseenCollectives:
-    """How many collectives each process group has begun that no event has told yet."""
+    """How many collectives each process group has begun that no event reports yet."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
-        self._untold: Counter[str] = Counter()
+        self._unreported: Counter[str] = Counter()
 
     def step(self, group: str, numbers: tuple[int, int] | None) -> None:
-        """Take note of a call that is seen: the count of its group before and after it, None if it has none."""
+        """Note a call that is seen. ``numbers`` are its group's counts before and after it, None if it has none."""
         if numbers is not None:
-            self._untold[group] += max(numbers[0] - self._known.get(group, numbers[0]), 0)
+            self._unreported[group] += max(numbers[0] - self._known.get(group, numbers[0]), 0)
             self._known[group] = numbers[1]
 
     def take(self, group: str) -> int:
-        """Return how many are to be told before the call that is seen now."""
-        return self._untold.pop(group, 0)
+        """Return how many are unreported before the call that is seen now, and forget them."""
+        return self._unreported.pop(group, 0)
 
     def since(self, issued: Mapping[str, int]) -> dict[str, int]:
-        """Return how many there are by now, after the last call that was seen."""
-        late = {name: number - self._known.get(name, number) + self._untold[name] for name, number in issued.items()}
+        """Return how many are unreported by now. ``issued`` has the counts of the groups."""
+        late = {
+            name: number - self._known.get(name, number) + self._unreported[name] for name, number in issued.items()
+        }
         return {name: count for name, count in late.items() if count > 0}
 
 
@@ -101,7 +103,7 @@ def describe_collective(method: str, group: Any, frame: FrameType, number: int) 
         "peer": next((known[name] for name in _PEERS if isinstance(known.get(name), int)), None),
         "async": bool(known.get("async_op", False)),
         "at": time.time(),
-        **(stack[-1] if stack else {"file": None, "line": None, "function": None}),
+        **_innermost(stack),
         "callers": stack[:-1],
     }
     stance = process_groups.stance()
@@ -109,10 +111,13 @@ def describe_collective(method: str, group: Any, frame: FrameType, number: int) 
 
 
 def describe_standstill(since: float, frame: FrameType, number: int) -> dict[str, Any]:
-    """Return the data of a standstill after so many collectives: since when, and the user's line."""
+    """Return the data of a standstill: since when (seconds since the epoch), after which collective, and where."""
     stack = user_callers(frame)[-_MAX_FRAMES:]
-    place = stack[-1] if stack else {"file": None, "line": None, "function": None}
-    return {"after": number, "since": since, "at": time.time(), **place, "callers": stack[:-1]}
+    return {"after": number, "since": since, "at": time.time(), **_innermost(stack), "callers": stack[:-1]}
+
+
+def _innermost(stack: list[dict[str, Any]]) -> dict[str, Any]:
+    return stack[-1] if stack else frame_data(None, None, None)
 
 
 def _tensors(known: dict[str, Any]) -> Iterator[Any]:

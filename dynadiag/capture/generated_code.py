@@ -26,7 +26,7 @@ _MAX_STAGE_BYTES = 4 << 20  # bytes of one stage that are recorded; the largest 
 def describe_kernels(module: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the data of each kernel of a generated module, and its stages as JSON (``cubin`` in base 64)."""
     for binary in triton_autotuner.built_kernels(module):
-        made = _metadata(binary)
+        metadata = _metadata(binary)
         yield (
             {
                 "module": module,
@@ -35,9 +35,9 @@ def describe_kernels(module: str) -> Iterator[tuple[dict[str, Any], str]]:
                 "registers": binary.registers,
                 "spills": binary.spills,
                 "shared": binary.shared,
-                "warps": made.get("num_warps"),
-                "target": made.get("target"),
-                "triton": made.get("triton_version"),
+                "warps": metadata.get("num_warps"),
+                "target": metadata.get("target"),
+                "triton": metadata.get("triton_version"),
                 "configuration": binary.configuration,
             },
             json.dumps(_stages(binary)),
@@ -72,7 +72,7 @@ def _read_cache_file(binary: triton_autotuner.TritonBinary, suffix: str) -> byte
 
 
 def scheduler_json(lowered: Any) -> str:
-    """Return the operations of a lowered graph in the order of their code, and the Dynamo nodes of its nodes, as JSON.
+    """Return the operations of a lowered graph, in the order of their code, and the Dynamo nodes of its nodes, as JSON.
 
     ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused.
     ``outputs`` and ``reads`` are names of buffers in the wrapper. ``origin`` is the node whose value the first output

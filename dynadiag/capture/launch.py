@@ -68,7 +68,7 @@ def launch(
 
 
 def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> ProcessEnd:
-    """Run any command; each process of it that compiles or joins a process group records itself in ``folder``.
+    """Run any command. Each of its processes that compiles, or joins a process group, records itself in ``folder``.
 
     Raises `DynadiagError` if the command cannot be started.
     """
@@ -84,9 +84,9 @@ def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> Proc
 def launch_counted(
     command: Sequence[str], folder: Path, settings: Settings, variables: Mapping[str, str]
 ) -> ProcessEnd:
-    """Run a program without its output. Each of its processes counts its operator calls, and leaves them in ``folder``.
+    """Run a program without its output. Each of its processes writes the counts of its operator calls to ``folder``.
 
-    Nothing is recorded. What the program reads from its standard input is empty: an earlier run has read it.
+    Nothing is recorded. The program's standard input is empty, because an earlier run has read it.
     """
     settings = replace(settings, parent=os.getpid(), coverage=str(folder))
     environment = {**os.environ, **variables, **settings.environment(str(folder))}
@@ -139,9 +139,9 @@ def record_exit(journal: Path, code: int | None, seconds: float, notes: Sequence
 
 
 def _record_end(
-    journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path], given: Sequence[str]
+    journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path], extra_notes: Sequence[str]
 ) -> None:
-    notes = list(given)
+    notes = list(extra_notes)
     if not journal.exists():
         Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
         notes.append(_why_not_recorded())

@@ -1,13 +1,12 @@
 """Count the operator calls of a process: how many were in graphs that Dynamo compiled, and how many Python made.
 
 This is done in a run of its own (`explain --coverage`), under torch's profiler, so that the recorded run stays
-undisturbed. An operator call outside of graphs is one of the profile's leaves: an operator that calls no other. A graph
-counts for its nodes that compute, each time that it is called. What happens while something is compiled is no call of
-the program's.
+undisturbed. An operator call outside of graphs is a leaf of the profile: an operator that calls no other. A call of a
+graph counts as its nodes that compute. What torch calls while it compiles does not count.
 
-Both are told by function. While a compiled call runs, a profiling hook of Python's puts a mark around each call of the
+Calls are counted by function. While a compiled call runs, Python's profiling hook puts a mark around each call of the
 user's functions, and of ``forward`` methods in torch. An operator belongs to the user's innermost function within the
-compiled call, or to torch's outermost ``forward`` where there is none.
+compiled call. If there is none, it belongs to torch's outermost ``forward``.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def count_this_process(folder: str) -> None:
 
 
 class OperatorCounts:
-    """The counts of one process. Torch is changed for the rest of it."""
+    """The counts of one process. torch stays changed until the process ends."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -71,7 +70,7 @@ class OperatorCounts:
         self._calls: frozenset[CodeType] = frozenset()
 
     def start(self) -> None:
-        """Count in all threads. Raises `RuntimeError` where the profiler runs already."""
+        """Count in all threads. Raises `RuntimeError` if the profiler runs already."""
         self._calls = operator_profile.compiled_call_codes()
         operator_profile.mark_compiles(_COMPILE)
         operator_profile.mark_new_graphs(self._name_graph)
@@ -97,7 +96,7 @@ class OperatorCounts:
         return {"functions": rows, "outside": outside}
 
     def _hook_thread(self, _frame: FrameType, _event: str, _argument: object) -> None:
-        """The hook of a thread that begins: it gives way to one with a stack of its own."""
+        """The first hook of a new thread. It is replaced by a hook with its own stack."""
         sys.setprofile(self._hook())
 
     def _hook(self) -> Callable[[FrameType, str, object], None]:
@@ -160,21 +159,21 @@ class OperatorCounts:
                 uncompiled[function] += 1
         return compiled, uncompiled, outside
 
-    def _places(self) -> tuple[list[_Place], list[int], list[bool]]:
-        """Of each event of the profile: where it is, the position of the event around it, whether it is an operator."""
-        places: list[_Place] = []
+    def _places(self) -> tuple[list[_EventPlace], list[int], list[bool]]:
+        """For each event of the profile: where it is, the position of its parent, and whether it is an operator."""
+        places: list[_EventPlace] = []
         parents: list[int] = []
         operators: list[bool] = []
         functions = [(function_at(file, line, name), own) for (file, line, name), own in self._functions]
         for parent, name, is_operator in operator_profile.stop_profile(self._profile):
-            places.append(_place(name, places[parent] if parent >= 0 else _OUTSIDE, functions))
+            places.append(_event_place(name, places[parent] if parent >= 0 else _OUTSIDE, functions))
             parents.append(parent)
             operators.append(is_operator)
         return places, parents, operators
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _EventPlace:
     """Where an event of a profile is. ``graph`` is the number of the graph that it is the call of."""
 
     function: Function | None = None  # None outside of compiled calls
@@ -183,22 +182,22 @@ class _Place:
     graph: int | None = None
 
 
-_OUTSIDE, _IGNORED = _Place(), _Place(ignored=True)
+_OUTSIDE, _IGNORED = _EventPlace(), _EventPlace(ignored=True)
 _UNNAMED: Function = ("<torch>", None, "a compiled call")
 
 
-def _place(name: str, around: _Place, functions: Sequence[tuple[Function, bool]]) -> _Place:
-    if around.ignored or name in (_COMPILE, operator_profile.COMPILED_BACKWARD):
+def _event_place(name: str, enclosing: _EventPlace, functions: Sequence[tuple[Function, bool]]) -> _EventPlace:
+    if enclosing.ignored or name in (_COMPILE, operator_profile.COMPILED_BACKWARD):
         return _IGNORED
     if name.startswith(_GRAPH):
-        return _Place(ignored=True, graph=int(name.removeprefix(_GRAPH)))
-    if name == _CALL and around.function is None:
-        return _Place(_UNNAMED)
+        return _EventPlace(ignored=True, graph=int(name.removeprefix(_GRAPH)))
+    if name == _CALL and enclosing.function is None:
+        return _EventPlace(_UNNAMED)
     if name.startswith(_FUNCTION):
         function, users = functions[int(name.removeprefix(_FUNCTION))]
-        if users or around.function == _UNNAMED:
-            return _Place(function, users)
-    return around
+        if users or enclosing.function == _UNNAMED:
+            return _EventPlace(function, users)
+    return enclosing
 
 
 def _function_of(stack: str | None) -> Function:
@@ -209,15 +208,15 @@ def _function_of(stack: str | None) -> Function:
 
 
 def function_at(file: str, line: int, name: str) -> Function:
-    """Return the function of a file that a line is in. ``name`` is how Python calls it, which tells apart several.
+    """Return the function of a file that a line is in. ``name`` is Python's name of it, to choose among several.
 
-    A comprehension is part of its function. Of a file that cannot be read the name is all that is known.
+    A comprehension is part of its function. If the file cannot be read, only the name is known.
     """
     own = original_name(name).rpartition(".")[2]
     known = _functions(file)
-    around = [each for each in known if line in each.lines]
+    enclosing = [each for each in known if line in each.lines]
     found = [each for each in known if each.first == line and each.name == own]
-    found = found or [each for each in around if each.name == own] or around
+    found = found or [each for each in enclosing if each.name == own] or enclosing
     if not found:
         return (file, None, original_name(name))
     best = max(found, key=lambda each: each.first)
@@ -225,7 +224,7 @@ def function_at(file: str, line: int, name: str) -> Function:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _FileFunction:
     """A function of a file: its first line, its names, and its lines with those of its comprehensions."""
 
     first: int
@@ -235,7 +234,7 @@ class _Known:
 
 
 @functools.cache
-def _functions(file: str) -> tuple[_Known, ...]:
+def _functions(file: str) -> tuple[_FileFunction, ...]:
     try:
         module = compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
@@ -243,9 +242,9 @@ def _functions(file: str) -> tuple[_Known, ...]:
     return tuple(_nested(module)) if linecache.getlines(file) else ()
 
 
-def _nested(code: CodeType) -> Iterator[_Known]:
+def _nested(code: CodeType) -> Iterator[_FileFunction]:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    yield _Known(code.co_firstlineno, code.co_name, code.co_qualname, frozenset(_own_lines(code)))
+    yield _FileFunction(code.co_firstlineno, code.co_name, code.co_qualname, frozenset(_own_lines(code)))
     for each in inner:
         if each.co_name not in _PARTS_OF_A_FUNCTION:
             yield from _nested(each)

@@ -149,7 +149,7 @@ class StoppedAfterCalls(SystemExit):
 
 
 def stop_after(calls: int, note: Callable[[], None] = lambda: None) -> None:
-    """Let this process make ``calls`` calls of compiled functions, and end it at the next one, after ``note()``."""
+    """Let this process make ``calls`` calls of compiled functions. End it at the next one, after ``note()``."""
     made = itertools.count(1)
 
     def count() -> None:

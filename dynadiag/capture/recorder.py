@@ -78,21 +78,20 @@ class Recorder(logging.Handler):
             self._modules[file] = metadata
 
     def record_cache_lookups(self) -> None:
-        """Append what caches were asked for the modules that were generated since the last call."""
+        """Append the cache lookups of the modules that were generated since the last call."""
         for module, metadata in list(self._modules.items()):
             if module not in self._cache_lookups:
                 self._cache_lookups.add(module)
                 for found in caches.describe_cpp_lookups(module, self._started):
                     self.append("cache", found, metadata)
-        if "pgo" not in self._cache_lookups and (asked := caches.describe_pgo_lookup()) is not None:
+        if "pgo" not in self._cache_lookups and (lookup := caches.describe_pgo_lookup()) is not None:
             self._cache_lookups.add("pgo")
-            self.append("cache", asked, {})
+            self.append("cache", lookup, {})
 
     def record_kernels(self) -> None:
         """Append the Triton kernels of the generated modules so far. Never raises."""
         if not (self.has_journal and self._modules):
             return
-
         for module, metadata in self._modules.items():
             try:
                 for data, stages in generated_code.describe_kernels(module):
@@ -150,7 +149,7 @@ class Recorder(logging.Handler):
                     self._files.clear()
                     self._modules.clear()
                     self._cache_lookups.clear()
-                    self.collectives.count_anew()
+                    self.collectives.reset()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal

@@ -5,9 +5,9 @@ of tracebacks, and comments in graphs, guards and generated code. That text is r
 removed completely. Then every line of every file that an event names is searched for in the rest, so that an unknown
 place shows no source either.
 
-Texts in the source, such as a key or a prompt, come up in graphs, guards and messages. Each is replaced by its number,
-so that two stay two. A text that is a name of the program or of torch is a name, and stays. So do texts of up to three
-characters. Texts that guards compare with are replaced wherever they come from, and so are messages of exceptions.
+String constants of the source, such as a key or a prompt, also occur in graphs, guards and messages. Each is replaced
+by a number of its own. A string that is a name in the program or in torch stays, and so does one of up to three
+characters. Strings that guards compare with are replaced wherever they come from, and so are messages of exceptions.
 """
 
 from __future__ import annotations
@@ -83,22 +83,22 @@ class Redactor:
         self._searched: dict[str, str] = {}  # the lines, and the texts that are no names
 
     def redact(
-        self, metadata: Mapping[str, Any], payload: str | None, is_theirs: Callable[[str], bool]
+        self, metadata: Mapping[str, Any], payload: str | None, is_user_file: Callable[[str], bool]
     ) -> tuple[Mapping[str, Any], str | None]:
-        """Return the event without the text of files for which ``is_theirs`` is true."""
+        """Return the event without the text of files for which ``is_user_file`` is true."""
         for file in _files_named_in(metadata, payload):
             if file not in self._files:
                 self._files.add(file)
-                if is_theirs(file):
+                if is_user_file(file):
                     self._add_lines_of(file)
                 self._search_for_texts()
         kind = next(iter(metadata), "")
         name = metadata["artifact"].get("name", "") if kind == "artifact" else kind
         guards = name in _GUARDS
-        swept: Mapping[str, Any] = self._redact_value(_without_loc(metadata), guards=guards)
+        redacted: Mapping[str, Any] = self._redact_value(_without_loc(metadata), guards=guards)
         if payload is None:
-            return swept, None
-        return swept, self._redact_text(_redact_payload(name, payload), guards=guards)
+            return redacted, None
+        return redacted, self._redact_text(_redact_payload(name, payload), guards=guards)
 
     def _add_lines_of(self, file: str) -> None:
         lines = linecache.getlines(file)
@@ -115,7 +115,7 @@ class Redactor:
         self._texts.update(dict.fromkeys(text for text in texts if len(text.strip()) >= _MIN_TEXT_CHARS))
 
     def _search_for_texts(self) -> None:
-        """Search for the texts that are no names: those that are like one only where they stand in quotes."""
+        """Update what is searched for: texts that are not names, and those that could be names only in quotes."""
         files = "\n".join(self._files)
         self._searched = dict(self._lines)
         for text in self._texts:
@@ -206,7 +206,7 @@ def _redact_payload(name: str, payload: str) -> str:
 
 
 def _redact_lookup(payload: str) -> str | None:
-    """A lookup of a cache with its key, whose components say why it missed. Source of Triton kernels is one of them."""
+    """A cache lookup without the components of its key that are source, such as that of a Triton kernel."""
     try:
         data = json.loads(payload)
     except ValueError:

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ending_exception", "job_place", "recording_stems", "run_footer", "run_header", "uses_gpu"]
+__all__ = [
+    "ending_exception",
+    "exit_codes_of_ranks",
+    "job_place",
+    "recording_stems",
+    "run_footer",
+    "run_header",
+    "uses_gpu",
+]
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -60,7 +68,7 @@ def _working_directory() -> str | None:
         return None
 
 
-# What a launcher calls a process's place in its job: torchrun's and torch.distributed's names, then SLURM's.
+# The variables in which a launcher gives a process its place in the job: those of torchrun, then those of SLURM.
 _JOB_VARIABLES = {
     "rank": ("RANK", "SLURM_PROCID"),
     "local_rank": ("LOCAL_RANK", "SLURM_LOCALID"),
@@ -108,10 +116,10 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def ending_exception() -> BaseException | None:
-    """The exception that ends this process, as the interpreter recorded it.
+    """Return the exception that ends this process, as the interpreter recorded it. None if there is none.
 
-    In a child of `multiprocessing`, while its finalizers run, it is the one that passes. `torch.multiprocessing.spawn`
-    makes a ``SystemExit`` of it.
+    In a child of `multiprocessing`, whose finalizers run while it is raised, it is the current exception.
+    `torch.multiprocessing.spawn` turns it into a ``SystemExit``.
     """
     error = getattr(sys, "last_value", None) or sys.exc_info()[1]
     if isinstance(error, SystemExit):
@@ -120,7 +128,7 @@ def ending_exception() -> BaseException | None:
 
 
 def exit_codes_of_ranks(error: BaseException | None) -> dict[int, int]:
-    """The exit codes of the ranks that failed, by the exception that ends their launcher (``torchrun``)."""
+    """Return the exit codes of the ranks that failed, from the exception that ends their launcher (``torchrun``)."""
     failures = getattr(error, "failures", None)
     if not isinstance(failures, dict):
         return {}
@@ -129,9 +137,9 @@ def exit_codes_of_ranks(error: BaseException | None) -> dict[int, int]:
 
 
 def run_footer(started: float, error: BaseException | None = None, *, source: bool = True) -> dict[str, Any]:
-    """Return the metadata that is known when the interpreter ends, of ``error`` if that ends it.
+    """Return the metadata that is known when the interpreter ends. ``error`` is the exception that ends it.
 
-    ``source``: whether text of the program may be.
+    Without ``source`` it has no text of the program.
     """
     message = _exception_message(error) if source else None
     codes = exit_codes_of_ranks(error)

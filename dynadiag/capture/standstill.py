@@ -1,7 +1,7 @@
-"""Notices that a rank begins no collective for some time, so that its journal says where it stood.
+"""A watchdog that notices that a rank begins no collective for some time, so that its journal says where it stands.
 
-A rank that hangs is ended by others without a word. A thread looks whether it goes on: after 2 seconds, then 4, 8 and
-so on, so that a whole day has 16 looks. It looks at the main thread only if nothing has happened meanwhile.
+A rank that hangs is killed from outside, and records no end. A thread checks for progress after 2 seconds, then after
+4, 8 and so on: 16 times a day. It reads the frame of the main thread only if there was no progress.
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ from types import FrameType
 
 __all__ = ["StandstillWatch"]
 
-_FIRST = 2.0  # seconds without a collective
+_FIRST_PAUSE = 2.0  # seconds without a collective
 
 
 class StandstillWatch:
-    """Calls ``stood`` with a time and the main thread's frame while what ``progress`` returns stays the same."""
+    """Calls ``on_standstill`` with the time of the last progress, and the main thread's frame, while there is none.
+
+    There is progress if ``progress`` returns something else than before.
+    """
 
     def __init__(
-        self, progress: Callable[[], object], stood: Callable[[float, FrameType], None], first: float = _FIRST
+        self,
+        progress: Callable[[], object],
+        on_standstill: Callable[[float, FrameType], None],
+        first: float = _FIRST_PAUSE,
     ) -> None:
         self._progress = progress
-        self._stood = stood
+        self._on_standstill = on_standstill
         self._first = first
         self._ended = threading.Event()
 
     def start(self) -> None:
         """Watch until `stop`, or until the process ends. A fork has no such thread."""
-        with contextlib.suppress(RuntimeError):  # no thread is left: all else is recorded still
+        with contextlib.suppress(RuntimeError):  # no thread can be started: everything else is still recorded
             threading.Thread(target=self._run, name="dynadiag-standstill", daemon=True).start()
 
     def stop(self) -> None:
@@ -55,4 +61,4 @@ class StandstillWatch:
     def _look(self, since: float) -> None:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         if frame is not None:
-            self._stood(since, frame)
+            self._on_standstill(since, frame)

@@ -52,7 +52,7 @@ OUTERMOST = {
     *(Recorder.__init__, Recorder.start, Recorder.stop, Recorder.handle, Recorder.emit, Recorder.close),
     *(Recorder.give_up, Recorder._note_missed, Recorder._release, Recorder._on_skipped_frame),
     *(Recorder.record_kernels, Recorder.record_exception, Recorder.note),
-    *(CollectiveRecorder.__init__, CollectiveRecorder.start, CollectiveRecorder.stop, CollectiveRecorder.count_anew),
+    *(CollectiveRecorder.__init__, CollectiveRecorder.start, CollectiveRecorder.stop, CollectiveRecorder.reset),
     *vars(recorder_module._CudaGraphSkipHandler).values(),
     Redactor.__init__,
     CollectiveLimit.__init__,
