@@ -1,1 +1,1 @@
-"""One file a command: its arguments and its run()."""
+"""The commands, one module each: its docstring is the help, `prepare_parser` adds the options, `run` does the work."""

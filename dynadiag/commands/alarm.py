@@ -1,4 +1,4 @@
-"""A time limit for a block of ours: when it is over the block is interrupted, as by Ctrl-C."""
+"""A time limit for a block of code: when the time is over, the block is interrupted as by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Alarm"]
 class Alarm:
     """Raises `KeyboardInterrupt` in its block after ``seconds`` (``None``: never).
 
-    Every long part of a command knows what to do after Ctrl-C: it keeps what it has found. ``went_off`` tells the two
-    apart. For the main thread only.
+    Every long part of a command handles Ctrl-C: it keeps what it has found. ``went_off`` says whether the time is over.
+    For the main thread only.
     """
 
     def __init__(self, seconds: float | None) -> None:

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 def find_culprits_of(program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter) -> Verdict:
     """Search with the options of `add_search_options`, and complete the recording of the search.
 
-    Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C; the recording then has
+    Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C: then the recording has
     the trials so far.
     """
     try:
@@ -124,7 +124,7 @@ def trial_search(
 ) -> Iterator[TrialSearch]:
     """A search with the options of `add_search_options`.
 
-    After Ctrl-C its recording has the trials so far; where the target is no program there is none.
+    After Ctrl-C its recording has the trials so far. If the target is not a program, there is no recording.
     """
     with _runner(program, args, hooks) as runner:
         budget = SearchBudget(args.budget)
@@ -165,8 +165,8 @@ def _new_trial_log(program: Program, args: argparse.Namespace) -> TrialLog:
 
 def new_trial_log(command: str, program: Program, args: argparse.Namespace, output: Path) -> TrialLog:
     """Begin the recording of a search."""
-    asked = search_options(command, args)
-    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
+    options = search_options(command, args)
+    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, options, args.force)
 
 
 def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def bisect_options(args: argparse.Namespace) -> BisectOptions:
 
 
 def _report_fields(program: Program) -> dict[str, Any]:
-    """Return how the report names the program: for a reader, and for a shell."""
+    """The fields of the verdict that name the program: for a reader, and for a shell."""
     words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
     return {"target": program.text, "command": shlex.join(words)}
 

@@ -21,7 +21,7 @@ from dynadiag.bisection.releases.version_range import parse_range
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.release_plan import GIGABYTE, SearchPlan, agree_to_install, plan_search
+from dynadiag.commands.release_plan import GIGABYTE, SearchPlan, confirm_installs, plan_search
 from dynadiag.commands.target_options import parse_program
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explanation.formatting import count, duration
@@ -34,9 +34,9 @@ from dynadiag.trial.supervise import Limits
 __all__ = [
     "add_release_options",
     "add_release_range",
-    "agree_beforehand",
     "asks_for_releases",
     "bisects_releases",
+    "confirm_beforehand",
     "prune",
     "run",
     "search_releases",
@@ -122,14 +122,14 @@ def search_releases(
 ) -> ReleaseReport:
     """Search with the options of `add_release_options`, recorded into ``output``.
 
-    Raises `DynadiagError` where there is nothing to search, or nobody agrees to install, and `KeyboardInterrupt` after
-    Ctrl-C.
+    Raises `DynadiagError` if there is nothing to search, or the user declines the installs, and `KeyboardInterrupt`
+    after Ctrl-C.
     """
     wanted = parse_range(args.torch) if args.torch else None
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         store = _store(program, args)
         plan = plan_search(wanted, args, store, Path(folder), progress.message)
-        agree_to_install(plan, store, args)
+        confirm_installs(plan, store, args)
         return _search(program, plan, store, output, Path(folder), args, progress)
 
 
@@ -142,12 +142,12 @@ def search_with_repro(repro: Path, args: argparse.Namespace, output: Path, progr
     return search_releases(Program(str(repro)), options, output, progress)
 
 
-def agree_beforehand(program: Program, args: argparse.Namespace, say: Callable[[str], None]) -> None:
-    """Have the installs of a later search agreed to before long work. Raises `DynadiagError` as `search_releases`."""
+def confirm_beforehand(program: Program, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Ask about the installs of a later search, before long work. Raises `DynadiagError` as `search_releases`."""
     wanted = parse_range(args.torch) if args.torch else None
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         store = _store(program, args)
-        agree_to_install(plan_search(wanted, args, store, Path(folder), say), store, args)
+        confirm_installs(plan_search(wanted, args, store, Path(folder), say), store, args)
 
 
 def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
@@ -179,9 +179,29 @@ def _search(
         repeat=args.repeat,
         on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
     )
+    result = _run_search(searcher, trials, log, progress)
+    report = ReleaseReport(
+        target=program.text,
+        torch=str(plan.candidates[plan.own].version),
+        result=result,
+        failure=trials.reference if "same" in result.statuses else None,
+        changes=tuple(_changes(result, output, args)),
+        kept=_installed_text(store, args),
+        trials=log.count,
+        seconds=time.monotonic() - began,
+    )
+    log.add_verdict(encode(report.document()).decode())
+    log.finish(report.exit_code, force=True)
+    return report
+
+
+def _run_search(
+    searcher: ReleaseSearcher, trials: ReleaseTrials, log: TrialLog, progress: ProgressPrinter
+) -> ReleaseResult:
+    """Search. After Ctrl-C the recording has the trials so far; after an error there is none."""
     try:
         with trials:
-            result = searcher.search()
+            return searcher.search()
     except KeyboardInterrupt:
         log.finish(None, force=True)
         progress.message(f"interrupted after {count(log.count, 'trial')}; releases that are installed stay")
@@ -189,19 +209,6 @@ def _search(
     except BaseException:
         log.discard()
         raise
-    report = ReleaseReport(
-        target=program.text,
-        torch=str(plan.candidates[plan.own].version),
-        result=result,
-        failure=trials.reference if "same" in result.statuses else None,
-        changes=tuple(_changes(result, output, args)),
-        kept=_kept(store, args),
-        trials=log.count,
-        seconds=time.monotonic() - began,
-    )
-    log.add_verdict(encode(report.document()).decode())
-    log.finish(report.exit_code, force=True)
-    return report
 
 
 def _trials(program: Program, folder: Path, log: TrialLog, args: argparse.Namespace) -> ReleaseTrials:
@@ -218,12 +225,12 @@ def _options(args: argparse.Namespace) -> list[str]:
 
 
 def _installer(
-    store: EnvironmentStore, folder: Path, most: int, progress: ProgressPrinter
+    store: EnvironmentStore, folder: Path, limit: int, progress: ProgressPrinter
 ) -> Callable[[str], Interpreter]:
-    numbers = iter(range(1, most + 1))
+    numbers = iter(range(1, limit + 1))
 
     def install(requirement: str) -> Interpreter:
-        label = f"installing {requirement} ({next(numbers)} of at most {most})"
+        label = f"installing {requirement} ({next(numbers)} of at most {limit})"
         progress.message(label)
         kept = store.install(
             requirement,
@@ -236,7 +243,7 @@ def _installer(
 
 
 def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> list[ReleaseChange]:
-    """Where the failure came and was mended, with the recordings on either side compared. They stay beside ours."""
+    """Where the failure came and was mended. The recordings on either side are compared, and kept beside ours."""
     if result.verdict != "found":
         return []
     found = result.boundaries
@@ -248,7 +255,9 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
         if low is None or high is None:
             continue
         names = [str(result.candidates[index].version) for index in (low, high)]
-        recordings = [path for index in (low, high) if (path := _keep(result, index, output, kept, args)) is not None]
+        recordings = [
+            path for index in (low, high) if (path := _move_recording(result, index, output, kept, args)) is not None
+        ]
         try:
             changes.append(compare_sides(names[0], names[1], came, recordings, style))
         except UnreadableInput:
@@ -256,9 +265,10 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
     return changes
 
 
-def _keep(
+def _move_recording(
     result: ReleaseResult, index: int, output: Path, kept: dict[int, Path], args: argparse.Namespace
 ) -> Path | None:
+    """Move the recording of a release beside that of the search, once. Returns its path, None if there is none."""
     recording = result.trials[index].recording
     if index not in kept and recording is not None:
         name = output.with_stem(f"{output.stem}-torch-{result.candidates[index].version}")
@@ -268,10 +278,11 @@ def _keep(
     return kept.get(index)
 
 
-def _kept(store: EnvironmentStore, args: argparse.Namespace) -> str:
-    there = store.all()
-    if not there:
+def _installed_text(store: EnvironmentStore, args: argparse.Namespace) -> str:
+    """What the report says about the releases that are installed."""
+    installed = store.all()
+    if not installed:
         return ""
-    size = sum(one.bytes for one in there) / GIGABYTE
-    what = f"{count(len(there), 'release')} of torch ({size:.1f} GB) in {store.folder}"
+    size = sum(one.bytes for one in installed) / GIGABYTE
+    what = f"{count(len(installed), 'release')} of torch ({size:.1f} GB) in {store.folder}"
     return f"removed: {what}" if args.prune else f"kept for the next search: {what}; bisect --prune removes them"

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _split_place(recording: Path) -> tuple[Path, str]:
-    """Split ``REC#FILE:LINE``. A file that has such a name is a recording."""
+    """Split ``REC#FILE:LINE``. If a file has this very name, it is the recording."""
     name, mark, place = str(recording).rpartition("#")
     return (Path(name), place) if mark and not recording.exists() else (recording, "")
 

@@ -1,4 +1,4 @@
-"""Shared by the commands: common options, output files, colors."""
+"""What the commands share: options, output files, colors."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def print_text(text: str) -> None:
 
 
 def for_log(text: str) -> str:
-    """The text as a log may show it: a runner of GitHub Actions would take some lines for commands."""
+    """Return a text for a log. A runner of GitHub Actions takes some lines for commands, so there they are escaped."""
     return escape_commands(text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
 
 
@@ -186,7 +186,7 @@ def print_path(path: Path) -> None:
 
 
 def tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
-    """Return (rtol, atol) of ``--rtol`` and ``--atol``; None without either: then each dtype has its own."""
+    """Return (rtol, atol) of ``--rtol`` and ``--atol``. None if neither is given: each dtype has its own tolerance."""
     return None if args.rtol is None and args.atol is None else (args.rtol or 0.0, args.atol or 0.0)
 
 

@@ -86,6 +86,10 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a function of the same file that returns a list of args; counts the recompiles that they cause",
     )
+    _add_step(parser)
+
+
+def _add_step(parser: argparse.ArgumentParser) -> None:
     step = parser.add_mutually_exclusive_group()
     step.add_argument("--train", dest="step", action="store_const", const="train", help="time forward and backward")
     step.add_argument(

@@ -1,4 +1,4 @@
-"""Count a program's operator calls in a run of its own (`explain --coverage`), for the recording of another run."""
+"""Count a program's operator calls in a second run (`explain --coverage`), for the recording of the first run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynadiag.recording.journal import Journal
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import cache_variables
 
-__all__ = ["add_coverage", "merged"]
+__all__ = ["add_coverage", "merge_counts"]
 
 
 class Counts(msgspec.Struct):
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct):
 def add_coverage(program: Program, recording: Path, args: argparse.Namespace, exit_code: int) -> None:
     """Run a program once more, without its output, and append its counts to the journal of the first run.
 
-    ``exit_code`` is that of the first run: where the second ended otherwise, or left no counts, a note says so.
+    ``exit_code`` is that of the first run. If the second run ended differently, or left no counts, a note says so.
     """
     print("dynadiag: --coverage runs the program a second time", file=sys.stderr, flush=True)  # noqa: T201
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
@@ -40,7 +40,7 @@ def add_coverage(program: Program, recording: Path, args: argparse.Namespace, ex
         variables = cache_variables(Path(scratch)) if args.fresh else {}
         ended = launch_counted(command, folder, recorder_settings(args), variables)
         found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
-    coverage = merged(found, _note(found, ended.exit_code, exit_code))
+    coverage = merge_counts(found, _note(found, ended.exit_code, exit_code))
     journal = Journal.reopen(recording)
     journal.append({COVERAGE: {}}, msgspec.json.encode(coverage).decode(), past_limit=True)
     journal.close()
@@ -58,8 +58,8 @@ def _note(found: Sequence[Counts], code: int, first: int) -> str | None:
     return None
 
 
-def merged(found: Iterable[Counts], note: str | None = None) -> Coverage:
-    """The counts of all processes together, the function that called most operators uncompiled first."""
+def merge_counts(found: Iterable[Counts], note: str | None = None) -> Coverage:
+    """Return the counts of all processes together. Functions with the most uncompiled calls come first."""
     sums: dict[tuple[str, int | None, str], list[int]] = {}
     outside = 0
     for counts in found:

@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
-        before = stack.enter_context(_opened(args.before, 0, args, folder))
-        after = stack.enter_context(_opened(args.after, 1, args, folder))
+        before = stack.enter_context(_open_target(args.before, 0, args, folder))
+        after = stack.enter_context(_open_target(args.after, 1, args, folder))
         found = compare_recordings(before, after)
         document = comparison_json(found, after)
         common.write_result(args.json, document, lambda style: _text(args, found, before, after, style))
@@ -65,7 +65,7 @@ def _text(args: argparse.Namespace, found: Comparison, before: Recording, after:
     return comparison_text(found, before, after, style, all_=args.all)
 
 
-def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) -> Recording:
+def _open_target(target: str, number: int, args: argparse.Namespace, folder: Path) -> Recording:
     """Open a recording or a log, or record a program and open its recording. ``number`` tells the two apart."""
     path = Path(target)
     if path.suffix != ".py" and (path.is_dir() or has_recordings(path)):
@@ -90,18 +90,18 @@ def _open_file(path: Path, folder: Path) -> Recording:
     except DynadiagError:
         if path.suffix == SUFFIX:
             raise
-        return _imported(path, folder)
+        return _import_log(path, folder)
 
 
 def _open_folder(path: Path, folder: Path) -> Recording:
     found: Sequence[Path] = list_recordings(path) if has_recordings(path) else ()
     if len(found) > 1:
         raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
-    return open_recording(found[0]) if found else _imported(path, folder)
+    return open_recording(found[0]) if found else _import_log(path, folder)
 
 
-def _imported(log: Path, folder: Path) -> Recording:
-    made = import_log(log, folder / f"{len(list(folder.iterdir()))}{SUFFIX}").recordings
-    if len(made) > 1:
-        raise DynadiagError(f"{log}: it has the logs of {len(made)} ranks; name one of them")
-    return open_recording(made[0])
+def _import_log(log: Path, folder: Path) -> Recording:
+    recordings = import_log(log, folder / f"{len(list(folder.iterdir()))}{SUFFIX}").recordings
+    if len(recordings) > 1:
+        raise DynadiagError(f"{log}: it has the logs of {len(recordings)} ranks; name one of them")
+    return open_recording(recordings[0])

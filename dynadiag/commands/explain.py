@@ -38,7 +38,7 @@ from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
 _OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--limit", "--target")
-_MOST_BROWSED = 6  # recordings that the command at the end names
+_MAX_BROWSED = 6  # recordings that the command at the end names
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
 
@@ -129,21 +129,21 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
     if args.json is not None:
         common.write_json(args.json, encode(reader.document(job)))
     if args.json != "-":
-        shown = [_displayed(path) for path in _to_browse(job, args.target)]
+        shown = [_displayed(path) for path in _paths_to_browse(job, args.target)]
         common.print_text(job_text(job, common.style_for(sys.stdout), all_=args.all, recordings=shown))
 
 
-def _to_browse(job: JobReport, target: str) -> list[Path]:
-    """The folder that was named, else a recording of each kind of process: others may lie beside them."""
+def _paths_to_browse(job: JobReport, target: str) -> list[Path]:
+    """The folder if one was named, else a recording of each set of alike processes."""
     if Path(target).is_dir():
         return [Path(target)]
-    return [part.processes[0].path for part in job.parts[:_MOST_BROWSED]]
+    return [part.processes[0].path for part in job.parts[:_MAX_BROWSED]]
 
 
 def _job_reader(paths: Sequence[Path], args: argparse.Namespace, main: Path | None) -> JobReader | None:
-    """Read the recordings as one job. Return None for one recording that is told by itself.
+    """Read the recordings as one job. Returns None for one recording that is reported by itself.
 
-    A folder with one recording is a job if that rank waited for ranks that left none.
+    A folder with one recording is a job if its rank waited for ranks that left no recording.
     """
     if len(paths) > 1:
         return JobReader(paths, main)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from dynadiag.bisection.trial_log import TrialLog
@@ -59,25 +60,11 @@ def run(args: argparse.Namespace) -> int:
     log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
     began = time.monotonic()
     with ProgressPrinter(sys.stderr) as progress, runner_of(program, args.timeout) as runner:
-
-        def on_outcome(label: str, outcome: Outcome) -> None:
-            status = "ends with 0" if outcome.exit_code == 0 else f"ends with {outcome.exit_code}"
-            log.add(label, outcome, status, label)
-            progress.on_trial(log.count, label, status, outcome.seconds)
-
-        trials = Trials(project, runner, on_outcome)
-        note = None
+        trials = Trials(project, runner, partial(_on_outcome, log, progress))
         try:
-            result = find_fixes(trials, progress.message)
-        except FailsUncompiled as failed:
-            result, note = FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
+            result, note = _find(trials, log, progress)
         except KeyboardInterrupt:
-            log.finish(None, force=True)
-            progress.message(f"interrupted after {log.count} trials")
             return common.INTERRUPTED
-        except DynadiagError:
-            log.discard()
-            raise
     document = document_of(result, project, trials.count, time.monotonic() - began)
     code = 4 if note is not None else exit_code_of(result)
     if code == 3:
@@ -87,6 +74,31 @@ def run(args: argparse.Namespace) -> int:
     _report(document, note, args)
     common.print_path(recording)
     return code
+
+
+def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
+    """Record a trial and report it."""
+    status = f"ends with {outcome.exit_code}"
+    log.add(label, outcome, status, label)
+    progress.on_trial(log.count, label, status, outcome.seconds)
+
+
+def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, str | None]:
+    """Search for fixes. Returns the result, and a note if the program fails uncompiled.
+
+    After Ctrl-C the recording has the trials so far; after an error there is none.
+    """
+    try:
+        return find_fixes(trials, progress.message), None
+    except FailsUncompiled as failed:
+        return FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
+    except KeyboardInterrupt:
+        log.finish(None, force=True)
+        progress.message(f"interrupted after {log.count} trials")
+        raise
+    except DynadiagError:
+        log.discard()
+        raise
 
 
 def _write(result: FixResult, project: Project, document: FixDocument, args: argparse.Namespace) -> FixDocument:

@@ -89,21 +89,21 @@ def _check_options(args: argparse.Namespace) -> None:
 def _calls_named(args: argparse.Namespace, calls: Sequence[KernelCall]) -> list[KernelCall]:
     """Return the calls that NAME means: ``mm``, ``mm #2``, ``1/0 mm``, ``1/0 backward mm #2``."""
     wanted = " ".join(args.name.split())
-    if found := [call for call in calls if wanted in _spellings(call)]:
+    if found := [call for call in calls if wanted in _names_of(call)]:
         return found
     raise DynadiagError(f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them")
 
 
-def _spellings(call: KernelCall) -> set[str]:
+def _names_of(call: KernelCall) -> set[str]:
     names = (call.name, f"{call.name} #{call.call_number}", f"{call.name}#{call.call_number}")
     leads = ("", f"{call.compile_id} ", f"{call.compile_id} {call.stage} ")
     return {lead + name for lead in leads for name in names}
 
 
 def _roofline(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
-    """Return the balance and the times: measured now or before.
+    """Return the roofline: the balance, and times that are measured now or were measured before.
 
-    All calls are measured, because times are kept together.
+    All calls are measured, because their times are saved together.
     """
     modules = {call.event: call for call in calls}
     if not args.measure:
@@ -130,9 +130,9 @@ def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) ->
     trusted = args.trust or is_in_own_cache(recording, call)
     stages = make_stages(recording, call, args.target, trusted=trusted)
     if args.stage not in stages.stages:
-        said = f" ({'; '.join(stages.notes)})" if stages.notes else ""
+        notes = f" ({'; '.join(stages.notes)})" if stages.notes else ""
         raise DynadiagError(
-            f"{call.name} for {stages.target} has no stage {args.stage!r}: it has {', '.join(stages.stages)}{said}"
+            f"{call.name} for {stages.target} has no stage {args.stage!r}: it has {', '.join(stages.stages)}{notes}"
         )
     return stages
 
@@ -146,7 +146,7 @@ def _text(
 ) -> str:
     if args.name is None:
         return listing_text(chosen, roofline, common.width_of(sys.stdout))
-    same = [call for call in chosen if _is_told_with(call, chosen[0], whole_module=args.module)]
+    same = [call for call in chosen if _has_same_text(call, chosen[0], whole_module=args.module)]
     _report_others(args, same[0], [call for call in chosen if call not in same])
     if args.module:
         return clean(recording.payload(same[0].event))
@@ -155,8 +155,8 @@ def _text(
     return kernel_text(same, roofline)
 
 
-def _is_told_with(call: KernelCall, first: KernelCall, *, whole_module: bool) -> bool:
-    """Whether the text that is printed for the first call is that of this call too."""
+def _has_same_text(call: KernelCall, first: KernelCall, *, whole_module: bool) -> bool:
+    """Whether the same text is printed for two calls: the module, or the source of the kernel."""
     if whole_module:
         return call.event == first.event
     sources = [one.definition.source if one.definition else None for one in (call, first)]
@@ -164,11 +164,11 @@ def _is_told_with(call: KernelCall, first: KernelCall, *, whole_module: bool) ->
 
 
 def _report_others(args: argparse.Namespace, shown: KernelCall, others: Sequence[KernelCall]) -> None:
-    """Say on stderr which calls NAME means too: their text is another."""
+    """Say on stderr which other calls NAME means, whose text is not printed."""
     if not others:
         return
     listed = list_some([_call_name(call) for call in others])
-    text = f"shown is {_call_name(shown)}; {args.name!r} is also {listed}: name one as here to print it"
+    text = f"{args.name!r} is the name of several kernels: this is {_call_name(shown)}; the others are {listed}"
     print(f"dynadiag: {clean_line(text)}", file=sys.stderr)  # noqa: T201 - beside the text, not in it
 
 

@@ -82,15 +82,15 @@ def reduce_to_repro(
     """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
 
     ``releases`` adds to a proved and written repro since which release of torch it fails.
-    Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` where
-    there is something to keep); the recording then has the trials so far.
+    Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` if there
+    is a result to keep). The recording then has the trials so far.
     """
     with trial_search(program, args, log, progress, HOOKS) as search:
         result = minify(search, MinifyRequest(bisect_options(args), output, source))
     if releases is None or not result.proved:
         return _complete(result, program, log, output)
     try:
-        return _complete(releases(written(result, output)), program, log, output)
+        return _complete(releases(save_repro(result, output)), program, log, output)
     except KeyboardInterrupt:
         raise Interrupted(_complete(result, program, log, output)) from None
 
@@ -102,21 +102,21 @@ def _complete(result: MinifyResult, program: Program, log: TrialLog, output: Pat
         encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
     )
     log.finish(result.exit_code, force=True)
-    return written(result, output)
+    return save_repro(result, output)
 
 
 def _prepare_releases(
     program: Program, args: argparse.Namespace, recording: Path, progress: ProgressPrinter
 ) -> Callable[[MinifyResult], MinifyResult]:
-    """Have the installs agreed to before the long work. Returns what then searches over releases with the repro.
+    """Ask about the installs before the long work. Returns the function that searches over releases with the repro.
 
-    Raises `DynadiagError` where nobody agrees.
+    Raises `DynadiagError` if the answer is no.
     """
     output = recording.with_stem(f"{recording.stem}-releases")
     common.check_writable(output, force=args.force)
-    bisect_releases.agree_beforehand(program, args, progress.message)
-    agreed = argparse.Namespace(**vars(args) | {"yes": True})
-    return partial(_search_releases, args=agreed, output=output, progress=progress)
+    bisect_releases.confirm_beforehand(program, args, progress.message)
+    confirmed = argparse.Namespace(**vars(args) | {"yes": True})
+    return partial(_search_releases, args=confirmed, output=output, progress=progress)
 
 
 def _search_releases(
@@ -146,8 +146,8 @@ def _recording(args: argparse.Namespace, program: Program) -> Path:
     return common.new_recording(args.recording, program.text, force=args.force)
 
 
-def written(result: MinifyResult, output: Path) -> MinifyResult:
-    """Write the repro, if there is one."""
+def save_repro(result: MinifyResult, output: Path) -> MinifyResult:
+    """Write the repro, if there is one. Returns the result with the path."""
     if not result.text:
         return result
     common.write_file(output, result.text.encode(), force=True)
@@ -158,7 +158,7 @@ def _interrupted(
     interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: ProgressPrinter, args: argparse.Namespace
 ) -> int:
     if isinstance(interrupt, Interrupted):
-        result = written(interrupt.result, output)
+        result = save_repro(interrupt.result, output)
         common.write_json(args.json, encode(minify_document(result, str(args.target))))
         if result.text:
             proved = "proved" if result.proved else "not proved"

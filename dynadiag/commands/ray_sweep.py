@@ -41,7 +41,7 @@ class SweptProgram:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """What a task brings back: the recordings by file name, the end of what was printed, where, and the seconds."""
+    """The result of a task: the recordings by file name, the end of the output, the host, and the seconds it took."""
 
     recordings: Mapping[str, bytes]
     output: bytes
@@ -52,8 +52,8 @@ class _Recorded:
 def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) -> list[tuple[Path, ...]]:
     """Run each program as a task of Ray, and return the paths of their recordings, in the order of ``programs``.
 
-    They lie here, where those of programs that are run here lie. ``args`` has the options of `add_recorder_options`.
-    ``RAY_ADDRESS`` names a cluster; without it, Ray is started on this machine and ended with the sweep.
+    They are written to the state folder of this machine. ``args`` has the options of `add_recorder_options`.
+    ``RAY_ADDRESS`` names a cluster. Without it, Ray is started on this machine and ended with the sweep.
 
     Raises `DynadiagError` if Ray is missing or cannot start, or if a program leaves no recording.
     """
@@ -68,7 +68,7 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
                 (done,), waiting = ray.wait(waiting, num_returns=1)
                 results[done] = _result(ray, done)
                 _report_progress(f"{len(results)} of {len(tasks)}", programs[tasks.index(done)], results[done])
-            return [_kept(program, results[task]) for program, task in zip(programs, tasks, strict=True)]
+            return [_write_recordings(program, results[task]) for program, task in zip(programs, tasks, strict=True)]
         except KeyboardInterrupt:
             for task in waiting:
                 ray.cancel(task, force=True)
@@ -124,7 +124,7 @@ def _report_progress(count: str, program: SweptProgram, found: _Recorded) -> Non
     print(common.for_log(line), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _kept(program: SweptProgram, found: _Recorded) -> tuple[Path, ...]:
+def _write_recordings(program: SweptProgram, found: _Recorded) -> tuple[Path, ...]:
     """Write the recordings here, show what the program printed, and return the paths; the program's own is first."""
     sys.stderr.buffer.write(found.output)
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a search over releases of torch will try and install, and the user's agreement to that."""
+"""The plan of a search over releases of torch: what it tries and installs, and the question whether it may."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.interpreter import Interpreter, probe
 
-__all__ = ["GIGABYTE", "SearchPlan", "agree_to_install", "plan_search"]
+__all__ = ["GIGABYTE", "SearchPlan", "confirm_installs", "plan_search"]
 
 GIGABYTE = 1e9
 
@@ -45,8 +45,9 @@ def plan_search(
     folder: Path,
     say: Callable[[str], None],
 ) -> SearchPlan:
-    """The releases to search, with the trials and installations that this takes at most. ``say`` gets what the user
-    should know. Raises `DynadiagError` if there is only one release.
+    """Return the releases to search, and how many installs that takes at most.
+
+    ``say`` gets notes for the user. Raises `DynadiagError` if there is only one release.
     """
     own = Interpreter(Path(sys.executable), _own_torch())
     named = [probe(python, folder) for python in args.python]
@@ -111,8 +112,8 @@ def _installable(
     return found
 
 
-def agree_to_install(plan: SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
-    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees, or where no release has room."""
+def confirm_installs(plan: SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
+    """Say what will be installed, and ask. Raises `DynadiagError` if the answer is no, or if no release has room."""
     if not plan.max_installs:
         return
     store.check_room(

@@ -60,7 +60,7 @@ def write_report(
     compare: bool = False,
     stages: KernelStages | None = None,
 ) -> None:
-    """Write the page of these recordings, whole or not at all. ``compare``: with what `diff` says of them."""
+    """Write the page of these recordings, completely or not at all. With ``compare`` it has what `diff` finds."""
     with atomic_write(output, True) as scratch, scratch.open("w", encoding="utf-8", errors="backslashreplace") as file:
         write_page(paths, file, Redaction(redact), compare=compare, stages=stages)
 

@@ -1,4 +1,4 @@
-"""The recordings that a target names, or that come of running it."""
+"""The recordings that a target names, or that running it makes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dynadiag.recording.opening import READ_SUFFIXES, fold_in_place, has_recordi
 from dynadiag.recording.packing import is_packed
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
-__all__ = ["existing_recordings", "import_target", "named_recordings", "record_target", "recordings_of"]
+__all__ = ["existing_recordings", "named_recordings", "recordings_of"]
 
 
 def recordings_of(
     target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace
 ) -> tuple[Path, ...]:
-    """The recordings of one of several targets: existing ones, or those of the program, which is run.
+    """Return the recordings of one of several targets: existing ones, or those of the program, which is run.
 
     ``args`` has the options of `add_recorder_options`.
     """
     existing = None if module else existing_recordings(target, None, force=False)
-    return existing or record_target(target, arguments, module=module, args=args)
+    return existing or _record(target, arguments, module=module, args=args)
 
 
 def named_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
@@ -53,7 +53,7 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
         if has_recordings(path):
             return list_recordings(path)
         if path.is_dir():
-            return import_target(path, output, force=force)
+            return _import_log(path, output, force=force)
         if path.suffix == ".py":
             return None
         if is_packed(path.parent):
@@ -68,19 +68,17 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
         raise UnreadableInput(f"{target[:200]}: {error.strerror}") from error
     if path.suffix == SUFFIX or read_head(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC:
         return (path,)
-    return import_target(path, output, force=force)
+    return _import_log(path, output, force=force)
 
 
-def import_target(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
-    """Convert a log to recordings."""
+def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
+    """Convert a log to recordings, and print the path of the first."""
     made = import_log(log, common.new_recording(output, log.name, force=force), force=force).recordings
     common.print_path(made[0])
     return made
 
 
-def record_target(
-    target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace
-) -> tuple[Path, ...]:
+def _record(target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace) -> tuple[Path, ...]:
     """Run a program and record it, under a new name beside the other recordings."""
     words = argparse.Namespace(target=target, arguments=list(arguments), module=module)
     program = parse_program(words)

@@ -14,7 +14,7 @@ from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
-from dynadiag.commands.minify import reduce_to_repro, written
+from dynadiag.commands.minify import reduce_to_repro, save_repro
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import run_recorded
@@ -39,9 +39,9 @@ _NO_VERDICT = 5
 _OUT_OF_TIME = "the time of --budget was used up"
 _MIN_SECONDS = 1.0  # seconds that a part needs to be begun
 _SHARES = {"explain": 0.25, "bisect": 0.5, "minify": 1.0, "versions": 1.0}  # of the seconds that are left
-# What the environment, the page and the issue take at the end: 30 s on a busy machine, and less of a small budget.
+# Seconds that are reserved for the environment, the page and the issue: they take 30 s on a busy machine.
 _SECONDS_TO_WRITE, _SHARE_TO_WRITE = 45.0, 0.15
-_GRACE = 1 / 3  # of these seconds, for a part that has used its own, before it is interrupted
+_GRACE = 1 / 3  # of these seconds: a part that used up its own is interrupted only after them
 _MAX_OUTPUT = 1 << 20  # bytes of the end of an output
 _NOT_MINIFIED = {
     "passes": "the program does not fail",
@@ -52,7 +52,7 @@ _NOT_MINIFIED = {
 
 @dataclass(slots=True)
 class TriageRun:
-    """A triage under way. ``folder`` is handed over, ``kept`` has the recordings and the repro."""
+    """A triage that is running. ``folder`` is for others to read, ``kept`` has the recordings and the repro."""
 
     program: Program
     args: argparse.Namespace
@@ -76,7 +76,7 @@ class TriageRun:
         return _NO_VERDICT if self.verdict is None else self.verdict.exit_code
 
     def run(self) -> TriageDocument:
-        """Do one part after the other, and write the folder. Raises `TargetError` if the target is no program."""
+        """Do one part after the other, and write the folder. Raises `TargetError` if the target is not a program."""
         self._part("explain", self._explain, _RUN, _OUTPUT)
         self._part("bisect", self._bisect, _BISECT)
         self._part("minify", self._minify, _MINIFY, _REPRO, skip=self._why_not_minified())
@@ -105,7 +105,7 @@ class TriageRun:
         self.parts.append(PartDocument(name, status, reason, round(time.monotonic() - began, 2), present))
 
     def _run_part(self, name: str, make: Callable[[], str | None], left: float | None) -> tuple[str, str | None]:
-        """Do a part within its time. Returns its status, and the reason where it is not done."""
+        """Do a part within its time. Returns its status, and the reason if it is not done."""
         self.progress.message(f"triage: {name}")
         alarm = Alarm(None if left is None else left + _GRACE * self._seconds_to_write)
         try:
@@ -181,7 +181,7 @@ class TriageRun:
         try:
             self.minified = reduce_to_repro(self.program, options, log, self.progress, output)
         except Interrupted as interrupt:
-            self.minified = written(interrupt.result, output)
+            self.minified = save_repro(interrupt.result, output)
             raise
         finally:
             self._add_recording(_MINIFY)
@@ -206,7 +206,7 @@ class TriageRun:
             self._add_recording(_VERSIONS)
         self.releases = report.document()
         if self.minified is not None and proved:
-            self.minified = written(replace(self.minified.with_versions(self.releases), versions=None), repro)
+            self.minified = save_repro(replace(self.minified.with_versions(self.releases), versions=None), repro)
         return None
 
     def _add_recording(self, name: str) -> None:
@@ -276,13 +276,13 @@ class TriageRun:
         )
 
     def _shown(self, name: str) -> str | None:
-        """The path of a file of the folder; redacted, its name."""
+        """The path of a file in the folder; its name if the triage is redacted."""
         path = self.folder / name
         return None if not path.exists() else name if self.args.redact else str(path)
 
 
 def _command_in_folder(command: str, program: Program) -> str:
-    """The command with the program's file as it is called in the current folder: others have other folders."""
+    """The command with the program's file relative to the current folder, so that others can run it."""
     return command.replace(program.target, program.target.removeprefix(f"{Path.cwd()}/"), 1)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag.commands.coverage_run import Counts, merged
+from dynadiag.commands.coverage_run import Counts, merge_counts
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
@@ -81,6 +81,6 @@ def test_a_program_that_leaves_no_counts(tmp_path: Path) -> None:
 def test_the_counts_of_several_processes_are_added() -> None:
     one = Counts(functions=[("a.py", 1, "f", 2, 0), ("a.py", 9, "g", 0, 1)], outside=1)
     two = Counts(functions=[("a.py", 9, "g", 0, 4)], outside=2)
-    both = merged([one, two])
+    both = merge_counts([one, two])
     assert (both.compiled, both.uncompiled, both.outside) == (2, 5, 3)
     assert [(row.function, row.compiled, row.uncompiled) for row in both.by_function] == [("g", 0, 5), ("f", 2, 0)]
