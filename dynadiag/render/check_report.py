@@ -19,7 +19,7 @@ from dynadiag.render.paths import source_location
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
 
-__all__ = ["CheckDocument", "check_document", "check_json", "check_text", "problem_headline"]
+__all__ = ["CheckDocument", "check_json", "check_text", "problem_headline"]
 
 _MAX_GONE = 10  # findings of the baseline that are gone, in a text
 
@@ -68,7 +68,7 @@ class CheckDocument:
     targets: list[CheckedTarget]
 
 
-def check_document(result: CheckResult) -> CheckDocument:
+def _check_document(result: CheckResult) -> CheckDocument:
     """The document of a check."""
     return CheckDocument(
         schema=SCHEMA,
@@ -85,7 +85,7 @@ def check_document(result: CheckResult) -> CheckDocument:
 
 def check_json(result: CheckResult) -> bytes:
     """The document as UTF-8."""
-    return encode(msgspec.to_builtins(check_document(result)))
+    return encode(msgspec.to_builtins(_check_document(result)))
 
 
 def _gone(item: KnownFinding) -> GoneFinding:

@@ -41,7 +41,7 @@ def fact_lines(name: str, text: str, style: Style) -> list[str]:
 
 
 def fact_prefix(name: str) -> str:
-    """What stands before the text of a fact."""
+    """The text before that of a fact."""
     return f"{' ' * GUTTER} = {name}: "
 
 

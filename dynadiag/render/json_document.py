@@ -21,7 +21,7 @@ from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
 from dynadiag.job.divergence import Divergence
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
-from dynadiag.recording.records import Break, Frame, GuardFailure, Kernel, Recompile, Seconds
+from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds
 
 if TYPE_CHECKING:
     from dynadiag.kernels.generated_module import KernelCall
@@ -281,10 +281,10 @@ def encode(value: object) -> bytes:
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     plain = msgspec.to_builtins(value)
     try:
-        made = orjson.dumps(plain, option=options)
+        text = orjson.dumps(plain, option=options)
     except TypeError:  # orjson's error for text that is no valid Unicode
-        made = orjson.dumps(_valid_unicode(plain), option=options)
-    return made.replace(b"##[", b"##\\u005b")
+        text = orjson.dumps(_valid_unicode(plain), option=options)
+    return text.replace(b"##[", b"##\\u005b")
 
 
 def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> ExplainDocument:
@@ -293,29 +293,20 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
     With ``calls``, the calls of the kernels (`dynadiag.kernels.read_modules`), each kernel has its nodes and their
     lines.
     """
-    position = {item.index: index for index, item in enumerate(explanation.breaks)}
-    finding_of = {
-        index: item for item in explanation.findings if item.rule in _RECOMPILE_RULES for index in item.records
-    }
-    call_costs = costs(explanation.breaks, explanation.warm)
-    graphs: defaultdict[str, list[int]] = defaultdict(list)
-    for index, graph in enumerate(explanation.graphs):
-        graphs[graph.compile_id].append(index)
+    coverage = explanation.coverage
     return ExplainDocument(
         schema=SCHEMA,
         dynadiag=__version__,
         torch=explanation.run.torch,
         target=explanation.run.target,
         exit_code=explanation.run.exit_code,
-        breaks=tuple(_break(item, position, call_costs.get(item.index)) for item in explanation.breaks),
+        breaks=_breaks(explanation),
         skipped_frames=tuple(
             document_of(SkippedFrameDocument, item, function=original_name(item.function))
             for item in explanation.skipped
         ),
-        recompiles=tuple(_recompile(item, finding_of[item.index]) for item in explanation.recompiles),
-        compiles=tuple(
-            document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
-        ),
+        recompiles=_recompiles(explanation),
+        compiles=_compiles(explanation),
         graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
         guards=tuple(document_of(GuardDocument, item) for item in explanation.guards),
         kernels=tuple(_kernel(item, calls) for item in explanation.kernels),
@@ -326,7 +317,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
         notes=explanation.notes,
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
-        coverage=msgspec.UNSET if explanation.coverage is None else document_of(CoverageDocument, explanation.coverage),
+        coverage=msgspec.UNSET if coverage is None else document_of(CoverageDocument, coverage),
     )
 
 
@@ -336,20 +327,36 @@ def document_of(kind: type[T], item: object, **values: Any) -> T:
     return kind(**values, **{name: getattr(item, name) for name in names})
 
 
-def _break(item: Break, position: Mapping[int, int], cost: CallCost | None) -> BreakDocument:
-    in_library = is_torch_file(item.span.file) or is_stdlib_file(item.span.file)
-    return document_of(
-        BreakDocument,
-        item,
-        **asdict(item.span),
-        called_at=user_frame(item) if in_library else None,
-        cause=None if item.cause is None else position[item.cause],
-        cost=cost,
+def _breaks(explanation: Explanation) -> tuple[BreakDocument, ...]:
+    position = {item.index: index for index, item in enumerate(explanation.breaks)}
+    cost = costs(explanation.breaks, explanation.warm)
+    return tuple(
+        document_of(
+            BreakDocument,
+            item,
+            **asdict(item.span),
+            called_at=user_frame(item) if is_torch_file(item.span.file) or is_stdlib_file(item.span.file) else None,
+            cause=None if item.cause is None else position[item.cause],
+            cost=cost.get(item.index),
+        )
+        for item in explanation.breaks
     )
 
 
-def _recompile(item: Recompile, finding: Finding) -> RecompileDocument:
-    return document_of(RecompileDocument, item, advice=tuple(each.text for each in finding.advice))
+def _recompiles(explanation: Explanation) -> tuple[RecompileDocument, ...]:
+    """The recompiles, each with the advice of its finding."""
+    findings = [item for item in explanation.findings if item.rule in _RECOMPILE_RULES]
+    advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
+    return tuple(document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles)
+
+
+def _compiles(explanation: Explanation) -> tuple[CompileDocument, ...]:
+    graphs: defaultdict[str, list[int]] = defaultdict(list)
+    for index, graph in enumerate(explanation.graphs):
+        graphs[graph.compile_id].append(index)
+    return tuple(
+        document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
+    )
 
 
 def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
@@ -364,7 +371,7 @@ def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
 
 
 def _valid_unicode(value: Any) -> Any:
-    """The same value with its texts made valid Unicode."""
+    """The same value, with the texts in it as valid Unicode."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):

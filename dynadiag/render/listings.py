@@ -101,10 +101,10 @@ def _branch_lines(
 
 def _outcome(compile_: Compile, explanation: Explanation) -> str:
     graphs = [graph for graph in explanation.graphs if _is_dynamos(graph, compile_)]
-    made = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
+    graph_texts = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
     ended = [item for item in explanation.breaks if item.compile_id == compile_.compile_id]
     why = f", ended by {ended[-1].gb_id or 'a break'} at line {ended[-1].span.line}" if ended else ""
-    return made + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
+    return graph_texts + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
 
 
 def graph_listing(

@@ -63,9 +63,9 @@ class Report(Explanation):
 
 def report(recording: ExplainedRecording) -> Report:
     """Explain a recording. The report has the kernels too if the recording is a file, which holds their code."""
-    made = explain(recording)
+    explanation = explain(recording)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
-    return Report(**{field.name: getattr(made, field.name) for field in fields(made)}, calls=calls)
+    return Report(**{field.name: getattr(explanation, field.name) for field in fields(explanation)}, calls=calls)
 
 
 def explanation_text(

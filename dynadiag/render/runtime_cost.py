@@ -13,7 +13,7 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
 
-__all__ = ["amount", "break_cost_table", "cost_text", "entries_table", "warm_section"]
+__all__ = ["break_cost_table", "cost_text", "entries_table", "warm_section"]
 
 _MAX_NAME = 44  # columns of a place or a function
 _MAX_ROWS = 10  # rows of a table
@@ -23,8 +23,8 @@ def cost_text(cost: CallCost, warm: WarmCalls) -> str:
     """``743 µs of a warm call's 970 µs; 1 more graph to enter; 0 operators run uncompiled``."""
     lead = f"{short_duration(cost.seconds)} of a warm call's {short_duration(warm.seconds)}"
     guards = f", {short_duration(cost.guard)} of it checking guards" if cost.guard else ""
-    graphs = f"{amount(cost.graphs)} more graph{'' if cost.graphs == 1 else 's'}"
-    operators = f"{amount(cost.operators)} operator{'' if cost.operators == 1 else 's'} run uncompiled"
+    graphs = f"{_amount(cost.graphs)} more graph{'' if cost.graphs == 1 else 's'}"
+    operators = f"{_amount(cost.operators)} operator{'' if cost.operators == 1 else 's'} run uncompiled"
     return f"{lead}{guards}; {graphs} to enter; {operators}"
 
 
@@ -41,11 +41,11 @@ def break_cost_table(
         ("a call", [short_duration(cost.seconds) for cost in of_each]),
         ("share", [f"{cost.seconds / warm.seconds:.0%}" if warm.seconds else "-" for cost in of_each]),
         ("guards", [short_duration(cost.guard) for cost in of_each]),
-        ("graphs", [amount(cost.graphs) for cost in of_each]),
-        ("operators", [amount(cost.operators) for cost in of_each]),
+        ("graphs", [_amount(cost.graphs) for cost in of_each]),
+        ("operators", [_amount(cost.operators) for cost in of_each]),
     ]
     if any(cost.launches for cost in of_each):
-        columns.append(("launches", [amount(cost.launches) for cost in of_each]))
+        columns.append(("launches", [_amount(cost.launches) for cost in of_each]))
     return table(names, columns, style, _MAX_NAME)
 
 
@@ -55,7 +55,7 @@ def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
     lines = []
     if hot:
         columns = [
-            ("runs", [amount(entry.calls) for entry in hot]),
+            ("runs", [_amount(entry.calls) for entry in hot]),
             ("guards", [str(entry.compile.guards) for entry in hot]),
             ("checked in", [short_duration(entry.guard or 0.0) for entry in hot]),
         ]
@@ -81,7 +81,7 @@ def warm_section(explanation: Explanation, style: Style) -> list[str]:
     ]
 
 
-def amount(number: float) -> str:
+def _amount(number: float) -> str:
     """A count that may be a mean: ``3``, ``1.5``, ``0.02``."""
     return f"{number:,.0f}" if number == round(number) else f"{number:.2g}"
 

@@ -108,7 +108,7 @@ def _result(
 ) -> dict[str, Any]:
     digest = hashlib.sha256(item.identity.encode("utf-8", "replace")).hexdigest()[:16]
     seen[digest] += 1
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ruleId": item.rule,
         "ruleIndex": rules.index(item.rule),
         "level": _LEVELS.get(item.severity, "warning"),
@@ -121,11 +121,11 @@ def _result(
         },
     }
     if item.gb_id:
-        made["properties"]["gb_id"] = clean(item.gb_id)
-    made["locations"] = [_location(item, root)] if item.file and not item.file.startswith("<") else []
+        result["properties"]["gb_id"] = clean(item.gb_id)
+    result["locations"] = [_location(item, root)] if item.file and not item.file.startswith("<") else []
     if fix is not None:
-        made["fixes"] = [_fix(fix, root)]
-    return made
+        result["fixes"] = [_fix(fix, root)]
+    return result
 
 
 def _fix(fix: ProvedFix, root: str) -> dict[str, Any]:
@@ -134,11 +134,11 @@ def _fix(fix: ProvedFix, root: str) -> dict[str, Any]:
     by_file: dict[str, list[dict[str, Any]]] = {}
     for each in fix.replacements:
         deleted = {"startLine": each.start, "startColumn": 1, "endLine": each.end, "endColumn": 1}
-        made: dict[str, Any] = {"deletedRegion": deleted}
+        replacement: dict[str, Any] = {"deletedRegion": deleted}
         if each.text:
-            made["insertedContent"] = {"text": each.text}
-        by_file.setdefault(each.file, []).append(made)
-    changes = [{"artifactLocation": _artifact(file, root), "replacements": made} for file, made in by_file.items()]
+            replacement["insertedContent"] = {"text": each.text}
+        by_file.setdefault(each.file, []).append(replacement)
+    changes = [{"artifactLocation": _artifact(file, root), "replacements": found} for file, found in by_file.items()]
     text = clean(f"{_cut(fix.title)} (proved by dynadiag fix{how})")
     return {"description": {"text": text}, "artifactChanges": changes}
 
@@ -159,10 +159,10 @@ def _location(item: Problem, root: str) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": _artifact(item.file or "", root)}
     if item.line:
         place["region"] = _region(item)
-    made: dict[str, Any] = {"physicalLocation": place}
+    location: dict[str, Any] = {"physicalLocation": place}
     if item.function:
-        made["logicalLocations"] = [{"fullyQualifiedName": clean(_cut(item.function)), "kind": "function"}]
-    return made
+        location["logicalLocations"] = [{"fullyQualifiedName": clean(_cut(item.function)), "kind": "function"}]
+    return location
 
 
 def _artifact(file: str, root: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a text report looks: its width, and colour where that was asked for."""
+"""How a text report looks: its width, and whether it has colours."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dynadiag.render.clean import clean_line
 
-__all__ = ["char_width", "truncate_end", "truncate_middle", "width", "wrap", "wrap_indented"]
+__all__ = ["truncate_end", "truncate_middle", "width", "wrap", "wrap_indented"]
 
 _ELLIPSIS = "…"
 _BREAKS_AFTER = "./_(,="  # where a word that is longer than a line goes on in the next
@@ -16,7 +16,7 @@ _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
 _MAX_COLUMNS = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
 
 
-def char_width(char: str) -> int:
+def _char_width(char: str) -> int:
     """Columns that a character takes: two for wide ones (East Asian Width W and F), none for combining ones."""
     if char.isascii():
         return 1
@@ -27,7 +27,7 @@ def char_width(char: str) -> int:
 
 def width(text: str) -> int:
     """Columns that a text on one line takes."""
-    return len(text) if text.isascii() else sum(map(char_width, text))
+    return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
 def truncate_middle(text: str, columns: int) -> str:
@@ -97,7 +97,7 @@ def _parts(word: str, columns: int) -> Iterator[str]:
 def _fitting(text: str, columns: int) -> str:
     taken = 0
     for position, char in enumerate(text):
-        taken += char_width(char)
+        taken += _char_width(char)
         if taken > columns:
             return text[:position]
     return text

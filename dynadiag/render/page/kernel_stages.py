@@ -51,9 +51,9 @@ class KernelStages:
         if call.language not in STAGES:
             return {}
         try:
-            made = make_stages(recording, call, trusted=self.compile_own and is_in_own_cache(recording, call))
+            compiled = make_stages(recording, call, trusted=self.compile_own and is_in_own_cache(recording, call))
         except DynadiagError as error:
             on_error(str(error))
             return {}
         known = STAGES[call.language][1:]  # without the source; the recording of a stranger may have other names
-        return {name: stage for name, stage in made.stages.items() if name in known}
+        return {name: stage for name, stage in compiled.stages.items() if name in known}

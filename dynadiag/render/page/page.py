@@ -124,7 +124,7 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """The hash by which the page's policy knows its own style and script."""
+    """The hash of a style or script for the content security policy of the page."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
@@ -149,5 +149,5 @@ def _coded(text: str) -> Markup:
 
 
 def _clean_value(value: Any) -> Any:
-    """Text with its control characters shown; markup of ours is not touched."""
+    """A value of a template, cleaned of control characters. Our own markup is not changed."""
     return value if not isinstance(value, str) or isinstance(value, Markup) else clean(value)
