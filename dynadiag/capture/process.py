@@ -150,10 +150,10 @@ class StoppedAfterCalls(SystemExit):
 
 def stop_after(calls: int, note: Callable[[], None] = lambda: None) -> None:
     """Let this process make ``calls`` calls of compiled functions. End it at the next one, after ``note()``."""
-    made = itertools.count(1)
+    numbers = itertools.count(1)
 
     def count() -> None:
-        if next(made) > calls:
+        if next(numbers) > calls:
             note()
             raise StoppedAfterCalls(0)
 

@@ -120,7 +120,7 @@ def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, rel
 
 def changes_of(file: str, before: Baseline, after: Baseline) -> BaselineUpdate:
     """Return what an update of this file changed."""
-    old, new = ({each.identity: each.count for each in made.known} for made in (before, after))
+    old, new = ({each.identity: each.count for each in baseline.known} for baseline in (before, after))
     added = sum(number > old.get(identity, 0) for identity, number in new.items())
     dropped = tuple(each for each in before.known if new.get(each.identity, 0) < each.count)
     return BaselineUpdate(file, len(after.known), added, dropped)

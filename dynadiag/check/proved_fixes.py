@@ -90,12 +90,12 @@ def read_fixes(paths: Sequence[Path]) -> ProvedFixes:
         alone = len({entry.diff for entry in proved}) == 1
         for entry in proved:
             at = entry.problem
-            made = _replacements(entry.diff, Path(document.folder))
-            if made is None:
+            replacements = _replacements(entry.diff, Path(document.folder))
+            if replacements is None:
                 notes.append(f"the fix for {at.file}:{at.line} is left out: the file was changed since `dynadiag fix`")
             else:
                 id_ = at.gb_id if at.kind == "break" else None
-                found[at.kind, id_, at.file, at.line] = ProvedFix(entry.title, tuple(made), alone)
+                found[at.kind, id_, at.file, at.line] = ProvedFix(entry.title, tuple(replacements), alone)
     return ProvedFixes(found, tuple(dict.fromkeys(notes)))
 
 

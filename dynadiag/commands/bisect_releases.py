@@ -167,8 +167,8 @@ def _search(
     progress: ProgressPrinter,
 ) -> ReleaseReport:
     began = time.monotonic()
-    asked = {"command": "bisect", "options": _options(args)}
-    log = TrialLog(output, program.text, [program.target, *program.arguments], asked=asked, force=args.force)
+    options = {"command": "bisect", "options": _options(args)}
+    log = TrialLog(output, program.text, [program.target, *program.arguments], asked=options, force=args.force)
     trials = _trials(program, folder, log, args)
     searcher = ReleaseSearcher(
         candidates=plan.candidates,

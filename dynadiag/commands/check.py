@@ -126,7 +126,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def _read_baseline(path: Path, args: argparse.Namespace) -> Baseline | None:
-    """The baseline; None where there is none and none was named."""
+    """The baseline. None if there is no file, unless the user named it."""
     if args.update:
         common.check_writable(path, force=True)
     if path.exists() or (args.baseline is not None and not args.update):
@@ -161,9 +161,9 @@ def _recorded(
         return
     existing = [None if each.module else existing_recordings(each.target, None, force=False) for each in programs]
     missing = [each for each, paths in zip(programs, existing, strict=True) if not paths]
-    made = iter(record_on_ray(missing, args) if missing else ())
+    recorded = iter(record_on_ray(missing, args) if missing else ())
     for each, paths in zip(programs, existing, strict=True):
-        yield each, paths or next(made)
+        yield each, paths or next(recorded)
 
 
 def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Iterator[Measurement]:

@@ -119,7 +119,7 @@ def write_json(destination: str | None, document: bytes) -> None:
 
 
 def write_result(destination: str | None, document: bytes, text: Callable[[Style], str]) -> None:
-    """Write a result as JSON where ``--json`` asks for that, and print its text unless the JSON takes its place."""
+    """Write a result as JSON if ``--json`` is given, and print its text unless the JSON goes to stdout."""
     write_json(destination, document)
     if destination != "-":
         print_text(text(style_for(sys.stdout)))

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     document = document_of(result, project, trials.count, time.monotonic() - began)
     code = 4 if note is not None else exit_code_of(result)
     if code == 3:
-        note = "there is nothing to fix: torch met no graph break and compiled nothing again"
+        note = "there is nothing to fix: no graph break and no recompile"
     log.finish(code, force=True)
     document = _write(result, project, document, args)
     _report(document, note, args)
@@ -102,7 +102,7 @@ def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[Fix
 
 
 def _write(result: FixResult, project: Project, document: FixDocument, args: argparse.Namespace) -> FixDocument:
-    """Write the patch, and the files where that was asked for."""
+    """Write the patch, and with ``--apply`` the files."""
     import msgspec
 
     if not result.edits:

@@ -46,9 +46,9 @@ def schema_of(command: str) -> dict[str, Any]:
     if command not in DOCUMENTS:
         raise DynadiagError(f"schema: {command[:100]} has no document; these have: {', '.join(DOCUMENTS)}")
     module, name = DOCUMENTS[command]
-    made = msgspec.json.schema(getattr(import_module(module), name))
+    schema = msgspec.json.schema(getattr(import_module(module), name))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"dynadiag {command} --json",
-        **made,
+        **schema,
     }

@@ -73,9 +73,9 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
 
 def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
     """Convert a log to recordings, and print the path of the first."""
-    made = import_log(log, common.new_recording(output, log.name, force=force), force=force).recordings
-    common.print_path(made[0])
-    return made
+    recordings = import_log(log, common.new_recording(output, log.name, force=force), force=force).recordings
+    common.print_path(recordings[0])
+    return recordings
 
 
 def _record(target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace) -> tuple[Path, ...]:

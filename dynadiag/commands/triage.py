@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
     program = parse_program(args)
     common.check_json_path(args.json)
-    folder, made = _folder(args, program)
+    folder, is_new = _folder(args, program)
     kept = _private_folder(program) if args.redact else folder
     ending = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit: as after Ctrl-C
     try:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             triage = TriageRun(program, args, folder, kept, progress)
             document = triage.run()
     except DynadiagError:
-        for each in {folder, kept} if made else {kept} - {folder}:
+        for each in {folder, kept} if is_new else {kept} - {folder}:
             shutil.rmtree(each, ignore_errors=True)
         raise
     finally:

@@ -14,9 +14,9 @@ from dynadiag.recording.records import Break
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.trial.signature import Signature
 
-__all__ = ["COMPILE_PARTS", "CompareDocument", "KernelCounts", "compare_document", "kernel_counts"]
+__all__ = ["CompareDocument", "KernelCounts", "compare_document", "kernel_counts"]
 
-COMPILE_PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
+_COMPILE_PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def kernel_counts(result: VariantResult) -> KernelCounts | None:
 
 
 def _compile_seconds(summary: CompileSummary) -> dict[str, float]:
-    return {"total": summary.seconds, **dict.fromkeys(COMPILE_PARTS, 0.0), **dict(summary.parts)}
+    return {"total": summary.seconds, **dict.fromkeys(_COMPILE_PARTS, 0.0), **dict(summary.parts)}
 
 
 def _break_cost(root: Break, cost: CallCost) -> BreakCost:

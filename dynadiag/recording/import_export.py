@@ -34,16 +34,16 @@ def import_log(log: Path, output: Path, *, force: bool = False) -> ImportResult:
     """
     logs, skipped = _find_logs(log)
     outputs = _output_paths(logs, output)
-    made: list[Path] = []
+    recordings: list[Path] = []
     try:
         for source, target in zip(logs, outputs, strict=True):
             fold(source, target, force=force)
-            made.append(target)
+            recordings.append(target)
     except BaseException:
-        for target in made:
+        for target in recordings:
             target.unlink(missing_ok=True)
         raise
-    return ImportResult(tuple(made), skipped)
+    return ImportResult(tuple(recordings), skipped)
 
 
 def export_log(recording: Path, output: Path, *, force: bool = False) -> None:

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "SUFFIX", "Journal", "unused_path"]
+__all__ = ["LIMIT_KIND", "SUFFIX", "Journal", "unused_path"]
 
 SUFFIX = ".dynadiag"  # journals, and the recordings that they become
-DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
+_DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
 LIMIT_KIND = "dynadiag_limit"
 _HIGH_DESCRIPTOR = 500  # above the numbers that programs use, below the usual soft limit of 1024 open files
 
@@ -58,7 +58,7 @@ class Journal:
         self._lock = threading.RLock()  # reentrant: the program's signal handler may compile while we write
 
     @classmethod
-    def create(cls, path: Path, limit: int | None = DEFAULT_LIMIT) -> Journal:
+    def create(cls, path: Path, limit: int | None = _DEFAULT_LIMIT) -> Journal:
         """Create a new file at `path` of at most `limit` bytes (``None``: no limit).
 
         Raises `DynadiagError` if the file exists or cannot be created.

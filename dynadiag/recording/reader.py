@@ -43,9 +43,9 @@ from dynadiag.recording.records import (
 from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 from dynadiag.recording.store import DERIVED_TABLE, load_derived
 
-__all__ = ["MAX_PAYLOAD", "EventSpan", "Recording"]
+__all__ = ["EventSpan", "Recording"]
 
-MAX_PAYLOAD = 256 << 20  # bytes; the largest payload seen so far is a tenth of it
+_MAX_PAYLOAD = 256 << 20  # bytes; the largest payload seen so far is a tenth of it
 _MAX_BLOCK = 8 << 20  # bytes of log in one block, whatever the file claims
 _MAX_BLOCKS_KEPT = 4
 _PAGE = 500  # rows fetched at a time
@@ -341,7 +341,7 @@ class Recording:
         return start, header, payload
 
     def _read_bytes(self, start: int, size: int) -> bytes:
-        if size > MAX_PAYLOAD:
+        if size > _MAX_PAYLOAD:
             raise UnreadableInput(f"{self.path}: a payload of {size} bytes is more than can be shown; export the log")
         if size == 0:
             return b""

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_o
 
 import orjson
 
-__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "check_type", "column_of"]
+__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "check_type"]
 
 MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to this
 _MAX_TEXT = 1 << 20  # characters of one string; longer ones are cut, the event has the full text
@@ -68,7 +68,7 @@ class RecordMapping(Generic[R]):
             raise FieldError(f"table {self._table}: {error}") from None
 
 
-def column_of(field: str) -> str:
+def _column_of(field: str) -> str:
     """Return the column name of a field. ``index`` is a keyword of SQL."""
     return "id" if field == "index" else field
 
@@ -76,7 +76,7 @@ def column_of(field: str) -> str:
 def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _Codec]]:
     hints = get_type_hints(record)
     for field in dataclasses.fields(record):
-        hint, name = hints[field.name], prefix + column_of(field.name)
+        hint, name = hints[field.name], prefix + _column_of(field.name)
         if dataclasses.is_dataclass(hint):
             inner = "" if field.name == table else f"{name}_"
             yield field.name, _Nested(cast(type, hint), table, inner)

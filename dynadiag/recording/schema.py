@@ -78,14 +78,14 @@ def _record_table(
     since: int = 1,
 ) -> SqlTable:
     """Make the table of a record. Its columns follow from the annotations, their descriptions from `columns`."""
-    made = []
+    sql_columns = []
     _MAPPINGS[record] = RecordMapping(record, name)
     for column, kind, optional in _MAPPINGS[record].columns:
         rule = " PRIMARY KEY" if column == "id" else "" if optional else " NOT NULL"
-        made.append(SqlColumn(column, kind + rule, columns.pop(column)))
+        sql_columns.append(SqlColumn(column, kind + rule, columns.pop(column)))
     if columns:
         raise TypeError(f"table {name} has no columns {sorted(columns)}")
-    return SqlTable(name, meaning, tuple(made), record, indexes=after, since=since)
+    return SqlTable(name, meaning, tuple(sql_columns), record, indexes=after, since=since)
 
 
 _COMPILE_ID = 'torch\'s id of the compile: "0/1" is the second one of frame 0; "-" outside any'

@@ -17,7 +17,7 @@ _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<said>[^\n]*)\)$", re.MULTILINE)
+_RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<message>[^\n]*)\)$", re.MULTILINE)
 _CONSTANT = re.compile(r"\[ConstantVariable\(str: (?P<text>.*)\)\]")  # torch 2.11 shows its own object
 _ONE_STRING = re.compile(r"(?P<quote>['\"])(?P<text>((?!(?P=quote)).)*)(?P=quote)")
 # What torch says of an `assert` whose condition is constant (generic_jump, symbolic_convert.py).
@@ -113,10 +113,10 @@ def _exception(text: str, data: dict[str, Any]) -> str:
     found = _RAISED.search(text)
     if found is None:
         return ""
-    kind, said = found["kind"], found["said"].strip()
-    said = constant["text"] if (constant := _CONSTANT.fullmatch(said)) else said
-    said = alone["text"] if (alone := _ONE_STRING.fullmatch(said)) else said
-    lines = f"\nThe exception: {kind}: {said}" if said else f"\nThe exception: {kind}"
+    kind, message = found["kind"], found["message"].strip()
+    message = constant["text"] if (constant := _CONSTANT.fullmatch(message)) else message
+    message = alone["text"] if (alone := _ONE_STRING.fullmatch(message)) else message
+    lines = f"\nThe exception: {kind}: {message}" if message else f"\nThe exception: {kind}"
     at = data.get("raised_at")
     if not isinstance(at, dict):
         return lines
