@@ -33,6 +33,7 @@ class CollectiveRecorder:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._watch: StandstillWatch | None = None
+        self.failure: Exception | None = None  # why collectives are not recorded
         self.reset()
 
     def reset(self) -> None:
@@ -42,15 +43,18 @@ class CollectiveRecorder:
 
     def start(self) -> None:
         """Listen to process groups."""
-        with contextlib.suppress(Exception):  # all but collectives is recorded all the same
+        self.failure = None
+        try:
             process_groups.observe(self._on_collective)
+        except Exception as error:  # noqa: BLE001 - all but collectives is recorded all the same
+            self.failure = error
 
     def stop(self) -> None:
         """Stop listening and watching."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-        with contextlib.suppress(Exception):  # as in `start`
+        with contextlib.suppress(Exception):  # the process goes on all the same
             process_groups.stop_observing(self._on_collective)
 
     def unseen_data(self) -> dict[str, int]:

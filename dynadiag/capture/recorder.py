@@ -29,6 +29,7 @@ from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames, loggers, process_groups
 
 _MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
+_MAX_ERROR = 500  # characters of an error that are recorded
 _MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are recorded
 _CONTEXT = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
@@ -63,6 +64,8 @@ class Recorder(logging.Handler):
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
         self.collectives.start()
+        if self._journal is not None:
+            self._note_unseen_collectives(self._journal)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
@@ -159,7 +162,13 @@ class Recorder(logging.Handler):
         journal = self._open_journal()
         for name, number in torch_private.interned_names().items():
             journal.append({"str": [name, number]})
+        self._note_unseen_collectives(journal)
         return journal
+
+    def _note_unseen_collectives(self, journal: Journal) -> None:
+        """Append that collectives are not recorded, if they are not."""
+        if (failure := self.collectives.failure) is not None:
+            journal.append({"dynadiag_missed": {"probe": "collectives", "error": _error_text(failure)}})
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Append one event, after the event of its probe. Never raises. An append is one write, so it takes no lock."""
@@ -191,7 +200,7 @@ class Recorder(logging.Handler):
     def _note_missed(self, probe: str, error: Exception, context: Mapping[str, Any]) -> None:
         """Append that a probe failed. Never raises."""
         try:
-            self.append("missed", {"probe": probe, "error": f"{type(error).__name__}: {error}"[:500]}, context)
+            self.append("missed", {"probe": probe, "error": _error_text(error)}, context)
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program
             self.give_up(other)
 
@@ -291,6 +300,10 @@ class _CudaGraphSkipHandler(logging.Handler):
             except Exception as error:  # noqa: BLE001 - it would be raised in the user's program
                 self._recorder.give_up(error)
         return True
+
+
+def _error_text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_ERROR]
 
 
 def _is_user_file(file: str) -> bool:

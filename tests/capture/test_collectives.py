@@ -22,6 +22,7 @@ from dynadiag.capture.run_metadata import job_place, recording_stems
 from dynadiag.capture.standstill import StandstillWatch
 from dynadiag.job import open_job
 from dynadiag.recording.reader import Recording
+from dynadiag.torch_private import process_groups
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
 
@@ -93,6 +94,18 @@ def test_calls_that_are_seen_are_not_counted_again() -> None:
     unseen.step("0", (3, 4))
     assert unseen.take("0") == 0
     assert unseen.since({"0": 6}) == {"0": 2}
+
+
+def test_a_recording_says_that_it_has_no_collectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_listener: object) -> None:
+        raise AttributeError("no such method")
+
+    monkeypatch.setattr(process_groups, "observe", fails)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert "the recorder could not record all of collectives: AttributeError: no such method" in recording.run.notes
+        assert recording.compiles()
 
 
 def test_a_standstill_is_told_with_the_main_threads_frame() -> None:

@@ -87,7 +87,7 @@ class RunCollector:
             if probe == "journal":
                 notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
             else:
-                notes.append(f"the recorder could not look into an event {probe}: {error}")
+                notes.append(f"the recorder could not record all of {probe}: {error}")
         return notes + [str(note) for note in list_or_empty(exit_event.get("notes"))]
 
 
