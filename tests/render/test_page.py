@@ -213,7 +213,7 @@ def test_a_browser_zooms_into_the_flame_graph_with_the_keyboard(tmp_path: Path, 
     browser.press("\ue015", "\ue014", "\ue007")  # down, right, enter
     widths = "return [...document.querySelectorAll('svg.slice')].map((each) => each.getAttribute('width'))"
     assert browser.run(widths) == ["100%", "100%"]  # what it is in, and itself
-    assert browser.run("return document.querySelector('.told').textContent").startswith("right: 2.00 s")
+    assert browser.run("return document.querySelector('.status').textContent").startswith("right: 2.00 s")
     browser.press("\ue00c")  # escape
     assert len(browser.run(widths)) == 3
     assert browser.log() == []
@@ -481,7 +481,7 @@ def test_the_panes_light_up_together_and_are_walked_with_the_keyboard(tmp_path: 
         if sum(browser.run(lit)) >= 3:
             break
     assert all(browser.run(lit)), "the line of each pane"
-    assert "prog.py:6" in browser.run("return document.querySelector('.told').textContent")
+    assert "prog.py:6" in browser.run("return document.querySelector('.status').textContent")
     browser.run("document.querySelector('.pane:nth-child(2) .form').focus()")
     browser.press(*"drawn")  # the form that begins so
     browser.wait("document.querySelector('.pane:nth-child(2) g.box.lit')")

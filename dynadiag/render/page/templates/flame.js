@@ -1,4 +1,4 @@
-// The flame graph: boxes of time, each above those that it is made of. Choosing one makes it as wide as the graph.
+// The flame graph: a box for each timed section, above the sections in it. A chosen box is as wide as the graph.
 
 const LEVEL = 20; // pixels
 const NARROWEST = 0.001; // of the width: narrower boxes are drawn once they are zoomed to
@@ -61,7 +61,7 @@ function words([, , length, own, name, phase, compile]) {
 }
 
 function tellBox(details, slice) {
-  if (slice) details.querySelector(".told").textContent = words(slice.box);
+  if (slice) details.querySelector(".status").textContent = words(slice.box);
 }
 
 // Zoom to a box; a box that is as wide as the graph zooms out again.
@@ -73,7 +73,7 @@ function chooseBox(details, slice) {
   else drawFlame(details, start, length, slice.box);
 }
 
-// Left and right walk a level, up and down lead to the next box that shares its time.
+// Left and right go to the next box of a level, up and down to a box of another level at the same time.
 function walkFlame(details, event) {
   const slice = event.target.closest("svg.slice");
   if (!slice) return;

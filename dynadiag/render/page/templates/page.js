@@ -1,4 +1,4 @@
-// Large texts stand in the page as gzip in base64. They are unpacked when looked at, and only ever become text nodes.
+// Large texts are in the page as gzip in base64. They are unpacked when they are shown, and only become text nodes.
 
 async function unpack(name) {
   const block = document.getElementById("block-" + name);
@@ -78,7 +78,7 @@ async function goToLine(name, place) {
   }
 }
 
-// A link to a graph or to generated code shows it beside the source, in the last pane. What is made of a kernel stands
+// A link to a graph or to generated code shows it beside the source, in the last pane. A stage of a kernel is shown
 // beside the kernel.
 async function goToDocument(link) {
   const stages = link.closest("details").querySelector(".stages");

@@ -1,6 +1,6 @@
 "use strict";
-// The stages of a compile side by side. Each line and box knows the source lines that it was made of, as FILE:LINE, and
-// lights up with all others that share one.
+// The stages of a compile side by side. Each line and box has the source lines that it comes from, as FILE:LINE. If it
+// is chosen, everything from the same source lines is highlighted.
 
 const FORMS = {
   source: { printed: "source" },
@@ -20,12 +20,12 @@ async function buildPanes(details) {
   try {
     const stages = JSON.parse(await unpack(details.dataset.stages));
     stages.linesOf = (numbers) => numbers.map((number) => stages.keys[number]);
-    const told = document.createElement("p");
-    told.className = "told";
-    told.setAttribute("role", "status");
-    told.textContent = "Click a line or a box, or walk the lines with the arrow keys: what was made of the same source"
-      + " line lights up in every pane. Solid: torch says so. Dashed: inferred from operators and names.";
-    host.before(told);
+    const hint = document.createElement("p");
+    hint.className = "status";
+    hint.setAttribute("role", "status");
+    hint.textContent = "Click a line or a box, or go to a line with the arrow keys: everything from the same source line"
+      + " is highlighted in every pane. Solid: torch says so. Dashed: inferred from operators and names.";
+    host.before(hint);
     host.stages = stages;
     await Promise.all(stages.panes.map((place) => addPane(host, place)));
   } catch (error) {
@@ -116,23 +116,23 @@ function splitReadable(line) {
   return [Number(number), margin, rest.join("\t")];
 }
 
-// A line or box is chosen: everything of its source lines lights up, and the other panes scroll to it.
+// A line or box is chosen: everything from its source lines is highlighted, and the other panes scroll to it.
 function select(pane, part) {
   const lines = part.lines || (part.dataset.lines || "").split("\n").filter(Boolean);
   for (const each of pane.parentElement.querySelectorAll(".here")) each.classList.remove("here");
   part.classList.add("here");
   light(pane.closest("article"), new Set(lines), null, pane);
-  const told = pane.closest(".stages").querySelector(".told");
-  told.replaceChildren(lines.length ? "Made of " : "No source line is known for this.");
+  const status = pane.closest(".stages").querySelector(".status");
+  status.replaceChildren(lines.length ? "Comes from " : "No source line is known for this.");
   lines.forEach((line, index) => {
     const link = document.createElement("a");
     link.href = "#" + pane.closest("article").dataset.name + "line=" + encodeURIComponent(line);
     link.textContent = line;
-    told.append(index ? ", " : "", link);
+    status.append(index ? ", " : "", link);
   });
 }
 
-// Light up what was made of these source lines in an article; in `only`, or all but `chosen`, scroll to the first.
+// Highlight what comes from these source lines in an article. In `only`, or in all but `chosen`, scroll to the first.
 function light(article, lines, only, chosen) {
   article.lit = lines;
   for (const part of (only || article).querySelectorAll("g.box, .row")) {
@@ -145,7 +145,7 @@ function light(article, lines, only, chosen) {
   }
 }
 
-// Scroll the box of a part only: the page stays where it is.
+// Scroll inside a pane only, not the page.
 function scrollTo(part) {
   const host = part.closest("pre, .drawing");
   const [inner, outer] = [part.getBoundingClientRect(), host.getBoundingClientRect()];
