@@ -8,7 +8,7 @@ from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.document import kernel_counts
 from dynadiag.compare.variant import Variant
-from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
+from dynadiag.compare.variant_result import MIN_ROUNDS, RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.recording.records import UNCOMPILED_NOTE
 from dynadiag.render.clean import clean_line
@@ -141,7 +141,7 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
         rounds = max((len(result.rounds) for result in comparison.results), default=0)
         yield f"interrupted after {count(rounds, 'round')}; these are the results until then"
     if any((speed := comparison.against_eager(result)) and speed.noise for result in measured):
-        yield "within the noise: the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
+        yield _noise_note(min(len(result.rounds) for result in measured))
     cached = [_name(result, measured) for result in measured if result.compiled and result.compiled.cached]
     if cached:
         yield f"{', '.join(cached)}: compiled code came from torch's cache; --fresh times a compile without caches"
@@ -160,6 +160,14 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
         yield "peaks: growth of the process's memory, in the first calls and in warm calls"
     if not any(result.gpu for result in measured) and any(kernel_counts(result) for result in measured):
         yield "kernels: calls in the generated code, of Inductor's kernels and of library kernels"
+
+
+def _noise_note(rounds: int) -> str:
+    """What "within the noise" means after so many rounds."""
+    if rounds < MIN_ROUNDS:
+        needed = f"confidence intervals need {MIN_ROUNDS} rounds (--repeat)"
+        return f"within the noise: the interquartile ranges overlap; {needed}"
+    return "within the noise: the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
 
 
 def _per_variant(results: Sequence[VariantResult]) -> Iterator[str]:

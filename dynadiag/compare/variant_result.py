@@ -12,6 +12,7 @@ from dynadiag.compare.variant import Variant
 from dynadiag.trial.signature import Signature
 
 __all__ = [
+    "MIN_ROUNDS",
     "Gpu",
     "Peak",
     "Quartiles",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 CONFIDENCE = 15 / 16  # of an interval: with five rounds, the interval from the smallest to the largest has it
-MIN_ROUNDS = 5
+MIN_ROUNDS = 5  # that have an interval of this confidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,13 @@ def test_what_is_within_the_noise_is_said_to_be() -> None:
     assert document["rows"][1]["against_eager"] == {"ratio": 1.0, "noise": True, "pays_after": None}
 
 
+@pytest.mark.parametrize(("rounds", "words"), [(1, "the interquartile ranges"), (5, "the confidence intervals")])
+def test_the_noise_is_what_the_rounds_can_tell(rounds: int, words: str) -> None:
+    eager, compiled = (replace(row, rounds=row.rounds * rounds) for row in (EAGER, measured("default", 0.5, 0.01)))
+    shown = comparison_text(VariantComparison((eager, compiled), False), "t.py:make", Style())
+    assert f"note: within the noise: {words}" in shown
+
+
 def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None:
     failure = Signature("exception", "SomeError", "first line\x1b[31m\nsecond line", "torch/x.py:1 in f")
     row = VariantResult(Variant("make", "default"), failure)
