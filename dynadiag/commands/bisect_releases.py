@@ -48,7 +48,7 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search over releases."""
     group = add_release_range(parser)
     group.add_argument("--metric", choices=METRICS, help="search for this figure going above --most")
-    group.add_argument("--most", type=float, metavar="N", help="the most that the figure of --metric may be")
+    group.add_argument("--most", type=float, metavar="N", help="the largest value of --metric that passes")
     group.add_argument(
         "--prune", action="store_true", help="remove the installed releases (alone, or after the search)"
     )
@@ -58,7 +58,9 @@ def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGrou
     """Add the options that name releases, and those of their installation. Returns their group."""
     parser.set_defaults(metric=None, most=None, prune=False)
     group = parser.add_argument_group("releases of torch")
-    group.add_argument("--torch", metavar="A..B", help="find between which two of these releases it came or went")
+    group.add_argument(
+        "--torch", metavar="A..B", help="find between which two of these releases the failure came or went"
+    )
     group.add_argument(
         "--python",
         type=Path,
@@ -69,7 +71,12 @@ def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGrou
     )
     group.add_argument("--yes", action="store_true", help="install releases without a question")
     group.add_argument(
-        "--with", dest="with_", action="append", default=[], metavar="PKG", help="install this package beside each"
+        "--with",
+        dest="with_",
+        action="append",
+        default=[],
+        metavar="PKG",
+        help="install this package with each release",
     )
     group.add_argument("--index", action="append", default=[], metavar="URL", help="a further package index for torch")
     return group

@@ -56,7 +56,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [OPTIONS] TARGET..."
     common.add_json(parser)
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="the findings that are known")
-    parser.add_argument("--update", action="store_true", help="write the baseline, so that what is there is known")
+    parser.add_argument("--update", action="store_true", help="write the baseline: all present findings become known")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="also write the problems as SARIF 2.1.0")
     parser.add_argument(
         "--fixes",

@@ -46,7 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
-    parser.add_argument("--all", action="store_true", help="show everything, not only the worst ten")
+    parser.add_argument("--all", action="store_true", help="show everything, not only the first ten of each kind")
     listing = parser.add_mutually_exclusive_group()
     listing.add_argument("--guards", action="store_true", help="list the guards of each compile instead of the report")
     listing.add_argument(

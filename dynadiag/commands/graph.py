@@ -1,4 +1,4 @@
-"""Draw what was compiled, as DOT, or as SVG or PNG if Graphviz's `dot` is installed.
+"""Draw what was compiled, as DOT, or as SVG, PNG or PDF if Graphviz's `dot` is installed.
 
 Without options: the frames, the graphs that Dynamo made of them, and the breaks between them. With --nodes I: the
 dataflow of graph I (its index in the list of graphs), if its nodes were recorded.
@@ -22,7 +22,7 @@ from dynadiag.render.dot import node_graph, overview_graph, render_graph
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the file to write: .svg or .png, any other name for DOT (default: DOT on stdout)")
+    common.add_output(parser, "the file to write: .svg, .png or .pdf, or .dot or .gv for DOT (default: DOT on stdout)")
     parser.add_argument("--nodes", type=int, metavar="I", help="draw the nodes of graph I instead of the overview")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 

@@ -54,7 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--balance",
         type=common.positive_number("a number of operations a byte"),
         metavar="N",
-        help="operations that the device does while it moves a byte; decides between memory and compute bound",
+        help="operations a byte from which on a kernel is compute-bound on the device, not memory-bound",
     )
     parser.add_argument("--measure", action="store_true", help="run the generated code here and time each kernel")
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")

@@ -44,7 +44,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
-    parser.add_argument("--source", action="store_true", help="reduce the program's source also where a graph fails")
+    parser.add_argument("--source", action="store_true", help="reduce the program's source even if a graph fails")
     bisect_releases.add_release_range(parser)
     add_target(parser)
 
