@@ -146,8 +146,10 @@ def _record_end(
         Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
         notes.append(_why_not_recorded())
     if others:
+        one = len(others) == 1
+        number = "1 other process" if one else f"{len(others)} other processes"
         notes.append(
-            f"the program started other processes that compiled: {len(others)} of them, recorded by themselves"
+            f"{number} of the program {'has a recording of its own' if one else 'have recordings of their own'}"
         )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")

@@ -102,7 +102,9 @@ def read_fixes(paths: Sequence[Path]) -> ProvedFixes:
 def _read(path: Path) -> _FixesJson:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_FixesJson)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableInput(f"{path}: not a document of `dynadiag fix --json FILE` ({error})") from error
 
 

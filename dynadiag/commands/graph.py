@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
 def _nodes(recording: Recording, index: int) -> nx.DiGraph:
     graphs = recording.graphs()
     if not 0 <= index < len(graphs):
-        raise DynadiagError(f"{recording.path}: no graph {index}; there are 0 to {len(graphs) - 1}")
+        known = f"there are 0 to {len(graphs) - 1}" if graphs else "it has no graphs"
+        raise DynadiagError(f"{recording.path}: no graph {index}; {known}")
     nodes = recording.nodes(index)
     if not nodes:
         kept = [str(graph.index) for graph in graphs if graph.stage == "dynamo"][:20]

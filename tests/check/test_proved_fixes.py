@@ -13,6 +13,7 @@ from dynadiag.__main__ import main
 from dynadiag.check.configuration import parse_budgets
 from dynadiag.check.proved_fixes import read_fixes
 from dynadiag.check.result import check
+from dynadiag.errors import UnreadableInput
 from dynadiag.fixes.edits import unified_diff
 from dynadiag.render.sarif import sarif_json
 from tests.check.build import PROGRAM, a_measurement
@@ -98,3 +99,13 @@ def test_what_is_no_document_of_fix_is_refused(tmp_path: Path, capsys: pytest.Ca
     for words in (["--sarif", str(tmp_path / "s"), "--fixes", str(other)], ["--fixes", str(other)]):
         assert main(["check", *words, "prog.py"]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_document_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "none.json"
+    with pytest.raises(UnreadableInput) as refused:
+        read_fixes([path])
+    assert str(refused.value) == f"{path}: No such file or directory"
+    path.write_text("[]")
+    with pytest.raises(UnreadableInput, match=r"not a document of `dynadiag fix --json FILE`"):
+        read_fixes([path])

@@ -9,6 +9,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from dynadiag.__main__ import main
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Node, Span
@@ -17,6 +18,7 @@ from dynadiag.render.dot import dot_text, node_graph, overview_graph, render_gra
 from tests.commands.build import recording
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph
 from tests.render.samples import EVIL, evil, full
+from tests.tui import build
 
 
 def a_node(name: str, *inputs: str, op: str = "call_function", target: str = "aten.relu.default") -> Node:
@@ -156,3 +158,9 @@ def test_a_dot_program_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     with pytest.raises(DynadiagError, match="could not draw"):
         render_graph(overview_graph(full()), "png")
+
+
+def test_a_recording_without_graphs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = build.journal(tmp_path / "run.dynadiag", [*build.run_events(), *build.end_events(0)])
+    assert main(["graph", "--nodes", "0", str(path)]) == 2
+    assert "no graph 0; it has no graphs" in capsys.readouterr().err
