@@ -8,8 +8,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,18 @@ class TrialLog:
         fold(self._path, self.output, force=force)
         self._path.unlink()
         return self.output
+
+    @contextmanager
+    def kept_after_interrupt(self) -> Iterator[None]:
+        """Run a search. After Ctrl-C its recording has the trials so far; after a `DynadiagError` there is none."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.finish(None, force=True)
+            raise
+        except DynadiagError:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Remove the journal: the search did not begin."""

@@ -126,16 +126,9 @@ def trial_search(
 
     After Ctrl-C its recording has the trials so far. If the target is not a program, there is no recording.
     """
-    with _runner(program, args, hooks) as runner:
+    with _runner(program, args, hooks) as runner, log.kept_after_interrupt():
         budget = SearchBudget(args.budget)
-        try:
-            yield TrialSearch(runner, log, progress.on_trial, progress.message, args.repeat, budget=budget)
-        except DynadiagError:
-            log.discard()
-            raise
-        except KeyboardInterrupt:
-            log.finish(None, force=True)
-            raise
+        yield TrialSearch(runner, log, progress.on_trial, progress.message, args.repeat, budget=budget)
 
 
 @contextmanager

@@ -205,16 +205,11 @@ def _search(
 def _run_search(
     searcher: ReleaseSearcher, trials: ReleaseTrials, log: TrialLog, progress: ProgressPrinter
 ) -> ReleaseResult:
-    """Search. After Ctrl-C the recording has the trials so far; after an error there is none."""
     try:
-        with trials:
+        with log.kept_after_interrupt(), trials:
             return searcher.search()
     except KeyboardInterrupt:
-        log.finish(None, force=True)
         progress.message(f"interrupted after {count(log.count, 'trial')}; releases that are installed stay")
-        raise
-    except BaseException:
-        log.discard()
         raise
 
 

@@ -84,20 +84,14 @@ def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: O
 
 
 def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, str | None]:
-    """Search for fixes. Returns the result, and a note if the program fails uncompiled.
-
-    After Ctrl-C the recording has the trials so far; after an error there is none.
-    """
+    """Search for fixes. Returns the result, and a note if the program fails uncompiled."""
     try:
-        return find_fixes(trials, progress.message), None
+        with log.kept_after_interrupt():
+            return find_fixes(trials, progress.message), None
     except FailsUncompiled as failed:
         return FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
     except KeyboardInterrupt:
-        log.finish(None, force=True)
         progress.message(f"interrupted after {log.count} trials")
-        raise
-    except DynadiagError:
-        log.discard()
         raise
 
 
