@@ -32,6 +32,7 @@ from tui.widgets.tabs import Tab, Tabs
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from tui.command_process import CommandProcess
     from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
@@ -340,6 +341,10 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         """Go to the Trials screen and start a search there, after a question."""
         await self.action_view("trials")
         cast("TrialsView", self.current).start_when_read(kind)
+
+    def search_changed(self, search: CommandProcess) -> bool:
+        view = self._views.get("trials")
+        return view is not None and cast("TrialsView", view).search_changed(search)
 
     def action_help(self) -> None:
         """Explain the words on the cursor's line, and show every key of the current screen."""

@@ -11,9 +11,12 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import unused_path
 from tui.location import Location
 from tui.recording_app import RecordingApp
+from tui.running_commands import RunningCommands
+from tui.styled_text import one_line
 
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
+    from tui.confirm import Choice
     from tui.session import Session
 
 __all__ = ["CommandActionsApp"]
@@ -24,16 +27,16 @@ _RUNS_ONCE = "This runs the program of the recording, with all its side effects.
 class CommandActionsApp(RecordingApp):
     """Asks what a command needs, shows it while it runs, and goes on with it while other screens are shown.
 
-    Of each kind one command runs at a time. Its key shows it again until its end was seen.
+    Of each kind one command runs at a time, whatever recordings are open, and of the two kinds of searches one. Its key
+    shows it again until its end was seen, in the recording that it was started on.
     """
 
     def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, folder: Path | None = None) -> None:
         super().__init__(session, paths, rank, folder)
-        self._commands: dict[str, CommandProcess] = {}  # by kind
+        self._commands = RunningCommands(self._command_changed)
 
     async def on_unmount(self) -> None:
-        for process in self._commands.values():
-            await process.shut_down()
+        await self._commands.shut_down()
 
     def action_explain(self) -> None:
         """Ask the user, then run the program again and record it. Enter opens the recording, also while it runs."""
@@ -92,7 +95,8 @@ class CommandActionsApp(RecordingApp):
 
         if name:
             page = Path(name).expanduser().absolute()
-            self._run_and_show(recording_command("report", self.session.path, "-o", page))
+            path = self.session.path
+            self._run_and_show(recording_command("report", path, "-o", page), path)
 
     def action_diff(self) -> None:
         """Ask for another recording, and show where this one differs from it first."""
@@ -105,7 +109,7 @@ class CommandActionsApp(RecordingApp):
             from tui.command_process import recording_command
             from tui.diff_screen import DiffScreen
 
-            process = self._run_command(recording_command("diff", self.session.path, path.absolute()))
+            process = self._start(recording_command("diff", self.session.path, path.absolute()), self.session.path)
             self.push_screen(DiffScreen(process, path, self.session), self._open_chosen)
 
     def _open_chosen(self, chosen: tuple[Path, Location] | None) -> None:
@@ -120,61 +124,90 @@ class CommandActionsApp(RecordingApp):
 
     # Commands that run
 
+    @property
+    def commands(self) -> RunningCommands:
+        return self._commands
+
     def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
         """Show the command of this kind that runs; if none does, ask the user and start one."""
-        from tui.confirm import Confirm, command_choice
+        from tui.confirm import command_choice
 
-        if self._show_running(kind):
-            return
+        if not self._show_running(kind):
+            self.ask_to_run(lambda: [command_choice(make(), *told)])
+
+    def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
+        from tui.confirm import Confirm
+
+        subject = self.session.final_path  # another one may be open when the user answers
         try:
-            command = make()
+            choices = make()
         except DynadiagError as error:
             self.report_problem(str(error))
-            return
-        self.push_screen(Confirm(command_choice(command, *told)), self._run_and_show)
+        else:
+            self.push_screen(Confirm(*choices), lambda command: self._run_and_show(command, subject))
 
-    def _run_and_show(self, command: Command | None) -> None:
+    def _run_and_show(self, command: Command | None, subject: Path) -> None:
+        from tui.command_process import SEARCH
+
         if command is not None:
-            self._run_command(command)
-            self._show_running(command.kind)
+            process = self._start(command, subject)
+            if command.slot != SEARCH:  # the Trials screen shows it
+                self._show(process)
 
-    def _run_command(self, command: Command) -> CommandProcess:
-        from tui.command_process import CommandProcess
+    def _start(self, command: Command, subject: Path) -> CommandProcess:
         from tui.command_screen import text_columns
 
-        columns = text_columns(self.size.width)
-        process = CommandProcess(command, lambda: self._command_changed(process), columns)
-        self._commands[command.kind] = process
-        self.run_worker(process.run(), exit_on_error=False)
-        return process
+        return self._commands.start(command, subject, text_columns(self.size.width))
 
     def _show_running(self, kind: str) -> bool:
         """Show the command of this kind that runs, or whose end was not seen. Return whether there is one."""
-        from tui.command_screen import CommandScreen
-
-        process = self._commands.get(kind)
+        here = self._commands.find(kind, self.session.final_path)
+        process = here or self._commands.running(kind)
         if process is None:
             return False
+        self._show(process)
+        if here is None:
+            name = one_line(process.subject.name)
+            self.notify(f"{kind} runs on {name}: one at a time", severity="warning", markup=False)
+        return True
+
+    def _show(self, process: CommandProcess) -> None:
+        from tui.command_screen import CommandScreen
 
         def closed(chosen: tuple[Path, Location] | None) -> None:
             if process.finished:
-                self._commands.pop(kind, None)
+                self._commands.remove(process)
             self._open_chosen(chosen)
 
         self.push_screen(CommandScreen(process), closed)
-        return True
+
+    def search_changed(self, search: CommandProcess) -> bool:  # noqa: ARG002 - `tui.app.Browser` implements it
+        """Show what is new of a search on its screen. Return whether the user sees it there."""
+        return False
 
     def _command_changed(self, process: CommandProcess) -> None:
         """Show what is new of a command: on its screen, or that it has ended."""
-        from tui.command_screen import CommandScreen, result_of
+        from tui.command_process import SEARCH
+        from tui.command_screen import CommandScreen
 
-        screen, command = self.screen, process.command
+        screen, slot = self.screen, process.command.slot
         if isinstance(screen, CommandScreen) and screen.process is process:
             screen.refresh_soon()
-        elif process.finished and command.kind != "diff":
-            self.notify(f"{command.kind}: {result_of(process)[0]}; its key shows it", timeout=10, markup=False)
-        if process.finished and command.kind == "kernels" and str(self.session.path.absolute()) == command.argv[-1]:
-            self.action_reload()  # it has the times now
+        elif not (slot == SEARCH and self.search_changed(process)) and process.finished and slot != "diff":
+            self._report_end(process)
+        if process.finished and _written(process) == self.session.final_path.resolve():
+            self.action_reload()
+
+    def _report_end(self, process: CommandProcess) -> None:
+        from tui.command_process import SEARCH
+        from tui.command_screen import result_of
+
+        command = process.command
+        is_here = process.belongs_to(self.session.final_path.resolve())
+        name = command.kind if is_here else f"{command.kind} of {one_line(process.subject.name)}"
+        shows = "its Trials screen" if command.slot == SEARCH else "its key"
+        where = "" if is_here else " there"
+        self.notify(f"{name}: {result_of(process)[0]}; {shows} shows it{where}", timeout=10, markup=False)
 
     def pick_recording(
         self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False, verb: str = "opens"
@@ -185,3 +218,9 @@ class CommandActionsApp(RecordingApp):
         opened = self.paths or [self.session.path]
         folders = [*([self.folder] if self.folder else []), *(path.parent for path in opened)]
         self.push_screen(Picker(folders, cursor, first=first, verb=verb), then)
+
+
+def _written(process: CommandProcess) -> Path | None:
+    """The recording that a command has changed."""
+    path = process.subject if process.command.kind == "kernels" else process.recording  # its times are kept there
+    return path.resolve() if path is not None else None

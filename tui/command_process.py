@@ -28,7 +28,9 @@ from dynadiag.recording.opening import has_recordings
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import relative_path
 
-__all__ = ["Command", "CommandProcess", "TrialProgress", "program_command", "recording_command"]
+__all__ = ["SEARCH", "Command", "CommandProcess", "TrialProgress", "program_command", "recording_command"]
+
+SEARCH = "search"  # the slot of bisections and minifications
 
 _DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -57,6 +59,11 @@ class Command:
     options: tuple[str, ...] = ()  # its options; the command contains them too
     resume: Path | None = None  # the recording of the search to resume
     output: Path | None = None  # the recording that it writes, known before it ends
+
+    @property
+    def slot(self) -> str:
+        """Of what one runs at a time: a command of its kind, and of bisections and minifications one."""
+        return SEARCH if self.kind in ("bisect", "minify") else self.kind
 
     @property
     def text(self) -> str:
@@ -121,14 +128,17 @@ class TrialProgress:
     seconds: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CommandProcess:
-    """A command that runs or has run. It calls ``on_change`` whenever there is something new.
+    """A command that runs or has run, started on the recording ``subject``.
+
+    It calls ``on_change`` whenever there is something new.
 
     Its report is as wide as ``columns``, where they are given and no program would see them in its environment.
     """
 
     command: Command
+    subject: Path
     on_change: Callable[[], None]
     columns: int | None = None
     trials: list[TrialProgress] = field(default_factory=list)
@@ -162,6 +172,11 @@ class CommandProcess:
             path = Path(self.messages[-1].rpartition(_RESUME_HINT)[2])
         return path if path and (_is_recording(path) or has_recordings(path)) else None
 
+    def belongs_to(self, recording: Path) -> bool:
+        """Whether it was started on this recording, or writes it. A search that goes on with one writes that."""
+        written = (self.command.output, None if self.finished else self.command.resume)
+        return recording == self.subject or any(path is not None and path.resolve() == recording for path in written)
+
     async def run(self) -> None:
         """Run the command until it ends or `stop` is called."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
@@ -187,7 +202,7 @@ class CommandProcess:
             stdout=pipe,
             stderr=pipe,
             cwd=self.command.folder,
-            env={**os.environ, "COLUMNS": str(self.columns)} if wide else None,
+            env=os.environ | ({"COLUMNS": str(self.columns)} if wide else {}),
             start_new_session=True,
             limit=_MAX_LINE_BYTES,
         )

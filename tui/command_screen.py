@@ -11,9 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
 
-from tui.command_process import CommandProcess
+from tui.command_process import SEARCH, CommandProcess
 from tui.dialog import Dialog
 from tui.location import Location
+from tui.search_summary import search_words
 from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -112,6 +113,8 @@ def text_columns(width: int) -> int:
 
 def result_of(process: CommandProcess) -> tuple[str, str]:
     """What came of a command that has ended, and the role of these words."""
+    if process.command.slot == SEARCH:
+        return search_words(process)
     if process.stopped:
         return _STOPPED
     code = process.exit_code or 0

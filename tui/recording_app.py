@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from textual.actions import ActionParseResult
@@ -17,8 +18,13 @@ from dynadiag.recording.opening import list_recordings
 from tui.file_watch import FileWatch
 from tui.line_actions import LineActionsApp
 from tui.location import Location
-from tui.session import JOURNAL_SUFFIX, Session
+from tui.session import Session
 from tui.styled_text import one_line
+
+if TYPE_CHECKING:
+    from tui.command_process import Command
+    from tui.confirm import Choice
+    from tui.running_commands import RunningCommands
 
 __all__ = ["RecordingApp"]
 
@@ -82,6 +88,15 @@ class RecordingApp(LineActionsApp):
         """Go to a location of another recording, which is opened beside those that are open."""
         raise NotImplementedError
 
+    @property
+    def commands(self) -> RunningCommands:
+        """The commands that were started here."""
+        raise NotImplementedError
+
+    def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
+        """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
+        raise NotImplementedError
+
     def set_status(self, what: str, where: str) -> None:
         """Write the status line: what is shown, and where the cursor is."""
         raise NotImplementedError
@@ -101,7 +116,7 @@ class RecordingApp(LineActionsApp):
     def check_recording(self) -> None:
         """Check whether the recording has grown or disappeared."""
         seen = self._file_watch.check()
-        ended = Path(str(self.session.path).removesuffix(JOURNAL_SUFFIX))
+        ended = self.session.final_path
         if seen == "gone" and ended.is_file():
             self._read(ended, self._use_finished)  # a search has ended: its journal has become its recording
         elif seen == "gone":

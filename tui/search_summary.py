@@ -15,7 +15,7 @@ from tui.location import FILE_VIEW, Location
 from tui.search_result import SearchResult
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["ReadSource", "result_lines", "search_lines"]
+__all__ = ["ReadSource", "result_lines", "search_lines", "search_words"]
 
 ReadSource = Callable[[str], str | None]  # the recorded text of a source file
 
@@ -51,13 +51,25 @@ def search_lines(
         hints = _hint_lines() if finding is None or not trials else ()
         return [*_recorded_lines(finding, cwd, source, deciding), *hints]
     lines = [line((f"$ {search.command.brief}", "dim")), line((f"in {search.command.folder}", "dim"))]
-    if search.running:
+    if not search.finished:
         last = search.trials[-1] if search.trials else None
         said = search.messages[-1] if search.messages else "starting"
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
         since = f"{time.monotonic() - search.started:.0f} s  "
         return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
-    return [*_ended_lines(search, cwd, source, deciding), *lines, *_report_lines(search)]
+    found = result_lines(_result_of(search), cwd, source, deciding, here=finding is None)
+    told = () if search.verdict or search.stopped else list(search.messages)[-3:]
+    return [*found, *(line((one_line(text), "dim")) for text in told), *lines, *_report_lines(search)]
+
+
+def search_words(search: CommandProcess) -> tuple[str, str]:
+    """How a search ended, and the role of these words."""
+    return _status_sentence(_result_of(search))
+
+
+def _result_of(search: CommandProcess) -> SearchResult:
+    command = search.command
+    return SearchResult(command.kind, command.options, search.verdict, search.exit_code, len(search.trials))
 
 
 def result_lines(
@@ -121,19 +133,6 @@ def _recorded_lines(
 def _hint_lines() -> Iterator[Line]:
     yield line(("B", "key"), " bisects the program: finds the part of the compiler at fault")
     yield line(("M", "key"), " minifies it: writes a small program with the same failure")
-
-
-def _ended_lines(
-    search: CommandProcess, cwd: str | None, source: ReadSource, deciding: Sequence[int]
-) -> Iterator[Line]:
-    if search.exit_code is None:
-        return
-    finding = SearchResult(
-        search.command.kind, search.command.options, search.verdict, search.exit_code, len(search.trials)
-    )
-    yield from result_lines(finding, cwd, source, deciding, here=True)
-    if not search.verdict and not search.stopped:
-        yield from (line((one_line(text), "dim")) for text in list(search.messages)[-3:])
 
 
 def _report_lines(search: CommandProcess) -> Iterator[Line]:

@@ -35,9 +35,9 @@ from dynadiag.recording.records import (
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
 
-__all__ = ["JOURNAL_SUFFIX", "Session"]
+__all__ = ["Session"]
 
-JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
+_JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Session:
     @classmethod
     def open(cls, path: Path) -> Session:
         """Open a recording, or the journal of a program or search that still runs. Raises `UnreadableInput`."""
-        beside = Path(f"{path}{JOURNAL_SUFFIX}")
+        beside = Path(f"{path}{_JOURNAL_SUFFIX}")
         if beside.is_file() and not path.exists():
             path = beside
         recording = open_recording(path)
@@ -73,6 +73,11 @@ class Session:
     def close(self) -> None:
         """Close the file."""
         self.recording.close()
+
+    @property
+    def final_path(self) -> Path:
+        """Where the recording is once it is whole."""
+        return Path(str(self.path).removesuffix(_JOURNAL_SUFFIX))
 
     @property
     def run(self) -> Run:

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_process import Command, CommandProcess
 from tui.command_screen import CommandScreen
+from tui.location import Location
 from tui.widgets.styled_lines import StyledLines
 
 _MAX_WAITS = 600  # of 0.05 s
@@ -137,7 +139,7 @@ async def test_a_command_is_said_to_run_at_once(program: Path, tmp_path: Path, m
     for later in ("refresh_soon", "_tick"):
         monkeypatch.setattr(CommandScreen, later, lambda _: None)
     async with browsing(program) as pilot:
-        process = CommandProcess(_command(tmp_path, "hang"), lambda: None)
+        process = CommandProcess(_command(tmp_path, "hang"), program, lambda: None)
         await pilot.app.push_screen(CommandScreen(process))
         await settle(pilot)
         assert "● running" in screen(pilot)
@@ -157,6 +159,30 @@ async def test_a_command_goes_on_and_its_key_shows_it_again(
         assert "-print(z)" in screen(pilot)
         await press(pilot, "escape", "F")  # its end was seen: the next one is asked for
         assert "run this?" in screen(pilot)
+
+
+async def test_a_command_of_another_recording_is_shown_as_that_and_its_end_only_there(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = build.recording(tmp_path, [*build.run_events("other.py"), *build.end_events()], "other")
+    async with fixing(program, tmp_path, monkeypatch, "waits") as pilot:
+        await until(pilot, "trying change 1 of 2")
+        assert isinstance(pilot.app, Browser)
+        pilot.app.screen.dismiss()
+        pilot.app.go_to_in(other, Location("overview"))
+        await until(pilot, "other.dynadiag · 2 of 2")
+        await press(pilot, "F")
+        assert "● running" in screen(pilot)
+        assert "fix runs on run.dynadiag: one at a time" in " ".join(screen(pilot).split())
+        await press(pilot, "escape")
+        (tmp_path / "go").touch()
+        await until(pilot, "fix of run.dynadiag: every root cause has a")
+        await press(pilot, "F")
+        assert "run this?" in screen(pilot)
+        await press(pilot, "escape", "less_than_sign")
+        await until(pilot, "run.dynadiag · 1 of 2")
+        await press(pilot, "F")
+        assert "-print(z)" in screen(pilot)
 
 
 async def test_commands_are_stopped_when_the_browser_is_left(

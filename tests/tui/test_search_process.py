@@ -12,6 +12,7 @@ import pytest
 from dynadiag.errors import DynadiagError
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
+from tests.tui.test_command_screen import until
 from tui.app import Browser
 from tui.command_process import Command, CommandProcess, program_command
 from tui.session import Session
@@ -28,12 +29,15 @@ if "hang" in arguments:
     try:
         signal.pause()
     except KeyboardInterrupt:
+        if "loud" in arguments:
+            print("interrupted\\n" * 100_000, file=sys.stderr, flush=True)
         time.sleep(0.3)  # as putting away what was tried takes its time
         open("kept", "w").close()
         sys.exit(130)
-if "goes on" in arguments:
+if "waits" in arguments or "goes on" in arguments:
     while not os.path.exists("go"):
         time.sleep(0.01)
+if "goes on" in arguments:
     os.replace(*arguments[-2:])
 print("trial 2: lowering: pass (0.5 s)", file=sys.stderr, flush=True)
 print("found: lowering relu")
@@ -64,6 +68,14 @@ async def _begun(pilot: Any) -> CommandProcess:
     while not search.trials:
         await pilot.pause(0.02)
     return search
+
+
+async def _open(pilot: Any, name: str) -> None:
+    """Open another recording of the folder beside those that are open."""
+    await press(pilot, "O")
+    await pilot.app.workers.wait_for_complete()
+    await press(pilot, "f", *name, "enter", "enter")
+    await until(pilot, f"{name}.dynadiag · ")
 
 
 async def _ended(pilot: object, search: CommandProcess) -> None:
@@ -168,17 +180,115 @@ def test_a_recording_that_names_no_program_here_is_refused(target: str, tmp_path
 
 
 async def test_a_search_that_goes_on_while_its_screen_is_closed_is_not_drawn(
-    program: Path, monkeypatch: pytest.MonkeyPatch
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
-        await press(pilot, "8")
-        assert isinstance(pilot.app, Browser)
-        view = pilot.app.current
-        assert isinstance(view, TrialsView)
+        search = await _begun(pilot)
+        view = _view(pilot.app)
         with monkeypatch.context() as closing:
             closing.setattr(TrialsView, "children", ())
             closing.setattr(TrialsView, "head", property(lambda _: pytest.fail("it is gone")))
-            view.search = CommandProcess(Command("bisect", (), Path("/")), lambda: None)
-            view._tick(view.search)
+            view._tick()
             view._refresh()
-            view.search = None
+            assert not view.search_changed(search)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """The first of two recordings in a folder; the other one is of a search that was stopped."""
+    build.recording(tmp_path, build.search_events(130), "other")
+    return build.recording(tmp_path, build.program(), "first")
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file whose creation ends a search. Until then it waits."""
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "waits"))
+    return tmp_path / "go"
+
+
+async def test_a_search_goes_on_while_another_recording_is_open_and_is_shown_again(two: Path, waiting: Path) -> None:
+    async with browsing(two) as pilot:
+        search = await _begun(pilot)
+        await _open(pilot, "other")
+        await press(pilot, "8")
+        assert "stopped: its trials are kept" in screen(pilot)
+        assert search.running
+        await press(pilot, "less_than_sign")
+        await until(pilot, "● running")
+        assert "as written" in screen(pilot)
+        await press(pilot, "r")
+        assert "● running" in screen(pilot)
+        waiting.touch()
+        await _ended(pilot, search)
+        assert "culprit  lowering relu" in screen(pilot)
+
+
+async def test_the_end_of_a_search_is_told_while_another_recording_is_open(two: Path, waiting: Path) -> None:
+    async with browsing(two) as pilot:
+        search = await _begun(pilot)
+        await _open(pilot, "other")
+        waiting.touch()
+        await _ended(pilot, search)
+        await until(pilot, "bisect of first.dynadiag: found")
+        await press(pilot, "less_than_sign", "8")
+        await until(pilot, "culprit  lowering relu")
+
+
+async def test_one_search_runs_at_a_time_and_where_it_runs_is_told(two: Path, waiting: Path) -> None:
+    async with browsing(two) as pilot:
+        search = await _begun(pilot)
+        await press(pilot, "M")
+        assert "a search is running: x stops it first" in screen(pilot)
+        await _open(pilot, "other")
+        for key in "BMxc":
+            pilot.app.clear_notifications()
+            await press(pilot, "8", key)
+            assert "a search runs on first.dynadiag" in screen(pilot)
+            assert len(pilot.app.screen_stack) == 1
+        assert search.running
+
+
+async def test_a_search_of_a_recording_that_is_not_shown_ends_in_order_when_the_browser_is_left(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    async with browsing(two) as pilot:
+        await _begun(pilot)
+        await _open(pilot, "other")
+        assert not (tmp_path / "kept").exists()
+    assert (tmp_path / "kept").exists()
+
+
+async def test_a_recording_that_a_search_goes_on_with_shows_it_where_it_is_opened(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that the search was stopped, and `c` would have resumed it a second time."""
+    other = tmp_path / "other.dynadiag"
+    whole = build.recording(tmp_path, build.search_events(0, {"verdict": "found", "culprits": [CULPRIT]}), "whole")
+    plan = replace(_plan(tmp_path, "prog.py", "goes on", str(whole), str(other)), resume=other)
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: plan)
+    async with browsing(two) as pilot:
+        search = await _begun(pilot)
+        await _open(pilot, "other")
+        await press(pilot, "8")
+        assert "● running" in screen(pilot)
+        await press(pilot, "c")
+        assert "a search is running" in screen(pilot)
+        (tmp_path / "go").touch()
+        await _ended(pilot, search)
+        await pilot.app.workers.wait_for_complete()
+        await settle(pilot)
+        assert "culprit  lowering relu" in screen(pilot)
+        assert "bisect of first.dynadiag: found" in screen(pilot)
+
+
+async def test_what_a_search_says_while_the_browser_is_left_is_still_read(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that nobody reads would hold it up before it has put away what was tried."""
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang", "loud"))
+    async with browsing(program) as pilot:
+        await _begun(pilot)
+    assert (tmp_path / "kept").exists()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,19 +14,19 @@ from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
-from tui.command_process import Command, CommandProcess, program_command
-from tui.confirm import RUNS_OFTEN, Choice, Confirm, command_choice
+from tui.command_process import SEARCH, Command, CommandProcess, TrialProgress, program_command
+from tui.confirm import RUNS_OFTEN, Choice, command_choice
 from tui.highlighting import Highlighter
 from tui.location import FILE_VIEW
 from tui.search_result import SearchResult, read_search_result
 from tui.search_summary import search_lines
-from tui.session import JOURNAL_SUFFIX, Session
-from tui.styled_text import Line, line
+from tui.session import Session
+from tui.styled_text import Line, line, one_line
 from tui.trial_rows import deciding_trials, running_row, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
-from tui.widgets.table import Column, Row
+from tui.widgets.table import Column
 
 __all__ = ["TrialsView"]
 
@@ -35,8 +36,21 @@ _MAX_REPRO_BYTES = 1 << 20  # bytes shown of a repro
 _ACCURACY = "--accuracy"
 
 
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What the screen shows."""
+
+    session: Session
+    recorded: SearchResult | None  # the search in the recording
+    search: CommandProcess | None  # the search that was started on it
+    trials: tuple[Trial, ...]  # the recorded trials: of the search, or of the one that it goes on with
+    new: Sequence[TrialProgress]  # the trials of the search that are not recorded yet
+    deciding: Sequence[int]  # the trials that the verdict rests on
+    path: Path | None = None  # the recording of the search that was started
+
+
 class TrialsView(ListingView):
-    """The search that was started here; without one, the search in the recording."""
+    """The search that was started on the recording; without one, the search in it. The application runs it."""
 
     NAME: ClassVar[str] = "trials"
     TITLE: ClassVar[str] = "Trials"
@@ -77,16 +91,9 @@ class TrialsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.search: CommandProcess | None = None
-        self._recorded_result: SearchResult | None = None  # the search in the recording
-        self._finished_session: Session | None = None  # the recording of the search started here
-        self._end_reported = False  # whether its end was reported
+        self._content: _Content | None = None
         self._refresh_timer: Timer | None = None  # the next update
-        self._is_read = False
         self._pending_kind = ""  # the search to start once the recording is read
-        self._trials: Sequence[Trial] = ()
-        self._deciding: Sequence[int] = ()  # the trials that the verdict rests on
-        self._resumed_trials: Sequence[Trial] = ()  # trials of the resumed search
 
     def compose(self) -> ComposeResult:
         yield StyledLines(search_lines(None, 0), id="trials-search", wrap=True)
@@ -97,18 +104,14 @@ class TrialsView(ListingView):
         """The summary of the search, above the table."""
         return self.query_one("#trials-search", StyledLines)
 
+    @property
+    def search(self) -> CommandProcess | None:
+        """The search that was started on this recording."""
+        return self.browser.commands.find(SEARCH, self.session.final_path)
+
     def on_mount(self) -> None:
         self.head.border_title = "Search"
-
-    async def on_unmount(self) -> None:
-        if self.search is not None:
-            await self.search.shut_down()
-        self._close_finished()
-
-    def _close_finished(self) -> None:
-        found, self._finished_session = self._finished_session, None
-        if found is not None:
-            found.close()
+        self.set_interval(_TICK_SECONDS, self._tick)
 
     # Start and stop
 
@@ -121,158 +124,132 @@ class TrialsView(ListingView):
 
     def action_start(self, kind: str) -> None:
         """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
-        self._confirm(lambda: self._start_commands(kind))
+        if self._may_start():
+            self.browser.ask_to_run(lambda: [*map(_question, self._start_commands(kind))])
 
     def action_resume(self) -> None:
         """Ask the user, then resume the search that was stopped."""
-        if self._resumable() is None:
+        if not self._may_start():
+            return
+        known = self._resumable()
+        if known is None:
             self.notify("there is no stopped search: B and M start one", severity="warning")
-        else:
-            self._confirm(self._resume_commands)
+            return
+        kind, options, recording = known
+        self.browser.ask_to_run(lambda: [_question(program_command(kind, self.session.run, options, recording))])
 
     def _start_commands(self, kind: str) -> tuple[Command, ...]:
-        run, known = self.session.run, self._recorded_result
+        run, known = self.session.run, self._recorded
         if known is not None:
             return (program_command(kind, run, known.options),)
         plain, compared = program_command(kind, run), program_command(kind, run, (_ACCURACY,))
         return (compared, plain) if run.exit_code == 0 else (plain, compared)
 
-    def _resume_commands(self) -> tuple[Command, ...]:
-        known = self._resumable()
-        if known is None:
-            return ()
-        kind, options, recording = known
-        return (program_command(kind, self.session.run, options, recording),)
-
     def _resumable(self) -> tuple[str, tuple[str, ...], Path] | None:
         """Return kind, options and recording of a search that was stopped."""
-        search, known = self.search, self._recorded_result
+        search, known = self.search, self._recorded
         if search is not None:
             path = search.recording
             return (search.command.kind, search.command.options, path) if search.stopped and path is not None else None
         if known is None or known.is_finished or known.kind is None:
             return None
-        return known.kind, known.options, Path(str(self.session.path).removesuffix(JOURNAL_SUFFIX))
+        return known.kind, known.options, self.session.final_path
 
-    def _confirm(self, make: Callable[[], tuple[Command, ...]]) -> None:
-        if self.search is not None and self.search.running:
-            self.notify("a search is running: x stops it first", severity="warning")
-            return
-        try:
-            plans = make()
-        except DynadiagError as error:
-            self.browser.report_problem(str(error))
-            return
-        self.app.push_screen(Confirm(*map(_question, plans)), self._confirmed)
-
-    def _confirmed(self, plan: Command | None) -> None:
-        if plan is not None:
-            self._start(CommandProcess(plan, self._refresh_soon))
-
-    def _start(self, search: CommandProcess) -> None:
-        self._resumed_trials = self._trials if search.command.resume is not None else ()
-        self.search, self._end_reported = search, False
-        self._close_finished()
-        self._tick(search)
-        self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
-        self._refresh()
-
-    def _tick(self, search: CommandProcess) -> None:
-        """Update the elapsed time, also while a trial takes long."""
-        if self.is_open and search is self.search and not search.finished:
-            self.head.show(self._head(len(search.trials)), keep=True)
-            self.set_timer(_TICK_SECONDS, lambda: self._tick(search))
+    def _may_start(self) -> bool:
+        """Whether no search runs. If one does, the user is told."""
+        running = self.browser.commands.running(SEARCH)
+        if running is not None:
+            told = "a search is running: x stops it first" if running is self.search else _runs_elsewhere(running)
+            self.notify(told, severity="warning", markup=False)
+        return running is None
 
     def action_stop(self) -> None:
         """Stop the search. Its trials are kept."""
-        if self.search is None or not self.search.running:
-            self.notify("no search is running")
+        search, running = self.search, self.browser.commands.running(SEARCH)
+        if search is not None and search.running:
+            search.stop()
         else:
-            self.search.stop()
+            self.notify(_runs_elsewhere(running) if running is not None else "no search is running", markup=False)
 
-    def _refresh_soon(self) -> None:
-        """Update the screen soon. Trials may end faster than anybody can read."""
-        if self._refresh_timer is None:
+    # Updates
+
+    def search_changed(self, search: CommandProcess) -> bool:
+        """Show what is new of a search soon. Return whether the user sees it here."""
+        if not self.is_open or search is not self.search:
+            return False
+        if search.finished and self.is_current:
+            self._show_end()
+        if self._refresh_timer is None:  # trials may end faster than anybody can read
             self._refresh_timer = self.set_timer(_REFRESH_SECONDS, self._refresh)
+        return self.is_current and len(self.app.screen_stack) == 1
+
+    def _show_end(self) -> None:
+        """Move the cursor to what the search has found."""
+        self._show_head()
+        if any(item.target for item in self.head.lines):
+            self.head.focus()
+            self._to_first_target()
+
+    def _refresh(self) -> None:
+        self._refresh_timer = None
+        self.load_if_open()
+
+    def _tick(self) -> None:
+        """Update the elapsed time, also while a trial takes long."""
+        search = self.search
+        if self.is_open and self._is_read and search is not None and not search.finished:
+            self._show_head()
 
     @property
     def busy(self) -> bool:
         return super().busy or self._refresh_timer is not None
 
-    def _refresh(self) -> None:
-        self._refresh_timer = None
-        if not self.is_open:
-            return
-        search = self.search
-        if search is not None and search.finished and not self._end_reported:
-            self._end_reported = True
-            self._report_end(search)
-        if search is not None and search.recording is not None and self._finished_session is None:
-            self.fetch("found", lambda: self._open_finished(search.recording), self._use_finished)
-            if search.recording.absolute() == self.session.path.absolute():  # the open recording was resumed
-                self.browser.action_reload()
-        self.load()
+    # Content
 
-    def _report_end(self, search: CommandProcess) -> None:
-        """Report the end of the search, and move the cursor to what it found."""
-        lines = self._head(len(search.trials))
-        self.head.show(lines)
-        found = any(item.target for item in lines)
-        if not self.is_current:
-            self.notify(f"the search has ended: {lines[0].text.strip()}", markup=False)
-        elif found:
-            self.head.focus()
-            self._to_first_target()
+    @property
+    def _is_read(self) -> bool:
+        """Whether what was read is of the open recording."""
+        return self._content is not None and self._content.session is self.session
 
-    def _open_finished(self, path: Path | None) -> Session | None:
-        return Session.open(path) if path is not None else None
+    @property
+    def _recorded(self) -> SearchResult | None:
+        """The search in the recording."""
+        return self._content.recorded if self._content is not None else None
 
-    def _use_finished(self, session: Session | None) -> None:
-        self._finished_session = session
-        self.load()
+    def load(self) -> None:
+        session, search, known = self.session, self.search, self._content
+        self.fetch("rows", lambda: _read_content(session, search, known), self._show_content)
 
-    # Display
+    def _show_content(self, content: _Content) -> None:
+        at_end = self.table.cursor >= self.table.count - 1
+        self._content = content
+        rows = [*(trial_row(item, content.deciding) for item in content.trials), *map(running_row, content.new)]
+        self._show(rows)
+        self._show_head()
+        if content.search is not None and not content.search.finished and at_end:
+            self.table.move_to(len(rows) - 1)
+        kind, self._pending_kind = self._pending_kind, ""
+        if kind:
+            self.action_start(kind)
 
-    def _head(self, trials: int) -> list[Line]:
-        return search_lines(
-            self.search,
-            trials,
-            self._recorded_result,
-            self.session.run.cwd,
-            self.session.recording.source,
-            self._deciding,
+    def _show_head(self) -> None:
+        content, search, session = self._content, self.search, self.session
+        trials, deciding = (len(content.trials), content.deciding) if content is not None else (0, ())
+        self.head.show(
+            search_lines(search, trials, self._recorded, session.run.cwd, session.recording.source, deciding), keep=True
         )
-
-    def rows(self) -> Sequence[Row]:
-        if self.search is not None and self._finished_session is None:
-            return [*map(trial_row, self._resumed_trials), *map(running_row, list(self.search.trials))]
-        self._trials = (self._finished_session or self.session).trials()
-        self._recorded_result = read_search_result(self.session)
-        found = self._recorded_result if self.search is None else None
-        verdict = found.verdict if found is not None else self.search.verdict if self.search is not None else {}
-        self._deciding = deciding_trials(self._trials, verdict)
-        return [trial_row(item, self._deciding) for item in self._trials]
 
     def show_problem(self, reason: str) -> None:
         self.head.show([line(("whether this recording has a search could not be read", "dim"))])
         super().show_problem(reason)
 
-    def _show(self, rows: Sequence[Row]) -> None:
-        at_end = self.table.cursor >= self.table.count - 1
-        super()._show(rows)
-        self.head.show(self._head(len(rows)), keep=True)
-        if self.search is not None and self.search.running and at_end:
-            self.table.move_to(len(rows) - 1)
-        kind, self._pending_kind, self._is_read = self._pending_kind, "", True
-        if kind:
-            self.action_start(kind)
-
     def detail(self, key: int | str) -> Sequence[Line]:
-        running = self.search is not None and self._finished_session is None
-        trial = next((item for item in (self._resumed_trials if running else self._trials) if item.index == key), None)
-        if trial is not None:
-            return trial_lines(trial, self._deciding)
-        return [line(("the details of a trial are available after the search has ended", "dim"))] if running else []
+        content = self._content
+        trial = next((item for item in content.trials if item.index == key), None) if content is not None else None
+        if content is not None and trial is not None:
+            return trial_lines(trial, content.deciding)
+        is_new = content is not None and bool(content.new)
+        return [line(("the details of a trial are available after the search has ended", "dim"))] if is_new else []
 
     def cursor_moved(self, lines: Lines) -> None:
         repro = self._repro()
@@ -312,10 +289,44 @@ class TrialsView(ListingView):
         Raises `DynadiagError` if it is in neither.
         """
         path = Path(name)
-        recorded = None if path.is_file() else (self._finished_session or self.session).recording.source(name)
+        recorded = None if path.is_file() else self._recorded_text(name)
         lines = (_read(path) if recorded is None else recorded).split("\n")
         coloured = Highlighter(lines, ((0, "python"),))
         return [line(*coloured.line(number)) for number in range(len(lines))]
+
+    def _recorded_text(self, name: str) -> str | None:
+        search = self._content.search if self._content is not None else None
+        if search is None or search.recording is None:
+            return self.session.recording.source(name)
+        with Session.open(search.recording) as recording:
+            return recording.source(name)
+
+
+def _read_content(session: Session, search: CommandProcess | None, known: _Content | None) -> _Content:
+    """Read what the screen shows. What is known of the same search is not read again for each new trial."""
+    is_known = known is not None and known.session is session
+    recorded = known.recorded if known is not None and is_known else read_search_result(session)
+    if search is None:
+        trials, verdict = session.trials(), recorded.verdict if recorded is not None else {}
+        return _Content(session, recorded, None, trials, (), deciding_trials(trials, verdict))
+    path = search.recording or search.command.resume
+    new = () if search.recording is not None else tuple(search.trials)
+    if known is not None and known.search is search and known.path == path and bool(known.new) == bool(new):
+        trials = known.trials
+    else:
+        trials = _trials_in(path)
+    return _Content(session, recorded, search, trials, new, deciding_trials(trials, search.verdict), path)
+
+
+def _trials_in(path: Path | None) -> tuple[Trial, ...]:
+    if path is None:
+        return ()
+    with Session.open(path) as recording:
+        return recording.trials()
+
+
+def _runs_elsewhere(search: CommandProcess) -> str:
+    return f"a search runs on {one_line(search.subject.name)}, one at a time: x on its Trials screen stops it"
 
 
 def _read(path: Path) -> str:
