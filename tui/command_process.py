@@ -40,11 +40,13 @@ _TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME_HINT = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
 _NOT_STARTED = 127  # exit code of a command that could not be started, as a shell gives it
-# Seconds that a command may take to stop when the browser quits, after each interrupt: a search keeps its trials first,
-# and a program that ignores interrupts is killed at the third one.
-_SHUTDOWN_TIMEOUTS = (20.0, 1.0, 1.0)
+_SAVE_SECONDS = 20.0  # that a search may take to keep its trials; a second interrupt before would end it at once
+# Seconds that a command may take to stop when the browser quits, after each interrupt: a program that ignores
+# interrupts is killed at the third one.
+_SHUTDOWN_TIMEOUTS = (_SAVE_SECONDS, 1.0, 1.0)
 _MAX_TRIALS = 50_000  # trials kept
 _MAX_MESSAGES = 200  # other lines of stderr kept
+_LAST_WORDS_SECONDS = 5.0  # to read what is left of its output after its end
 _MAX_LINE_BYTES = 16 << 20  # bytes of one line of output
 _MAX_REPORT_LINES = 2000  # lines of stdout kept
 
@@ -149,12 +151,17 @@ class CommandProcess:
     finished: bool = False  # it has ended and its verdict has been read
     started: float = field(default_factory=time.monotonic)
     _process: asyncio.subprocess.Process | None = None
-    _interrupted: bool = False
+    _interrupted: float | None = None  # when it was interrupted last, as `time.monotonic` tells
 
     @property
     def running(self) -> bool:
         """Whether the process runs."""
         return self._process is not None and self.exit_code is None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was interrupted and has not ended."""
+        return self._interrupted is not None and not self.finished
 
     @property
     def stopped(self) -> bool:
@@ -209,31 +216,46 @@ class CommandProcess:
         self.on_change()
         try:
             errors, out = self._process.stderr, self._process.stdout
-            await asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
-            self.exit_code = await self._process.wait()
+            reading = asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
+            exit_code = await self._process.wait()
+            try:
+                await asyncio.wait_for(reading, _LAST_WORDS_SECONDS)
+            except TimeoutError:  # a program that it has started goes on, and holds the pipes open
+                self._process._transport.close()  # type: ignore[attr-defined]
+            self.exit_code = exit_code
         finally:
-            if not self._interrupted:  # a second signal would end it before it has saved its trials
-                self.stop()
+            self.stop()
 
     def stop(self) -> None:
-        """Interrupt the command as Ctrl-C does. What it has recorded is kept."""
+        """Interrupt the command as Ctrl-C does. What it has recorded is kept: a search is given the time for that."""
+        last = self._interrupted
+        if last is None or self.command.slot != SEARCH or time.monotonic() - last >= _SAVE_SECONDS:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._interrupted = True
+            self._interrupted = time.monotonic()
             self._process.send_signal(signal.SIGINT)
 
     async def shut_down(self) -> None:
         """Interrupt the command and wait for its end. asyncio kills what still runs when the browser ends."""
-        process, told = self._process, self._interrupted
+        process, told = self._process, self._interrupted is not None
         for seconds in _SHUTDOWN_TIMEOUTS:
             if process is not None and process.returncode is None:
                 if not told:
-                    self.stop()
+                    self._interrupt()
                 told = False
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), seconds)
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
-        while stream is not None and (line := await stream.readline()):
+        while stream is not None:
+            try:
+                line = await stream.readline()
+            except ValueError:  # it is longer than we keep: as a progress bar's that goes on for hours
+                continue
+            if not line:
+                return
             take(line.decode("utf-8", "replace").rstrip("\n"))
 
     def _add_error_line(self, text: str) -> None:

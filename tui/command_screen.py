@@ -128,7 +128,8 @@ def _command_lines(process: CommandProcess) -> Iterator[Line]:
     if process.finished:
         yield line(result_of(process))
     else:
-        yield line(("● running  ", "good"), (f"{time.monotonic() - process.started:.0f} s  ", "dim"))
+        state = ("● stopping  ", "break") if process.stopping else ("● running  ", "good")
+        yield line(state, (f"{time.monotonic() - process.started:.0f} s  ", "dim"))
         yield from (line(f"  {text}") for text in _phases(process))
     yield line((f"in {process.command.folder}", "dim"))
     yield Line()

@@ -56,6 +56,8 @@ def search_lines(
         said = search.messages[-1] if search.messages else "starting"
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
         since = f"{time.monotonic() - search.started:.0f} s  "
+        if search.stopping:
+            return [line(("● stopping  ", "break"), (since, "dim"), "its trials are being kept"), *lines]
         return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
     found = result_lines(_result_of(search), cwd, source, deciding, here=finding is None)
     told = () if search.verdict or search.stopped else list(search.messages)[-3:]

@@ -23,7 +23,7 @@ from tui.widgets.styled_lines import StyledLines
 _MAX_WAITS = 600  # of 0.05 s
 # Stands for `dynadiag fix`.
 FIX = """
-import os, signal, sys, time
+import os, signal, subprocess, sys, time
 print("trying change 1 of 2", file=sys.stderr, flush=True)
 if "hang" in sys.argv:
     try:
@@ -34,6 +34,10 @@ if "hang" in sys.argv:
 if "waits" in sys.argv:
     while not os.path.exists("go"):
         time.sleep(0.01)
+if "endless" in sys.argv:
+    print("\\r" * (17 << 20))
+if "daemon" in sys.argv:
+    subprocess.Popen(["sleep", "30"])
 if "wide" in sys.argv:
     print("-" * int(os.environ["COLUMNS"]))
 print("--- prog.py", "+++ prog.py", "-print(z)", sep="\\n")
@@ -202,6 +206,17 @@ print("compiled", flush=True)
 while not os.path.exists("go"):
     time.sleep(0.01)
 """
+
+
+@pytest.mark.parametrize("what", ["endless", "daemon"])
+async def test_an_endless_line_or_a_program_that_goes_on_does_not_hide_the_end(
+    what: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command was said to run for ever: a line was longer than is kept, or what it started held the pipes open."""
+    async with fixing(program, tmp_path, monkeypatch, what) as pilot:
+        await until(pilot, "every root cause has a proved fix")
+        assert isinstance(pilot.app.screen, CommandScreen)
+        assert pilot.app.screen.process.report[-1] == "-print(z)"
 
 
 async def test_a_program_is_run_again_and_followed_while_it_runs(tmp_path: Path) -> None:

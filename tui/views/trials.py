@@ -168,6 +168,7 @@ class TrialsView(ListingView):
         search, running = self.search, self.browser.commands.running(SEARCH)
         if search is not None and search.running:
             search.stop()
+            self._show_head()
         else:
             self.notify(_runs_elsewhere(running) if running is not None else "no search is running", markup=False)
 
