@@ -1,4 +1,4 @@
-"""The application: it switches screens, follows jumps, replaces the recording and writes the status line."""
+"""The application: its keys, its jumps, the recordings that are open, and the status line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dynadiag.errors import DynadiagError
 from tui.bookmark_actions import BookmarkActionsApp
 from tui.command_actions import CommandActionsApp
 from tui.location import FILE_VIEW, History, Location, source_location_in
+from tui.screens_app import ScreensApp
 from tui.session import Session
 from tui.settings_app import SettingsApp
 from tui.styled_text import one_line
-from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
+from tui.views import RANKS, SCREENS, View
 from tui.views.overview import MIN_DETAILED, MIN_WIDE
 from tui.widgets.ground import GroundContainer, GroundScreen
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
-from tui.widgets.tabs import Tab, Tabs
+from tui.widgets.tabs import Tabs
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from tui.command_process import CommandProcess
     from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
@@ -41,7 +41,6 @@ MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
 _ONLY_ONE = "only one recording is open: O opens another one, `dynadiag browse A B` or `browse FOLDER` several"
-_SECONDS_BETWEEN_SCREENS = 0.1  # between two that are created while nothing happens
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
@@ -52,7 +51,7 @@ def _palette_providers() -> type[Provider]:
     return ActionProvider
 
 
-class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
+class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
     """The terminal browser of one recording, or of several one after another."""
 
     CSS_PATH = "browser.tcss"
@@ -115,24 +114,18 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         ``ahead`` the other screens are filled while no key is pressed, so that a key only has to show them.
         """
         super().__init__(session, paths, rank, folder)
-        self._place, self._pick = place, pick
+        self._place, self._pick, self._ahead = place, pick, ahead
         self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
-        self._current_name = self._screens[0].name
-        self._views: dict[str, View] = {}
-        self._opening = asyncio.Lock()  # held while a screen is created
-        self._ahead = ahead
-        self.filled = False  # whether the other screens are there
         self._pending_jumps = 0  # jumps that were requested and have not finished
 
     def get_default_screen(self) -> Screen[None]:
         return GroundScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        self._views[self._current_name] = self._screens[0].create()
         yield Tabs(id="tabs")
         with GroundContainer(id="views"):
-            yield self.current
+            yield self.create_first(self._screens[0])
         yield Prompt(id="prompt")
         yield Static(id="status", markup=False)
         yield Keys(id="keys")
@@ -156,41 +149,9 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
     @property
     def busy(self) -> bool:
         """Whether the recording is being read or a jump has not finished. Tests wait for this."""
-        return self._pending_jumps > 0 or self.reading > 0 or any(view.busy for view in self._views.values())
+        return self._pending_jumps > 0 or super().busy
 
-    # Screens and tabs
-
-    @property
-    def _screens(self) -> Sequence[ScreenInfo]:
-        return (RANKS, *SCREENS) if self.paths else SCREENS
-
-    @property
-    def current(self) -> View:
-        """The screen that is shown."""
-        return self._views[self._current_name]
-
-    def _update_tabs(self) -> None:
-        numbers = self._tab_counts()
-        for tabs in self.query(Tabs):  # none while the browser ends
-            tabs.tabs = [
-                Tab(s.name, s.title, self._key_of(s), numbers.get(s.name), s.tab_title, s.shortest_title)
-                for s in self._screens
-            ]
-            tabs.current = self._current_name
-
-    def _key_of(self, screen: ScreenInfo) -> str:
-        return self.chosen_keys.get(f"view.{screen.name}", screen.key).partition(",")[0]
-
-    def _tab_counts(self) -> dict[str, int]:
-        explanation = self.session.known_explanation
-        if explanation is None:
-            return {}
-        return {
-            "compiles": len(explanation.compiles),
-            "breaks": explanation.break_count,
-            "recompiles": explanation.recompile_count,
-            "kernels": self.session.kernel_count,
-        }
+    # Screens
 
     def update_counts(self) -> None:
         """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
@@ -210,55 +171,6 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         elif name != self._current_name:
             self.history.push(self.location)
             await self._switch(name)
-
-    @property
-    def _may_fill(self) -> bool:
-        """Whether other screens are filled: not those of a running program, which are read again whenever it grows, not
-        those of a folder, and none while the browser ends.
-        """
-        return self._ahead and not (self.paths or self.session.live or self.leaving) and bool(self.query("#views"))
-
-    async def _fill_screens(self) -> None:
-        """Import the other screens, and create them while nothing happens."""
-        await asyncio.to_thread(import_screens)
-        for screen in SCREENS:
-            while (self.busy or self.is_in_use) and self._may_fill:
-                await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
-            async with self._opening:
-                if not self._may_fill:
-                    return
-                if screen.name in self._views:
-                    continue
-                view = await self._view_of(screen.name)
-                view.fill_offscreen()
-            while view.is_offscreen:
-                await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
-                if not (view.busy or self.is_in_use):
-                    view.leave_offscreen(shown=False)
-        self.filled = True
-
-    async def _view_of(self, name: str) -> View:
-        """The screen of this name. It is hidden where it is new."""
-        view = self._views.get(name)
-        if view is None:
-            view = self._views[name] = screen_named(name).create()
-            view.display = False
-            await self.query_one("#views").mount(view)
-        return view
-
-    async def _switch(self, name: str) -> View:
-        async with self._opening:
-            view = await self._view_of(name)
-        with self.batch_update():  # the screen is laid out and drawn once
-            self.current.display = False
-            self._current_name = name
-            view.leave_offscreen(shown=True)
-            self.query_one(Tabs).current = name
-            self.set_status("", "")
-            if (focus := view.first_focus()) is not None:
-                focus.focus()
-            await view.screen_shown()
-        return view
 
     @on(Tabs.Clicked)
     async def _tab_clicked(self, message: Tabs.Clicked) -> None:
@@ -342,10 +254,6 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         await self.action_view("trials")
         cast("TrialsView", self.current).start_when_read(kind)
 
-    def search_changed(self, search: CommandProcess) -> bool:
-        view = self._views.get("trials")
-        return view is not None and cast("TrialsView", view).search_changed(search)
-
     def action_help(self) -> None:
         """Explain the words on the cursor's line, and show every key of the current screen."""
         from dynadiag.explanation.glossary import explain_words
@@ -422,15 +330,11 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.open_recording(path, lambda: self._jump_soon(lambda: self._replace_views(target)))
 
     async def _replace_views(self, target: Location) -> None:
-        """Show a location in place of all screens. What those of the previous recording do is stopped."""
+        """Show a location of another recording, in place of all screens."""
         prompt = self.query_one(Prompt)
         if prompt.has_class("open"):  # its answer is for a screen that is closed
             prompt.action_leave()
-        view = SCREENS[0].create()
-        async with self._opening:
-            self._views, self._current_name = {SCREENS[0].name: view}, SCREENS[0].name
-            await self.query_one("#views").remove_children()
-            await self.query_one("#views").mount(view)
+        view = await self._replace_all(SCREENS[0])
         self._update_tabs()
         self.set_status("", "")
         if (focus := view.first_focus()) is not None:
@@ -444,13 +348,6 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
             self.notify(_ONLY_ONE)
         else:
             self.go_to(Location(self._current_name, rank=(self.rank + by) % len(self.paths)))
-
-    def session_replaced(self) -> None:
-        """Load every open screen from the new recording. Each screen keeps its location."""
-        for view in self._views.values():
-            view.load_if_open()
-        self._update_tabs()
-        self.set_status("", "")
 
     def session_kept(self) -> None:
         """Clear the message that a recording is being read."""
