@@ -53,18 +53,11 @@ async def walk(path: Path, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("name", ["empty", "program", "failed", "search"])
 async def test_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await fuzz(name, tmp_path, monkeypatch, 100)
+    """Searches that are started are short ones of ours; files that are written are in the test's folder.
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["empty", "program", "failed", "search"])
-async def test_ten_thousand_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await fuzz(name, tmp_path, monkeypatch, 10_000)
-
-
-async def fuzz(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Searches that are started are short ones of ours; files that are written are in the test's folder."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(folder, "prog.py"))
+    A key takes 20 times as long as in a terminal: 10,000 are pressed there (`test_fuzz_terminal`).
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     monkeypatch.setattr(Browser, "exit", lambda *_, **__: None)  # `q`, and quit in the palette
-    await walk(recordings(folder)[name], 0, count)
+    await walk(recordings(tmp_path)[name], 0, 100)
