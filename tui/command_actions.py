@@ -190,6 +190,8 @@ class CommandActionsApp(RecordingApp):
         from tui.command_process import SEARCH
         from tui.command_screen import CommandScreen
 
+        if not self.screen_stack:  # the browser ends
+            return
         screen, slot = self.screen, process.command.slot
         if isinstance(screen, CommandScreen) and screen.process is process:
             screen.refresh_soon()

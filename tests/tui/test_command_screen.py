@@ -31,6 +31,13 @@ if "hang" in sys.argv:
     except KeyboardInterrupt:
         open("interrupted", "w").close()
         sys.exit(130)
+if "floods" in sys.argv:
+    try:
+        while True:
+            print("x" * 100, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        open("interrupted", "w").close()
+        sys.exit(130)
 if "waits" in sys.argv:
     while not os.path.exists("go"):
         time.sleep(0.01)
@@ -189,11 +196,12 @@ async def test_a_command_of_another_recording_is_shown_as_that_and_its_end_only_
         assert "-print(z)" in screen(pilot)
 
 
+@pytest.mark.parametrize("what", ["hang", "floods"])
 async def test_commands_are_stopped_when_the_browser_is_left(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with fixing(program, tmp_path, monkeypatch, "hang") as pilot:
-        await until(pilot, "trying change 1 of 2")
+    async with fixing(program, tmp_path, monkeypatch, what) as pilot:
+        await until(pilot, "● running")
         await press(pilot, "escape")
         await pilot.press("q")
     assert (tmp_path / "interrupted").exists()
