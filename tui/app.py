@@ -252,7 +252,7 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
     async def action_search_program(self, kind: str) -> None:
         """Go to the Trials screen and start a search there, after a question."""
         await self.action_view("trials")
-        cast("TrialsView", self.current).start_when_read(kind)
+        cast("TrialsView", self.current).action_start(kind)
 
     def action_help(self) -> None:
         """Explain the words on the cursor's line, and show every key of the current screen."""

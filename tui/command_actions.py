@@ -197,6 +197,8 @@ class CommandActionsApp(RecordingApp):
             screen.refresh_soon()
         elif not (slot == SEARCH and self.search_changed(process)) and process.finished and slot != "diff":
             self._report_end(process)
+        if process.finished and slot == "diff":  # only the screen that started it shows it
+            self._commands.remove(process)
         if process.finished and _written(process) == self.session.final_path.resolve():
             self.action_reload()
 

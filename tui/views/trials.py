@@ -115,16 +115,14 @@ class TrialsView(ListingView):
 
     # Start and stop
 
-    def start_when_read(self, kind: str) -> None:
-        """Start a search as soon as it is known whether the recording is that of a search."""
-        if self._is_read:
-            self.action_start(kind)
-        else:
-            self._pending_kind = kind
-
     def action_start(self, kind: str) -> None:
-        """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
-        if self._may_start():
+        """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first.
+
+        That is done as soon as it is known whether the recording is that of a search.
+        """
+        if not self._is_read:
+            self._pending_kind = kind
+        elif self._may_start():
             self.browser.ask_to_run(lambda: [*map(_question, self._start_commands(kind))])
 
     def action_resume(self) -> None:
@@ -176,13 +174,15 @@ class TrialsView(ListingView):
 
     def search_changed(self, search: CommandProcess) -> bool:
         """Show what is new of a search soon. Return whether the user sees it here."""
-        if not self.is_open or search is not self.search:
+        shown = self._content.search if self._content is not None else None
+        if not self.is_open or search not in (self.search, shown):
             return False
-        if search.finished and self.is_current:
+        is_own = search is self.search  # and not one that has gone on with this recording, and has ended
+        if is_own and search.finished and self.is_current:
             self._show_end()
         if self._refresh_timer is None:  # trials may end faster than anybody can read
             self._refresh_timer = self.set_timer(_REFRESH_SECONDS, self._refresh)
-        return self.is_current and len(self.app.screen_stack) == 1
+        return is_own and self.is_current and len(self.app.screen_stack) == 1
 
     def _show_end(self) -> None:
         """Move the cursor to what the search has found."""
@@ -214,8 +214,8 @@ class TrialsView(ListingView):
 
     @property
     def _recorded(self) -> SearchResult | None:
-        """The search in the recording."""
-        return self._content.recorded if self._content is not None else None
+        """The search in the recording, once that was read."""
+        return self._content.recorded if self._content is not None and self._is_read else None
 
     def load(self) -> None:
         session, search, known = self.session, self.search, self._content
