@@ -293,3 +293,51 @@ async def test_what_a_search_says_while_the_browser_is_left_is_still_read(
     async with browsing(program) as pilot:
         await _begun(pilot)
     assert (tmp_path / "kept").exists()
+
+
+async def test_a_search_that_was_killed_is_not_shown_as_running_where_its_recording_is_open(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(_plan(tmp_path, "hang"), resume=tmp_path / "other.dynadiag")
+    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: plan)
+    async with browsing(two) as pilot:
+        search = await _begun(pilot)
+        await _open(pilot, "other")
+        await press(pilot, "8")
+        assert "● running" in screen(pilot)
+        assert search._process is not None
+        search._process.kill()
+        await _ended(pilot, search)
+        await settle(pilot)
+        assert "● running" not in screen(pilot)
+        assert "stopped: its trials are kept, c resumes it" in screen(pilot)
+
+
+async def test_a_search_that_is_asked_for_while_another_recording_is_read_is_of_that_one(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the options of the recording that was shown before."""
+    options = build.search_events(130, options=["--accuracy"])
+    build.recording(tmp_path, options, "third")
+    asked: list[tuple[str, ...]] = []
+
+    def command(_kind: str, _run: object, given: tuple[str, ...] = (), *_: object) -> Command:
+        asked.append(given)
+        return _plan(tmp_path, "prog.py")
+
+    monkeypatch.setattr("tui.views.trials.program_command", command)
+    async with browsing(tmp_path / "third.dynadiag") as pilot:
+        await _open(pilot, "first")
+        await press(pilot, "8", "less_than_sign")
+        await until(pilot, "third.dynadiag · ")
+        assert isinstance(pilot.app, Browser)
+        load = TrialsView.load
+        with monkeypatch.context() as slow:
+            slow.setattr(TrialsView, "load", lambda _: None)
+            await press(pilot, "greater_than_sign")
+            await until(pilot, "first.dynadiag · ")
+            await press(pilot, "B")
+            assert not asked
+        load(_view(pilot.app))
+        await settle(pilot)
+        assert asked == [(), ("--accuracy",)]
