@@ -204,7 +204,8 @@ def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:
     found.append(Branch(f"{key}/guards", ((count(item.guards, "guard"), ""),), Location("guards", id_)))
     for kernel in made.kernels(id_)[:_MAX_KERNELS]:
         parts = [(f"{kernel.language} ", "dim"), (one_line(kernel.name), "")]
-        found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), Location("kernels", item=kernel.index)))
+        target = Location("kernels", item=kernel.index)
+        found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), target, is_name=True))
     return found
 
 

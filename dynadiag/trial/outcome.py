@@ -216,13 +216,14 @@ def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
 
 def _facts(result: ProcessResult) -> RunFacts:
     facts = next((each.facts for each in _ends(result)), RunFacts())
+    backends = [
+        *facts.backends,
+        *(name for event in _all(result, RankEnded) for name in event.facts.backends),
+        *(event.name for event in _all(result, BackendUsed)),
+    ]
     return replace(
         facts,
-        backends=(
-            *facts.backends,
-            *(name for event in _all(result, RankEnded) for name in event.facts.backends),
-            *(event.name for event in _all(result, BackendUsed)),
-        ),
+        backends=tuple(dict.fromkeys(backends)),
         launches=tuple(event.name for event in _all(result, KernelLaunched)),
         operators=tuple(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
         job=next((event.job for event in _all(result, RankStarted)), None),

@@ -125,7 +125,8 @@ def test_the_decisions_are_those_of_the_rank_that_fails() -> None:
 
 
 def test_what_the_ranks_compiled_is_a_fact_of_a_job_that_passes() -> None:
-    events = (RankEnded(RunFacts(backends=("inductor",))), TrialEnded(None, RunFacts()))
+    ranks = [RankEnded(RunFacts(backends=("inductor", "inductor")))] * 2
+    events = (*ranks, TrialEnded(None, RunFacts()))
     outcome = build_outcome(ProcessResult(events, 1.0, None), 0, 5, Plan(), "")
     assert outcome.passed
     assert outcome.facts.backends == ("inductor",)

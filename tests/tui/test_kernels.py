@@ -117,6 +117,25 @@ async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Pat
         assert "language" in screen(pilot)
 
 
+async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path: Path) -> None:
+    name = "triton_poi_fused_" + "native_layer_norm_backward_" * 4
+    module = "\n".join(build.MODULE.replace("triton_poi_fused_sin_0", f"{name}{number}") for number in (3, 14))
+    events = [*build.run_events(), *build.compile_events("0/0", module=module), *build.end_events()]
+    async with browsing(build.recording(tmp_path, events), (80, 24)) as pilot:
+        await press(pilot, "7")
+        rows = screen(pilot).split("\n")
+        for end in ("ard_3", "ard_14"):
+            assert any(row.rstrip("▅▂▆ ").endswith(end) and "triton_poi" in row and "…" in row for row in rows), end
+        table = _view(pilot.app).table
+        table.move_to(next(place for place, row in enumerate(table.rows) if row.cells[-1] == f"{name}3"))
+        await press(pilot)
+        told = screen(pilot).split("detail")[1].split("\n")[1:4]
+        assert "".join(told).startswith(f"{name}3  triton, compile 0/0")
+        await press(pilot, "2", "E")
+        rows = screen(pilot).split("\n")
+        assert any(row.startswith("      triton triton_poi") and row.endswith("backward_14") for row in rows)
+
+
 async def test_where_compiling_failed_no_backend_is_blamed_for_the_missing_kernels(tmp_path: Path) -> None:
     events = [one for one in build.compile_events("0/0") if "inductor_output_code" not in one[0]]
     events[-1][0]["compilation_metrics"].update(

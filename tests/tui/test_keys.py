@@ -36,6 +36,38 @@ async def test_keys_that_would_do_nothing_here_are_not_shown(program: Path, tmp_
             assert ("T time" in screen(pilot).splitlines()[-1]) == offered
 
 
+async def test_no_key_for_the_rows_of_a_list_that_has_none(program: Path, tmp_path: Path) -> None:
+    empty = build.recording(tmp_path, [*build.run_events(), *build.end_events()])
+    for path, offered in ((program, True), (empty, False)):
+        async with browsing(path) as pilot:
+            for key, words in (
+                ("2", ("go", "search", "filter", "time line")),
+                ("4", ("go", "search", "filter")),
+                ("5", ("go", "search", "filter")),
+                ("6", ("go", "search", "filter", "tree, list", "] compile")),
+                ("7", ("go", "search", "filter", "time")),
+            ):
+                await press(pilot, key)
+                keys = screen(pilot).splitlines()[-1]
+                assert [word in keys for word in words] == [offered] * len(words), (key, keys)
+
+
+async def test_a_list_that_cannot_be_filtered_does_not_offer_it(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "9")
+        assert "filter" not in screen(pilot).splitlines()[-1]
+        await press(pilot, "shift+tab")
+        assert "filter" in screen(pilot).splitlines()[-1]
+
+
+async def test_the_search_of_the_recording_is_offered_without_hits(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "0", *"zebra", "enter")
+        keys = screen(pilot).splitlines()[-1]
+        assert "/ search" in keys
+        assert "filter" not in keys
+
+
 async def test_a_click_on_a_key_is_a_press_of_it(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "4")

@@ -15,7 +15,7 @@ from tui.location import Location
 from tui.session import Session
 from tui.widgets.ground import GroundContainer
 from tui.widgets.lifetime import has_widgets
-from tui.widgets.lines import Lines
+from tui.widgets.lines import FilterableLines, Lines
 
 if TYPE_CHECKING:
     from tui.recording_app import RecordingApp
@@ -26,6 +26,7 @@ _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record th
 _NOTHING_COMPILED = "nothing was compiled"
 _NOT_OF_COMPILES = ("trials", "events")  # screens that do not show what was compiled
 _OFFSCREEN = "offscreen"  # a class of the style sheet
+_KEYS_OF_ROWS = ("choose", "app.search", "app.filter")  # actions
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
@@ -135,6 +136,13 @@ class View(GroundContainer):
     def first_focus(self) -> Widget | None:
         """Return the widget that gets the focus when the screen opens."""
         return None
+
+    def offers(self, action: str) -> bool:
+        """Whether a key does something now: those of rows need some, and not every list can be filtered."""
+        lines = self.screen.focused
+        if action not in _KEYS_OF_ROWS or not isinstance(lines, FilterableLines):
+            return True
+        return lines.whole_count > 0 and not (action == "app.filter" and lines.unfiltered_because)
 
     @property
     def busy(self) -> bool:

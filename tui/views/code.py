@@ -81,7 +81,8 @@ class CodeView(GraphActions, StageActions):
     def offers(self, action: str) -> bool:
         """Whether there is what an action is about: nothing follows the source of a compile that has no graph."""
         made = self._model.documents_of.items() if self._model else ()
-        return action not in _OF_GRAPHS or any(documents for name, documents in made if name != "source")
+        of_graphs = action in _OF_GRAPHS
+        return super().offers(action) and (not of_graphs or any(each for name, each in made if name != "source"))
 
     # Reading
 

@@ -79,6 +79,7 @@ class CompilesView(View):
         self.tree_.show(roots)
         number = len(self._tree_data.explanation.compiles)
         self.tree_.border_subtitle = f"{number:,}"
+        self.refresh_bindings()
         if not number:
             self.details.show_note(line((self.nothing(""), "dim")))
         elif self._pending_compile is not None:
@@ -117,6 +118,10 @@ class CompilesView(View):
     def cursor_moved(self, lines: Lines) -> None:
         if lines is self.tree_:
             self.debounce(self._describe)
+
+    def offers(self, action: str) -> bool:
+        """Whether there are compiles, each of which has a time line."""
+        return super().offers(action) and (action != "timeline" or bool(self._compiles))
 
     def action_timeline(self) -> None:
         """Show the time line of the compile instead of its details, or the details again."""

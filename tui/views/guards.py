@@ -114,6 +114,13 @@ class GuardsView(ListingView):
     def first_focus(self) -> Widget:
         return self.lines
 
+    def offers(self, action: str) -> bool:
+        """Whether there are guards to be shown in another form, and another compile."""
+        number = len(self.session.known_explanation.compiles) if self.session.known_explanation else 0
+        at_least = {"form": 1, "compile(1)": 2}.get(action, 0)
+        shown = len(self._guards) if action == "form" else number
+        return super().offers(action) and shown >= at_least
+
     def action_form(self) -> None:
         """Switch between list and tree. The cursor stays on the same guard if it is visible."""
         key = self._key()

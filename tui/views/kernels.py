@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
 from dynadiag.render.paths import fit_path
+from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
@@ -34,6 +35,7 @@ _FAILED = "no kernel was generated: compiling failed before that"
 _CACHED = " (above 100%: of what came out of a cache)"
 _INFERRED = "? after a line: inferred from the generated code"
 _MAX_OPERATORS = 12  # operators of a kernel that its detail names
+_MIN_NAME_PART = 20  # columns for a part of a long name
 _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
 
 
@@ -52,7 +54,7 @@ class KernelsView(ListingView):
         Column("calls", numeric=True),
         Column("bytes", numeric=True),
         Column("where", max_width=28, is_path=True),
-        Column("name", max_width=200),
+        Column("name", max_width=200, is_name=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -75,7 +77,7 @@ class KernelsView(ListingView):
 
     def offers(self, action: str) -> bool:
         """Whether there are kernels to be timed."""
-        return action != "app.measure" or self.table.count > 0
+        return super().offers(action) and (action != "app.measure" or self.table.whole_count > 0)
 
     @property
     def _measured(self) -> bool:
@@ -108,7 +110,6 @@ class KernelsView(ListingView):
         if self._costs_session is not self.session and 0 < len(rows) <= MAX_AUTOMATIC:
             self._start_costs()
         self._show_hint()
-        self.refresh_bindings()
 
     async def screen_shown(self) -> None:
         self._show_hint()
@@ -170,10 +171,10 @@ class KernelsView(ListingView):
             else []
         )
         cost = self._costs.get((kernel.event, kernel.name))
-        head = line(
-            (one_line(kernel.name), "strong"), (f"  {kernel.language}, compile {one_line(kernel.compile_id)}", "dim")
-        )
-        return [head, *(_cost_lines(cost, self.detail_columns) if cost is not None else ()), *made, *cut]
+        about = f"  {kernel.language}, compile {one_line(kernel.compile_id)}"
+        *name, end = wrap(kernel.name, max(self.detail_columns - len(about), _MIN_NAME_PART))
+        head = [*(line((part, "strong")) for part in name), line((end, "strong"), (about, "dim"))]
+        return [*head, *(_cost_lines(cost, self.detail_columns) if cost is not None else ()), *made, *cut]
 
     def target_of(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)
@@ -213,7 +214,7 @@ def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
     work = [f"{cost.bytes_moved:,} bytes moved"] if cost.bytes_moved is not None else []
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
     work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []
-    about = [line((", ".join(work), "dim"))] if work else []
+    about = [line((part, "dim")) for part in wrap(", ".join(work), columns)] if work else []
     guessed = any(at.endswith("?") for at in cost.lines)
     meaning = [line((_INFERRED, "dim"))] if guessed else []
     return [*timed, *about, *(line((fit_path(at, columns), "key")) for at in cost.lines), *meaning]

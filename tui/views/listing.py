@@ -84,6 +84,7 @@ class ListingView(View):
     def _show(self, rows: Sequence[Row]) -> None:
         self.table.show(rows, self.columns())
         self.table.show_count()
+        self.refresh_bindings()
         if not rows:
             self.details.show_note(line((self.nothing(self.NOTHING), "dim")))
         if self._pending_key is not None:

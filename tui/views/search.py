@@ -58,6 +58,10 @@ class SearchView(ListingView):
 
     # The search
 
+    def offers(self, action: str) -> bool:
+        """Whether a key does something now: a search of the recording needs no rows."""
+        return action == "app.search" or super().offers(action)
+
     async def ask_search(self) -> bool:
         await self.browser.query_one(Prompt).ask(
             "search everywhere: ", self.search.pattern if self.search else "", self.begin

@@ -29,7 +29,7 @@ _PROMPT_KEYS = (("enter", "⏎", "done"), ("escape", "esc", "cancel"))
 
 @runtime_checkable
 class OffersKeys(Protocol):
-    """A widget that does not offer all of its keys at all times. Pressed, such a key says why it does nothing."""
+    """A widget in which not all keys do something at all times. Pressed, such a key says why it does nothing."""
 
     def offers(self, action: str) -> bool:
         """Whether a key does something now."""
@@ -76,8 +76,10 @@ class Keys(Widget):
 def _shown_keys(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, str, str]]:
     """Yield the bindings to show, each action once, with its first key."""
     found: dict[str, Binding] = {}
+    around = screen.focused.ancestors_with_self if screen.focused else []
+    asked = [node for node in around if isinstance(node, OffersKeys)]
     for active in screen.active_bindings.values():
-        offered = not isinstance(active.node, OffersKeys) or active.node.offers(active.binding.action)
+        offered = all(node.offers(active.binding.action) for node in asked)
         if active.binding.show and active.enabled and offered:
             found.setdefault(active.binding.action, active.binding)
     for binding in found.values():

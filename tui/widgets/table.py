@@ -12,6 +12,7 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
+from dynadiag.render.wrap import truncate_middle
 from tui.colors import role_style
 from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
@@ -31,12 +32,16 @@ _LEFT_OUT = -_GAP  # width of a column that is left out, so that its gap is none
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table. Numbers are aligned right, and the last column takes the remaining width."""
+    """A column of the table. Numbers are aligned right, and the last column takes the remaining width.
+
+    A text that is too wide is cut at its end; in the last column it can be scrolled into view.
+    """
 
     title: str
     numeric: bool = False
     max_width: int = _DEFAULT_MAX_WIDTH
     is_path: bool = False  # a long path keeps its end
+    is_name: bool = False  # a long name keeps both ends: often only a number at its end tells it from another
     spare: bool = False  # left out where others would have too little room
     min_last_width: int = _MIN_LAST_WIDTH  # columns that the last column has at least, which is not shortened
 
@@ -216,6 +221,8 @@ class Table(FilterableLines):
         while over > 0 and (place := self._widest(widths, least)) is not None:
             widths[place] -= 1
             over -= 1
+        if self._columns[-1].is_name:
+            widths[-1] = min(widths[-1], max(room - sum(widths[:-1]), self._columns[-1].min_last_width))
         self._widths = widths
         return over <= 0
 
@@ -276,6 +283,7 @@ class Table(FilterableLines):
             if column.numeric and place < last:
                 parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
             elif place == last:
+                cell = truncate_middle(cell, width) if column.is_name else cell
                 parts.append(" " * (width - cell_len(cell)) + cell if column.numeric else cell)
             elif cell_len(cell) > width:
                 parts.append(fit_end(cell, width) if column.is_path else set_cell_size(cell, width - 1) + "…")

@@ -10,12 +10,15 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
+from dynadiag.render.wrap import truncate_middle
 from tui.colors import role_style
 from tui.location import Location
 from tui.styled_text import Fragment
 from tui.widgets.lines import FilterableLines, Lines
 
 __all__ = ["Branch", "Tree"]
+
+_MIN_NAME = 8  # columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Branch:
     target: Location | None = None
     children: Callable[[], Sequence[Branch]] | None = None
     expanded: bool = False  # initially
+    is_name: bool = False  # the last fragment is a name: if it is too long, it keeps both ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,12 @@ class Tree(FilterableLines):
         branch = shown.branch
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
         head = Segment("  " * shown.depth + mark, role_style("gutter", palette))
-        return [head, *(Segment(text, role_style(role, palette)) for text, role in branch.fragments)]
+        parts = list(branch.fragments)
+        if branch.is_name:
+            *before, (name, role) = parts
+            taken = cell_len(head.text) + sum(cell_len(text) for text, _ in before)
+            parts[-1] = truncate_middle(name, max(self._line_width - taken, _MIN_NAME)), role
+        return [head, *(Segment(text, role_style(role, palette)) for text, role in parts)]
 
 
 def _path_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
