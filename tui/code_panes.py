@@ -34,6 +34,7 @@ __all__ = [
     "CodePaneModel",
     "changes_text",
     "lex_ahead",
+    "made_of",
     "read_diff",
     "read_document",
     "read_documents",
@@ -254,7 +255,7 @@ def read_document(session: Session, ref: DocumentRef) -> Document:
     return Document(ref, lines, language_regions(ref, lines), note)
 
 
-def _made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
+def made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
     """The graph that the selected one of a pane was made of, or the previous one of Dynamo's."""
     refs = board.documents_of[pane]
     before = stage_before(refs, board.selected[pane] % len(refs)) if refs else None
@@ -263,7 +264,7 @@ def _made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
 
 def changes_text(board: CodePaneModel, pane: str) -> str:
     """What the passes before the selected graph of a pane changed, in words; empty where nothing is known."""
-    before, after = _made_of(board, pane) if pane == "later" else None, board.ref(pane)
+    before, after = made_of(board, pane) if pane == "later" else None, board.ref(pane)
     if before is None or after is None or not {before.key, after.key} <= board.printed.keys():
         return ""
     if (before.key, after.key) not in board.changes:
@@ -276,7 +277,7 @@ def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | N
     """Return the diff of a pane's document against the previous stage, or ``None`` for the first stage."""
     from difflib import unified_diff
 
-    before = _made_of(board, pane)
+    before = made_of(board, pane)
     after = board.ref(pane)
     if before is None or after is None:
         return None

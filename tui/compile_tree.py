@@ -64,9 +64,9 @@ class CompileTree:
         return made
 
     def callers(self, item: Compile) -> Sequence[Frame]:
-        """The frames that led to a compile: as its breaks name them, where torch leaves out the caller of its frame."""
+        """The frames that led to a compile: in torch's own logs as its breaks name them, which leave out none."""
         found = list(_flat(item.user_stack))
-        callers = found[:-1]
+        callers = found[:-1] if found and found[-1].file == item.file else found  # a function of torch is not in it
         for met in self.breaks.get(item.compile_id, ()):
             frames = list(_flat(met.user_stack))
             names = [_identity(frame) for frame in frames]
@@ -227,6 +227,13 @@ def call_lines(key: str, made: CompileTree) -> list[Line]:
     ]
 
 
+def _caller_lines(item: Compile, made: CompileTree) -> list[Line]:
+    found = _section("called from", [_frame_line(frame, made) for frame in made.callers(item)])
+    if made.explanation.run.is_foreign:
+        found[-1:] = [line(("torch's own log leaves out the last of these calls", "dim")), Line()]
+    return found
+
+
 def _ends_path_step(key: str, end: int) -> bool:
     """Whether `end` is the end of a path component of `key`."""
     return end == len(key) or key[end] == "/"
@@ -260,7 +267,7 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
         *([line(f"FX graph cache: {one_line(item.cache)}")] if item.cache else []),
         Line(),
     ]
-    lines += _section("called from", [_frame_line(frame, made) for frame in made.callers(item)])
+    lines += _caller_lines(item, made)
     lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
     graphs = made.graphs(item.compile_id)
     titles = (title.text for title in graph_titles(graphs))

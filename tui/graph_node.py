@@ -18,6 +18,7 @@ _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
 _SIGNATURE = re.compile(r"\s*def forward\(")  # of Dynamo's graph with its arguments
 _IN_SIGNATURE = re.compile(r"([A-Za-z_]\w*): \"[^\"]*\"")
+_RENAMED = re.compile(r"\s*(?P<name>\w+) = (?P<of>\w+)(?:;.*)?")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
 
@@ -47,7 +48,7 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
         return None
     if defined.get(name) != index:
         return None
-    places = {**_arguments(lines), **defined}
+    places = {**defined, **_arguments(lines)}
     names = dict.fromkeys(word for word in _NAME.findall(expression) if word in places and word != name)
     users = _users(lines, name, index)
     shown = {word: _shown(word, defined) for word in names}
@@ -69,9 +70,16 @@ def _shown(name: str, defined: Mapping[str, int]) -> str:
 
 
 def _arguments(lines: Sequence[str]) -> dict[str, int]:
-    """The arguments that stand on the line of the signature itself."""
+    """The arguments that stand on the line of the signature itself, and the names that they are given below it.
+
+    The readable graph has no lines that only name them again.
+    """
     signature = next((number for number, text in enumerate(lines) if _SIGNATURE.match(text)), None)
-    return {} if signature is None else dict.fromkeys(_IN_SIGNATURE.findall(lines[signature]), signature)
+    if signature is None:
+        return {}
+    found = _IN_SIGNATURE.findall(lines[signature])
+    renamed = map(_RENAMED.fullmatch, lines[signature + 1 : signature + 1 + len(found)])
+    return dict.fromkeys([*found, *(each["name"] for each in renamed if each and each["of"] in found)], signature)
 
 
 def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:

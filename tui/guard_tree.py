@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.formatting import count
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.records import Guard
 from dynadiag.render.paths import source_location
 from tui.styled_text import Fragment, one_line
 from tui.widgets.tree import Branch
 
-__all__ = ["guard_branches", "source_components"]
+__all__ = ["condition_text", "guard_branches", "source_components"]
 
 _COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
+_TENSOR = re.compile(
+    r"check_tensor\(.*?, [\w.]+, (?P<keys>DispatchKeySet\([^()]*\)), torch\.(?P<dtype>\w+), "
+    r"(?P<device>device=[^,]*), (?P<grad>requires_grad=\w+), (?P<size>size=\[[^\]]*\]), (?P<stride>stride=.*)\)"
+)
 _MAX_EXPANDED = 40  # with more guards, branches start closed
 
 
@@ -30,6 +35,17 @@ def source_components(source: str) -> tuple[str, ...]:
     if len(found) > 1 and found[0] in ("L", "G"):
         found[:2] = [found[0] + found[1]]
     return tuple(found)
+
+
+def condition_text(guard: Guard) -> str:
+    """The condition of a guard on one line. Of a tensor the type and the shape come first, which calls differ in.
+
+    torch prints none for the second and later values of a check that covers several.
+    """
+    found = _TENSOR.fullmatch(guard.expression)
+    if found is None:
+        return one_line(source_text(guard.expression)) if guard.expression else "-"
+    return one_line(", ".join(found[name] for name in ("dtype", "size", "stride", "grad", "device", "keys")))
 
 
 @dataclass(slots=True)
@@ -75,7 +91,7 @@ def _source_branch(step: str, value: _SourceNode, path: str, cwd: str | None, is
 
 def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
     at = source_location(guard.file, guard.line, None, cwd) if guard.file else ""
-    parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {one_line(guard.expression)[:300]}", "")]
+    parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {condition_text(guard)[:300]}", "")]
     if at:
         parts.append((f"  {at}", "dim"))
     return Branch(f"guard/{guard.index}", tuple(parts))

@@ -12,7 +12,7 @@ from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.formatting import brief, count, duration, list_some, shorten
 from dynadiag.explanation.guard_text import described, source_text, what_changed
 from dynadiag.explanation.timing import PhaseShare, Timing
-from dynadiag.recording.records import Recompile, Run
+from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence
@@ -224,12 +224,9 @@ def _advice_line(item: Advice, target: Location) -> Line:
     return line((f"       {label}: ", "help"), (text, "dim"), to=target)
 
 
-def guard_change_fragments(item: Recompile, against: str | None = None) -> list[Fragment]:
-    """Return the first change that the report tells, with its old and new value.
-
-    ``against`` is a compile id: then only what kept the code of that compile from being used.
-    """
-    changed = main_changes([each for each in item.reasons if against in (None, each.against)])
+def guard_change_fragments(item: Recompile, reasons: Sequence[GuardFailure] | None = None) -> list[Fragment]:
+    """Return the first change that the report tells of all reasons or of these, with its old and new value."""
+    changed = main_changes(item.reasons if reasons is None else reasons)
     if not changed:
         return [
             ("the recompile limit was reached", "error") if item.limit_reached else ("no reason was recorded", "dim")

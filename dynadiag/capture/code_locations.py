@@ -94,7 +94,10 @@ def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None
 
 
 def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
-    """Return the user's frames from ``frame`` outwards, outermost first. torch leaves them out of a raised break."""
+    """Return the user's frames from ``frame`` outwards, outermost first.
+
+    torch leaves them out of a raised break, and the innermost ones out of the stack of a compile.
+    """
     found = []
     while frame is not None:
         is_ours = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"

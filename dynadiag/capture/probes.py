@@ -25,7 +25,8 @@ __all__ = ["PROBES"]
 def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        recorder.append("frame", {**_callable_location(code, emitter), **recorder.collectives.unseen_data()}, metadata)
+        frame = {**_callable_location(code, emitter), "callers": code_locations.user_callers(emitter)}
+        recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
         recorder.record_source(code.co_filename, metadata)
         recorder.record_source(_main_file(), metadata)
 

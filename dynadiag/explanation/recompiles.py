@@ -96,10 +96,9 @@ def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Find
 def _compiled_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -> _Group:
     """The group, with advice on the break but for which the function would be part of its caller's graph.
 
-    What differs between its calls is no reason there to compile anything again. Only what a call of the program's began
-    with has a stack of one frame. torch leaves out the frame that calls a function, so the break is known by the
-    line before it, which both came from; where that leaves several, nothing is said. Functions of torch are no part of
-    the stack, which then ends with the line that calls them.
+    What differs between its calls is no reason there to compile anything again. The break is at the line that calls
+    it, or else in the function of that line; where that leaves several, nothing is said. Functions of torch are no part
+    of the stack, which then ends with the line that calls them.
     """
     own, item = group.changes[0], group.first
     stack = next((found for each in group.items if len(found := run.stack(each.compile_id)) > 1), ())
@@ -107,8 +106,14 @@ def _compiled_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -
         return group  # a mode or a global is another one for the caller too
     met = {each.index: each for each in run.breaks}
     breaks = [each for each in before if each.rule == "break" and each.severity == "warning"]
-    before_it = stack[-2] if stack[-1].file == item.file else stack[-1]
-    left = [each for each in breaks if any(before_it in met[index].user_stack for index in each.records)]
+    caller = stack[-2] if stack[-1].file == item.file else stack[-1]
+    ways = [[frame for index in each.records for frame in met[index].user_stack] for each in breaks]
+    there = [each for each, way in zip(breaks, ways, strict=True) if caller in way]
+    left = there or [
+        each
+        for each, way in zip(breaks, ways, strict=True)
+        if any((frame.file, frame.function) == (caller.file, caller.function) for frame in way)
+    ]
     callers = [run.function_of(met[each.records[0]].compile_id) for each in left]
     if len(left) != 1 or callers[0] in (None, (item.file, item.function)):
         return group

@@ -78,8 +78,12 @@ class RunRecords:
         return any(each.outcome == "break" and (each.line or 0) < (item.line or 0) for each in alike)
 
     def begins_calls(self, file: str | None, function: str) -> bool:
-        """Whether a call of the program's begins with a function: torch has no callers of it then."""
-        return any((each.file, each.function, len(each.user_stack)) == (file, function, 1) for each in self.compiles)
+        """Whether a call of the program's begins with a function: none of its callers is compiled itself."""
+        own = [each.user_stack[-1] for each in self.compiles if each.user_stack]
+        compiled = {(frame.file, frame.function) for frame in own}
+        alike = (each.user_stack for each in self.compiles if (each.file, each.function) == (file, function))
+        callers = (stack[:-1] if stack and stack[-1].file == file else stack for stack in alike)
+        return any(all((frame.file, frame.function) not in compiled for frame in way) for way in callers)
 
     def seconds(self, compile_ids: Iterable[str]) -> float | None:
         """The time of these compiles together; None where none was measured."""

@@ -25,6 +25,12 @@ def test_inputs_and_users_by_name() -> None:
     assert [name for name, _ in node.users] == ["relu"]
 
 
+def test_an_input_of_dynamo_is_on_the_line_of_the_inputs() -> None:
+    node = _node(DYNAMO, "y:")
+    assert node is not None
+    assert [split_lines(DYNAMO)[line].strip()[:11] for _, line in node.inputs] == ["def forward"]
+
+
 def test_what_frees_a_node_is_no_use_of_it() -> None:
     node = _node(DYNAMO, "y:")
     assert node is not None

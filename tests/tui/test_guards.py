@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.recording.records import Guard
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
+from tui.guard_tree import condition_text
 from tui.views.guards import GuardsView, _rank, _row
-from tui.widgets.table import Row
 
 
 def _guard(kind: str, source: str) -> Guard:
@@ -24,8 +25,23 @@ def test_what_can_change_comes_first() -> None:
 
 
 def test_a_guard_reads_as_the_program_does_and_bears_a_sign_where_it_failed() -> None:
-    assert _row(_guard("EQUALS_MATCH", "L['n']"), None, failed=True).cells == ("↻ n", "EQUALS_MATCH", "-", "n == 1")
+    assert _row(_guard("EQUALS_MATCH", "L['n']"), None, failed=True).cells == ("n ↻", "EQUALS_MATCH", "-", "n == 1")
     assert _row(_guard("GLOBAL_STATE", ""), None, failed=False).cells[0] == "-"
+
+
+def test_of_a_tensor_the_type_and_the_shape_come_first() -> None:
+    text = (
+        "check_tensor(L['x'], Tensor, DispatchKeySet(CPU, AutogradCPU), torch.float32, device=None, "
+        "requires_grad=False, size=[2, 3], stride=[3, 1])"
+    )
+    guard = replace(_guard("TENSOR_MATCH", "L['x']"), expression=text)
+    told = "float32, size=[2, 3], stride=[3, 1], requires_grad=False, device=None, DispatchKeySet(CPU, AutogradCPU)"
+    assert condition_text(guard) == _row(guard, None, failed=False).cells[-1] == told
+    assert condition_text(replace(guard, expression="L['x'] == 1")) == "x == 1"
+
+
+def test_a_value_without_a_condition_of_its_own_has_none() -> None:
+    assert condition_text(replace(_guard("NO_TENSOR_ALIASING", "L['y']"), expression="")) == "-"
 
 
 async def test_the_screen_opens_with_a_compile_that_has_guards(tmp_path: Path) -> None:
@@ -63,10 +79,22 @@ async def test_a_guard_that_failed_tells_the_change_that_its_own_compile_did_not
         assert "it failed: x.dtype: torch.bfloat16 → torch.float32" in screen(pilot)
 
 
-async def test_of_a_long_value_the_end_is_shown(program: Path) -> None:
+async def test_a_guard_that_failed_tells_its_own_change(tmp_path: Path) -> None:
+    """And not that of a mode, which made the same recompile."""
+    (made, text), artifact = build.recompile_events("0/1", "4", "5")
+    mode = {"guard": "___check_global_state()", "source": None, "was": "True", "now": "False", "against": "0/0"}
+    made["dynadiag_recompile"]["failures"].insert(0, mode)
+    recompiled = [(made, text), artifact, *build.compile_events("0/1")]
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *recompiled]
+    async with browsing(build.recording(tmp_path, [*events, *build.end_events()])) as pilot:
+        await press(pilot, "6")
+        assert "it failed: x.size()[0]: 4 → 5\n" in "\n".join(row.rstrip("│ ") for row in screen(pilot).split("\n"))
+
+
+async def test_of_a_long_value_the_end_is_shown_and_that_it_failed(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
         await press(pilot, "6")
         table = pilot.app.query_one(GuardsView).table
-        table.show([Row(("self.first.attention.projection.weight", "TENSOR_MATCH", "a.py:1", "x" * 60), 0)])
+        table.show([_row(_guard("TENSOR_MATCH", "self.first.attention.projection.weight"), None, failed=True)])
         await press(pilot)
-        assert "weight  TENSOR_MATCH" in screen(pilot)
+        assert "weight ↻  " in screen(pilot)

@@ -31,9 +31,28 @@ async def test_keys_that_would_do_nothing_here_are_not_shown(program: Path, tmp_
         async with browsing(path) as pilot:
             await press(pilot, "3")
             keys = screen(pilot).splitlines()[-1]
-            assert [word in keys for word in ("assembly", "stage", "picture", "diff")] == [offered] * 4
+            assert [word in keys for word in ("assembly", "picture")] == [offered] * 2
             await press(pilot, "7")
             assert ("T time" in screen(pilot).splitlines()[-1]) == offered
+
+
+async def test_keys_of_code_are_those_of_the_current_pane(program: Path, tmp_path: Path) -> None:
+    words = ("] stage", "d diff", ". finding", "a assembly")
+    async with browsing(program) as pilot:
+        await press(pilot, "3")
+        assert [word in screen(pilot).splitlines()[-1] for word in words] == [False, False, True, True]
+        await press(pilot, "tab")
+        assert [word in screen(pilot).splitlines()[-1] for word in words] == [False, False, True, True]
+    graphs = [
+        ({"artifact": {"name": f"{stage}_pre_grad_graph", "encoding": "string"}}, build.DYNAMO)
+        for stage in ("before", "after")
+    ]
+    bare = [event for event in build.compile_events("0/0") if "inductor_output_code" not in event[0]]
+    bare[3:3] = [({**data, **build.at("0/0")}, text) for data, text in graphs]
+    made = build.recording(tmp_path, [*build.run_events(), *bare, *build.end_events()])
+    async with browsing(made) as pilot:
+        await press(pilot, "3", "tab", "tab")
+        assert [word in screen(pilot).splitlines()[-1] for word in words] == [True, True, False, False]
 
 
 async def test_no_key_for_the_rows_of_a_list_that_has_none(program: Path, tmp_path: Path) -> None:

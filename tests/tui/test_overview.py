@@ -162,14 +162,14 @@ def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() 
     other = GuardFailure("", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1", None, None)
     again = replace(a_recompile(""), reasons=(other, replace(size, against="0/1"), size, stride))
 
-    def told(against: str | None) -> str:
-        return "".join(text for text, _ in overview.guard_change_fragments(again, against))
+    def told(*reasons: GuardFailure) -> str:
+        return "".join(text for text, _ in overview.guard_change_fragments(again, reasons or None))
 
     freed = GuardFailure("", "L['self']", "alive", "deallocated", "0/0", None, None)
     (fragment,) = overview.guard_change_fragments(replace(again, reasons=(freed,)))
     assert fragment[0] == "self was freed"
-    assert told(None) == told("0/0") == "x.size()[1]: 8 → 12"
-    assert told("0/1") == "x.dtype: torch.bfloat16 → torch.float32  and 1 more"
+    assert told() == told(size, stride) == "x.size()[1]: 8 → 12"
+    assert told(other) == "x.dtype: torch.bfloat16 → torch.float32"
 
 
 async def test_without_findings_the_kernels_are_told(program: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -15,10 +16,12 @@ from tui.code_panes import (
     CodePaneModel,
     changes_text,
     lex_ahead,
+    made_of,
     read_documents,
     read_panes,
     set_stages,
 )
+from tui.documents import DocumentRef
 from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
@@ -35,7 +38,6 @@ from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["CodeView"]
 
-_OF_GRAPHS = frozenset({"document(1)", "picture", "diff", "stages"})  # actions that need a graph or its code
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 
 
@@ -79,10 +81,16 @@ class CodeView(GraphActions, StageActions):
         yield StyledLines(id="code-node", classes="detail")
 
     def offers(self, action: str) -> bool:
-        """Whether there is what an action is about: nothing follows the source of a compile that has no graph."""
-        made = self._model.documents_of.items() if self._model else ()
-        of_graphs = action in _OF_GRAPHS
-        return super().offers(action) and (not of_graphs or any(each for name, each in made if name != "source"))
+        """Whether there is what an action is about, and the current pane is one that it does something in."""
+        made: Mapping[str, Sequence[DocumentRef]] = self._model.documents_of if self._model else {}
+        needed = {
+            "document(1)": len(made.get(self._current_pane, ())) > 1,
+            "diff": self._model is not None and made_of(self._model, self._current_pane) is not None,
+            "picture": bool(made.get("dynamo") or made.get("later")),
+            "stages": bool(made.get("kernel")),
+            "finding(1)": bool(self.pane("source").notes),
+        }
+        return super().offers(action) and needed.get(action, True)
 
     # Reading
 
@@ -244,6 +252,7 @@ class CodeView(GraphActions, StageActions):
         if lines := pane.linked_lines(places):
             pane.move_to(lines[0])
         self.highlight()
+        self.refresh_bindings()
 
     def kernel_under_cursor(self) -> tuple[str, str, int] | None:
         """The kernel on the cursor's line; from another pane, the first one that computes what is on its line."""

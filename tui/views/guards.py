@@ -11,17 +11,17 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from dynadiag.explanation.guard_text import is_global, source_text
-from dynadiag.recording.records import Guard, Span
+from dynadiag.recording.records import Guard, GuardFailure, Span
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
-from tui.guard_tree import guard_branches
+from tui.guard_tree import condition_text, guard_branches
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
-from tui.widgets.styled_lines import StyledLines
+from tui.widgets.styled_lines import MARK_WIDTH, StyledLines
 from tui.widgets.table import Column, Row, Table
 from tui.widgets.tree import Branch, Tree
 
@@ -57,9 +57,9 @@ class GuardsView(ListingView):
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40, is_path=True),
-        Column("kind", max_width=20, spare=True),
+        Column("kind", max_width=31, spare=True),
         Column("where", max_width=32, is_path=True),
-        Column("condition", max_width=200),
+        Column("condition", max_width=200, min_last_width=36),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -217,7 +217,7 @@ class GuardsView(ListingView):
         guard = self._guards.get(int(key))
         if guard is None:  # those of another compile have been read meanwhile
             return []
-        style = RoleStyle(self.detail_columns)
+        style = RoleStyle(self.detail_columns - MARK_WIDTH)  # one line may lead to a recompile
         cwd = self.session.run.cwd
         at = (
             source_location(guard.file, guard.line, None, cwd)
@@ -228,10 +228,11 @@ class GuardsView(ListingView):
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
         again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None
-        words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again, guard.compile_id)] if again else []
+        changed = [each for each in again.reasons if _is_of(each, guard)] if again else []
+        words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again, changed)] if again else []
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(_value(guard))}"),
-            line(one_line(guard.expression)),
+            line(one_line(guard.expression) or "torch prints no condition of its own for this value"),
             *([line(*words, to=target)] if again else []),
             Line(),
             line(("    --> ", "gutter"), at),
@@ -248,6 +249,12 @@ class GuardsView(ListingView):
 def _value(item: Guard) -> str:
     """The value that a guard checks, as the program writes it."""
     return source_text(item.source) if item.source else "-"
+
+
+def _is_of(reason: GuardFailure, guard: Guard) -> bool:
+    """Whether a recompile failed a guard, or a guard on a part of its tensor."""
+    known = (reason.source, _TENSOR_PART.sub("", reason.source or ""))
+    return reason.against == guard.compile_id and guard.source in known
 
 
 def _failed(item: Guard, failed: Container[str]) -> bool:
@@ -268,5 +275,5 @@ def _rank(item: Guard, failed: Container[str]) -> int:
 
 def _row(item: Guard, cwd: str | None, *, failed: bool) -> Row:
     where = source_location(item.file, item.line, None, cwd) if item.file else "-"
-    cells = (one_line(_value(item)), one_line(item.kind), where, one_line(source_text(item.expression)))
-    return Row((f"↻ {cells[0]}", *cells[1:]) if failed else cells, item.index, "recompile" if failed else "")
+    cells = (one_line(_value(item)), one_line(item.kind), where, condition_text(item))
+    return Row((f"{cells[0]} ↻", *cells[1:]) if failed else cells, item.index, "recompile" if failed else "")

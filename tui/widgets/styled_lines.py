@@ -14,9 +14,9 @@ from tui.location import Location
 from tui.styled_text import Line
 from tui.widgets.lines import Lines
 
-__all__ = ["StyledLines"]
+__all__ = ["MARK_WIDTH", "StyledLines"]
 
-_MARK_WIDTH = 2  # columns of the mark
+MARK_WIDTH = 2  # columns of the mark
 
 
 class StyledLines(Lines):
@@ -58,7 +58,7 @@ class StyledLines(Lines):
     def _to_width(self, lines: Sequence[Line]) -> list[Line]:
         if not self._wrapped_columns:  # before it has a size, which it is drawn once without
             return list(lines)
-        return wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
+        return wrap_lines(lines, self._wrapped_columns - (MARK_WIDTH if self._marks else 0))
 
     def _kept_number(self, lines: Sequence[Line]) -> int:
         """Return the number that the cursor's unwrapped line has among other lines; if it is gone, its old number."""

@@ -82,7 +82,8 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
     span = _span(data, text, stack)
     if span.file is None and (frames := context.stacks.get(compile_id, ())):  # tracing had not begun
         span, stack = Span(frames[-1].file, frames[-1].line), frames
-    stack = (*_parse_frames(data.get("callers")), *stack)
+    else:
+        stack = (*parse_frames(data.get("callers")), *stack)
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
@@ -136,7 +137,7 @@ def _inner_location(stack: tuple[Frame, ...], span: Span, explanation: str) -> s
     return f"{apart}(It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
 
 
-def _parse_frames(given: Any) -> tuple[Frame, ...]:
+def parse_frames(given: Any) -> tuple[Frame, ...]:
     """Parse the user's frames of one of our events."""
     return tuple(
         Frame(str(item.get("file")), int_or_none(item.get("line")), original_name(str(item.get("function"))))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
-from dynadiag.recording.digest.breaks import parse_message
+from dynadiag.recording.digest.breaks import parse_frames, parse_message
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext
 from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
@@ -93,8 +93,10 @@ class CompileCollector:
         entry = self._compile(event.compile_id)
         data = metadata.get("dynamo_start")
         stack = self._context.parse_stack(data.get("stack") if isinstance(data, dict) else None)
-        entry.user_stack = user_frames(stack)
         frame = self._context.take("frame", event.compile_id)
+        if stack and isinstance(frame, dict) and (callers := parse_frames(frame.get("callers"))):
+            stack = (*callers, stack[-1])
+        entry.user_stack = user_frames(stack)
         self._set_function(entry, frame, stack)
         self._context.stacks[event.compile_id] = entry.user_stack
 
