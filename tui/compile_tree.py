@@ -260,7 +260,7 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
         line((source_location(item.file, item.line, None, made.cwd), "dim")),
         *_failure_lines(item, made),
         Line(),
-        *_phase_lines(item),
+        *_phase_lines(item, made),
         line(
             f"{count(item.attempts, 'attempt')}, ", count(item.guards, "guard"), to=Location("guards", item.compile_id)
         ),
@@ -329,12 +329,18 @@ def _user_line(item: Compile, span: Span, made: CompileTree) -> Line:
     return line(f"  {source_location(span.file, span.line, None, made.cwd)}  ", text, to=target)
 
 
-def _phase_lines(item: Compile) -> list[Line]:
+def _only_backend(item: Compile, made: CompileTree) -> bool:
+    """Whether a backend was called, of which AOTAutograd is not known to be a part."""
+    timed = made.explanation.timing.spent if made.explanation.timing else ()
+    return any(share.part == "backend" for each in timed if each.compile.index == item.index for share in each.shares)
+
+
+def _phase_lines(item: Compile, made: CompileTree) -> list[Line]:
     spent = item.seconds
     parts = (
         ("total", spent.total),
         ("Dynamo", spent.dynamo),
-        ("AOTAutograd and below", spent.aot),
+        ("backend" if _only_backend(item, made) else "AOTAutograd and below", spent.aot),
         ("Inductor and below", spent.inductor),
         ("code generation", spent.codegen),
     )

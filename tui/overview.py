@@ -44,6 +44,7 @@ _MIN_NAME = 22  # columns that the name has at least: a line fits in half of 110
 PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
+    "backend": ("backend", "bar2"),  # one that AOTAutograd is not known to be a part of
     "inductor": ("Inductor", "bar3"),
     "codegen": ("code generation", "bar4"),
     "cached": ("code from the cache", "bar4"),  # instead of code generation

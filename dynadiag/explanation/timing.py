@@ -6,17 +6,17 @@ reaches; a later call is slow because some frame is compiled again, or for the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.changes import by_frequency, main_changes
 from dynadiag.explanation.guard_text import what_changed
-from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
+from dynadiag.recording.records import Compile, Graph, GuardFailure, Recompile, Seconds
 
 __all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
 
 
-PARTS = ("dynamo", "aot", "inductor", "codegen", "cached", "other")
+PARTS = ("dynamo", "aot", "backend", "inductor", "codegen", "cached", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,11 @@ class Timing:
     hits: int  # compiles whose code came from the FX graph cache
 
 
-def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) -> Timing | None:
+def timing(
+    compiles: Sequence[Compile], recompiles: Sequence[Recompile] = (), graphs: Sequence[Graph] = ()
+) -> Timing | None:
     """The times of a run; ``None`` where no compile has any."""
+    lowered = {graph.compile_id for graph in graphs if graph.stage != "dynamo"}
     reasons = {(item.compile_id, item.function): item.reasons for item in by_frequency(recompiles)}
     spent = [
         CompileTime(
@@ -59,7 +62,7 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
             _is_again(item.compile_id),
             _main(reasons.get((item.compile_id, item.function), ())),
             item.seconds.total,
-            shares(item.seconds, cached=item.cache == "hit"),
+            shares(item.seconds, _backend_part(item, lowered)),
         )
         for item in compiles
         if item.seconds.total is not None
@@ -86,11 +89,26 @@ def _is_again(compile_id: str) -> bool:
     return own.rpartition("/")[2] not in ("0", own)
 
 
-def shares(seconds: Seconds, *, cached: bool = False) -> tuple[PhaseShare, ...]:
+def _backend_part(item: Compile, lowered: Collection[str]) -> str:
+    """Return the part that the time of a backend is spent in, but for Inductor's own.
+
+    ``lowered`` are the ids of compiles with a graph later than Dynamo's.
+
+    Of a compile whose code came from the cache torch times no part of the backend: all of it is "cached" then. That of
+    one without a later graph than Dynamo's is only the "backend", because nothing shows that AOTAutograd ran.
+    """
+    if item.seconds.inductor or item.seconds.codegen:
+        return "aot"
+    if item.cache == "hit":
+        return "cached"
+    return "aot" if item.compile_id in lowered else "backend"
+
+
+def shares(seconds: Seconds, backend: str = "aot") -> tuple[PhaseShare, ...]:
     """The nested times of a compile as parts that add up to its total; parts of no length are left out.
 
     A clock that ran unevenly may make an inner time longer than the outer one: its excess is not counted twice.
-    Of a compile whose code came from the cache torch times no part of the backend: all of it is "cached" then.
+    ``backend`` is the part that is not Inductor's own.
     """
     total = seconds.total or 0.0
     dynamo = min(seconds.dynamo or 0.0, total)
@@ -99,7 +117,7 @@ def shares(seconds: Seconds, *, cached: bool = False) -> tuple[PhaseShare, ...]:
     codegen = min(seconds.codegen or 0.0, inductor)
     parts = (
         PhaseShare("dynamo", dynamo),
-        PhaseShare("cached" if cached and not inductor else "aot", aot - inductor),
+        PhaseShare(backend, aot - inductor),
         PhaseShare("inductor", inductor - codegen),
         PhaseShare("codegen", codegen),
         PhaseShare("other", total - dynamo - aot),

@@ -22,6 +22,7 @@ _SIGNAL = re.compile(r"the program was .* by signal \d+ ")  # a note of the dige
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
     "aot": "AOTAutograd",
+    "backend": "backend",
     "inductor": "Inductor",
     "codegen": "code generation",
     "cached": "backend (code from the cache)",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import duration
-from dynadiag.explanation.timing import PARTS, shares
+from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.page.stages import (
@@ -62,9 +62,12 @@ def compile_views(
     kernels: dict[str, list[Kernel]] = {}
     for kernel in explanation.kernels:
         kernels.setdefault(kernel.compile_id, []).append(kernel)
+    spent = {each.compile.index: each.shares for each in explanation.timing.spent} if explanation.timing else {}
     for item in explanation.compiles:
-        own = _kernels(kernels.get(item.compile_id, ()), documents.get(item.index, ()), name, redaction)
-        found.append(_compile(item, documents.get(item.index, ()), own, (before, total), name, explanation, redaction))
+        shown = documents.get(item.index, ())
+        own = _kernels(kernels.get(item.compile_id, ()), shown, name, redaction)
+        shares = spent.get(item.index, ())
+        found.append(_compile(item, shown, own, (before, total), shares, name, explanation, redaction))
         before += item.seconds.total or 0.0
     return tuple(found)
 
@@ -118,13 +121,14 @@ def _compile(
     documents: tuple[DocumentView, ...],
     kernels: tuple[KernelView, ...],
     time: tuple[float, float],
+    shares: Sequence[PhaseShare],
     name: str,
     explanation: Explanation,
     redaction: Redaction,
 ) -> CompileView:
     before, total = time
     parts, start = [], 0.0
-    for share in sorted(shares(item.seconds, cached=item.cache == "hit"), key=lambda each: PARTS.index(each.part)):
+    for share in sorted(shares, key=lambda each: PARTS.index(each.part)):
         width = 100 * share.seconds / total
         parts.append((share.part, round(start, 2), round(width, 2)))
         start += width

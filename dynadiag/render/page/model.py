@@ -42,6 +42,7 @@ _RULE_NAMES = {
 _PART_TEXTS = {
     "dynamo": "traces your Python",
     "aot": "AOTAutograd: makes the backward",
+    "backend": "",
     "inductor": "fuses operators",
     "codegen": "writes and compiles the code",
     "cached": "loads compiled code",
