@@ -204,6 +204,9 @@ class _SummaryRecording:
     def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
         return tuple(self._session.count_rows(self._recording.graphs_at("dynamo")))
 
+    def lowered(self) -> frozenset[str]:
+        return self._recording.lowered()
+
     def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
         return ()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.changes import by_frequency, main_changes
 from dynadiag.explanation.guard_text import what_changed
-from dynadiag.recording.records import Compile, Graph, GuardFailure, Recompile, Seconds
+from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
 __all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
 
@@ -51,10 +51,9 @@ class Timing:
 
 
 def timing(
-    compiles: Sequence[Compile], recompiles: Sequence[Recompile] = (), graphs: Sequence[Graph] = ()
+    compiles: Sequence[Compile], recompiles: Sequence[Recompile] = (), lowered: Collection[str] = ()
 ) -> Timing | None:
-    """The times of a run; ``None`` where no compile has any."""
-    lowered = {graph.compile_id for graph in graphs if graph.stage != "dynamo"}
+    """The times of a run; ``None`` where no compile has any. ``lowered`` compiles have a graph later than Dynamo's."""
     reasons = {(item.compile_id, item.function): item.reasons for item in by_frequency(recompiles)}
     spent = [
         CompileTime(
@@ -91,8 +90,6 @@ def _is_again(compile_id: str) -> bool:
 
 def _backend_part(item: Compile, lowered: Collection[str]) -> str:
     """Return the part that the time of a backend is spent in, but for Inductor's own.
-
-    ``lowered`` are the ids of compiles with a graph later than Dynamo's.
 
     Of a compile whose code came from the cache torch times no part of the backend: all of it is "cached" then. That of
     one without a later graph than Dynamo's is only the "backend", because nothing shows that AOTAutograd ran.

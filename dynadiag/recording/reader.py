@@ -138,6 +138,12 @@ class Recording:
         """Return the graphs of all compiles at one stage."""
         return self._records(Graph, "WHERE stage = ? ORDER BY id", stage)
 
+    def lowered(self) -> frozenset[str]:
+        """Return the ids of the compiles with a graph later than Dynamo's. The graphs themselves are not read."""
+        with self._database.reading():
+            rows = self._database.execute("SELECT DISTINCT compile_id FROM graph WHERE stage != 'dynamo'").fetchall()
+            return frozenset(check_type(compile_id, str) for (compile_id,) in rows)
+
     def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
         """Return the guards of one compile, or of all."""
         return self._of_compile(Guard, compile_id)

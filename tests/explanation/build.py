@@ -149,6 +149,9 @@ class FakeRecording:
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
         return tuple(g for g in self.graph_records if compile_id in (None, g.compile_id))
 
+    def lowered(self) -> set[str]:
+        return {each.compile_id for each in self.graph_records if each.stage != "dynamo"}
+
     def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
         return tuple(g for g in self.guard_records if compile_id in (None, g.compile_id))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import shares, timing
-from dynadiag.recording.records import Graph, Seconds
+from dynadiag.recording.records import Seconds
 from tests.explanation.build import FakeRecording, a_compile, a_failure, a_recompile
 
 _part = st.one_of(st.none(), st.floats(0, 1e6))
@@ -40,8 +40,7 @@ def test_the_backend_of_a_compile_from_the_cache_is_not_put_on_autograd() -> Non
 
 def test_a_backend_that_is_not_known_to_have_autograd_is_only_a_backend() -> None:
     eager, lowered = (a_compile(n, f"{n}/0", seconds=Seconds(10, 2, 7, None, None)) for n in range(2))
-    graphs = [Graph(0, "0/0", "dynamo", 3, 1, 5), Graph(1, "1/0", "dynamo", 3, 1, 6), Graph(2, "1/0", "joint", 3, 1, 7)]
-    found = timing([eager, lowered], (), graphs)
+    found = timing([eager, lowered], (), {"1/0"})
     assert found is not None
     by_id = {item.compile.compile_id: {part.part for part in item.shares} for item in found.spent}
     assert by_id == {"0/0": {"dynamo", "backend", "other"}, "1/0": {"dynamo", "aot", "other"}}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import GuardFailure, Span
@@ -205,3 +207,17 @@ def test_advice_that_nobody_has_checked_is_a_hint() -> None:
     texts = shown(FakeRecording(break_records=(a_break(gb_id="GB9999", hints=("It may fail. Try it without.",)),)))
     assert any(text.strip() == "hint: It may fail. Try it without." for text in texts)
     assert not any("help: " in text for text in texts)
+
+
+@pytest.mark.parametrize(("stage", "told"), [(None, "■ backend"), ("aot_inference_graph", "■ AOTAutograd")])
+async def test_only_a_backend_with_later_graphs_is_said_to_run_autograd(
+    stage: str | None, told: str, tmp_path: Path
+) -> None:
+    events = [
+        event for event in build.compile_events("0/0") if not {"artifact", "inductor_output_code"} & event[0].keys()
+    ]
+    events[-1][0]["compilation_metrics"].update(inductor_compile_time_s=None, code_gen_time_s=None)
+    later = [({stage: {}, **build.at("0/0")}, build.POST_GRAD)] if stage else []
+    made = build.recording(tmp_path, [*build.run_events(), *events[:3], *later, *events[3:], *build.end_events()])
+    async with browsing(made) as pilot:
+        assert told in screen(pilot)
