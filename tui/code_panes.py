@@ -259,7 +259,7 @@ def made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
     """The graph that the selected one of a pane was made of, or the previous one of Dynamo's."""
     refs = board.documents_of[pane]
     before = stage_before(refs, board.selected[pane] % len(refs)) if refs else None
-    return before or (board.ref("dynamo") if pane == "later" else None)
+    return before or (board.ref("dynamo") if refs and pane == "later" else None)
 
 
 def changes_text(board: CodePaneModel, pane: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dynadiag.kernels.graph_parser import IN_PLACE
 from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
 from tui.location import Location
@@ -39,9 +40,9 @@ class NodeDetails:
 
 def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -> NodeDetails | None:
     """Return the node that a line defines, or ``None`` if it defines none."""
-    found = _STATEMENT.match(lines[index])
+    found = _statement(lines[index])
     if found is not None:
-        name, value, expression = found[1], found[2] or "", found[3].partition(_FREES_SEPARATOR)[0]
+        name, value, expression = found
     elif (argument := _ARGUMENT.match(lines[index])) is not None:
         name, value, expression = argument[1], argument[2], ""
     else:
@@ -59,8 +60,17 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
 
 def value_on_line(text: str) -> str:
     """Return the value that torch printed for the node that a line defines, such as ``f32[4][1]cpu``."""
-    found = _STATEMENT.match(text)
-    return (found[2] or "") if found else ""
+    found = _statement(text)
+    return found[1] if found else ""
+
+
+def _statement(text: str) -> tuple[str, str, str] | None:
+    """The node that a line defines, its value as printed, and the expression that makes it; of one in place what it
+    does."""
+    if found := _STATEMENT.match(text):
+        return found[1], found[2] or "", found[3].partition(_FREES_SEPARATOR)[0]
+    done = IN_PLACE.match(text)
+    return (done["name"], done["type"] or "", done["done"]) if done else None
 
 
 def _shown(name: str, defined: Mapping[str, int]) -> str:
@@ -90,9 +100,9 @@ def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]
         line = lines[number]
         returned = (returned or line.lstrip().startswith("return")) and not line.lstrip().startswith((")", "class "))
         if name in line:
-            statement = _STATEMENT.match(line)
-            if statement is not None and word.search(statement[3].partition(_FREES_SEPARATOR)[0]):
-                found.append((statement[1], number))
+            statement = _statement(line)
+            if statement is not None and word.search(statement[2]):
+                found.append((statement[0], number))
             elif returned and word.search(line.partition("#")[0]):
                 found.append(("output", number))
     return found

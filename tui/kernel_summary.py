@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
+from dynadiag.render.wrap import truncate_middle
 from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
 from tui.location import Location
 from tui.session import Session
@@ -14,14 +15,18 @@ from tui.styled_text import Line, line, one_line
 __all__ = ["MIN_ROWS", "read_kernel_summary"]
 
 _MIN_LISTED = 6  # kernels
+_OTHER_COLUMNS = 32  # beside the name and the line
+_MIN_NAME = 20  # columns
 _OTHER_ROWS = 2  # the title, and how many more there are
 MIN_ROWS = _MIN_LISTED + _OTHER_ROWS
 _KILO, _MEGA = 1e3, 1e6
 Costs = Mapping[tuple[int | None, str], KernelCost]
 
 
-def read_kernel_summary(session: Session, rows: int) -> list[Line]:
+def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]:
     """Return the kernels that take longest, or that move most, as many as fit in ``rows``, and what all of them do.
+
+    A name that does not fit in ``columns`` with its line is cut in the middle: its number at the end tells it apart.
 
     There are none where something was found, which matters more, or where so many kernels are that reading their code
     takes long.
@@ -32,10 +37,10 @@ def read_kernel_summary(session: Session, rows: int) -> list[Line]:
         return []
     costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
     known = [item for item in kernels if (item.event, item.name) in costs]
-    return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS))) if known else []
+    return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS), columns)) if known else []
 
 
-def _lines(kernels: Sequence[Kernel], costs: Costs, number: int) -> Iterator[Line]:
+def _lines(kernels: Sequence[Kernel], costs: Costs, number: int, columns: int) -> Iterator[Line]:
     measured = any(cost.seconds is not None for cost in costs.values())
     ranked = sorted(kernels, key=lambda item: -_weight(costs[item.event, item.name], measured=measured))
     title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
@@ -45,7 +50,7 @@ def _lines(kernels: Sequence[Kernel], costs: Costs, number: int) -> Iterator[Lin
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
             (f"{cost.stage:<9} {f'x {cost.calls}':<5} ", "dim"),
-            f"{one_line(item.name)}  ",
+            f"{truncate_middle(one_line(item.name), max(_MIN_NAME, columns - _OTHER_COLUMNS - len(cost.where)))}  ",
             (cost.where, "dim"),
             to=Location("kernels", item=item.index),
         )

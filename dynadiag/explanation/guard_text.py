@@ -34,6 +34,7 @@ _NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _TERM = re.compile(r"[^\s()*+,-]+")
 _SIZE = re.compile(r".*?\.size\[\d+\]")
 _IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]")  # a module whose function is traced
+_BUILTIN = re.compile(r"G\['__builtins_dict__\w*'\]\['(?P<name>\w+)'\]")
 _READ_AS_TENSOR = re.compile(r"___from_numpy\((?P<of>[^()]*)\)")
 _KEYS = re.compile(r"list\(dict\.keys\((?P<of>[^()]*)\)\)")
 _OF_CLASS = re.compile(
@@ -57,12 +58,13 @@ def source_text(source: str | None) -> str:
     "os.environ['SCALE']"
     >>> source_text("G['__import_my_dot_hooks'].seen"), source_text("G['__import___main__'].seen")
     ('my.hooks.seen', 'seen')
-    >>> source_text("G['__import_torch_dot_nn']")
-    'torch.nn'
+    >>> source_text("G['__import_torch_dot_nn']"), source_text("G['__builtins_dict___1']['print']")
+    ('torch.nn', 'print')
     >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
     'self.layers[0].bias'
     """
     text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), source or "a value")
+    text = _BUILTIN.sub(r"\g<name>", text)
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
     text = re.sub(r"environ\._data\[b('\w+')\]", r"environ[\1]", text)
     text = re.sub(r"___stack\d+", "<value from before the break>", text)

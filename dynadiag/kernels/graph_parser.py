@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dynadiag.kernels.expressions import element_count, names_in, rename, without_strings
 
 __all__ = [
+    "IN_PLACE",
     "GraphLine",
     "PrintedGraph",
     "PrintedNode",
@@ -27,6 +28,15 @@ _CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
 # A prefix may come first: "Backward of forward node: " since 2.15, "ac_graph_id: 2 - PREFER_RECOMPUTE " (checkpoint).
 _COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+# An assignment to items, or with an operator: torch prints what it does, then the name of the node for what it changed.
+IN_PLACE = re.compile(
+    r"^\s+(?P<done>(?P<of>[A-Za-z_]\w*)(?:\[.*?\]| (?P<sign>[-+*/%@&|^]|//|\*\*|<<|>>))(?(sign)| )= .*?)"
+    r";\s+(?P<name>[A-Za-z_]\w*)(?:: ?\"(?P<type>[^\"\n]*)\")? = (?P=of)(?P<freed>;.*)?$"
+)
+_IN_PLACE_OPERATORS = {
+    "+": "iadd", "-": "isub", "*": "imul", "/": "itruediv", "//": "ifloordiv", "%": "imod", "**": "ipow",
+    "@": "imatmul", "&": "iand", "|": "ior", "^": "ixor", "<<": "ilshift", ">>": "irshift",
+}  # fmt: skip
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
@@ -205,6 +215,8 @@ def graph_lines(text: str) -> Iterator[GraphLine]:
             target = _TARGET.match(found[3])
             node = GraphLine("node", found[1], target[1] if target else "")
             yield GraphLine("other") if _CLEARED.match(found[3]) else node
+        elif found := IN_PLACE.match(line):
+            yield GraphLine("node", found["name"], _in_place_operator(found))
         elif found := _LONE_ARGUMENT.match(line):
             yield GraphLine("node", found[1])
         else:
@@ -253,6 +265,8 @@ def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNod
             returns = _returned_names(lines[number - first :], nodes)
         elif found := _STATEMENT.match(line):
             _add_node(nodes, found, place, code, number)
+        elif found := IN_PLACE.match(line):
+            _add_in_place(nodes, found, place, code, number)
         elif not returns:
             _add_placeholders(line, number, nodes)
     return nodes, returns
@@ -287,6 +301,21 @@ def _add_node(
         value,
         source_text=code,
         annotation=annotation or "",
+    )
+
+
+def _in_place_operator(found: re.Match[str]) -> str:
+    return _IN_PLACE_OPERATORS[found["sign"]] if found["sign"] else "setitem"
+
+
+def _add_in_place(
+    nodes: dict[str, PrintedNode], found: re.Match[str], place: SourceLine | None, code: str, number: int
+) -> None:
+    name, annotation, done = found["name"], found["type"] or "", found["done"]
+    inputs = tuple(dict.fromkeys(one for one in names_in(done) if one in nodes))
+    target, tensor = _in_place_operator(found), parse_tensor(annotation)
+    nodes[name] = PrintedNode(
+        name, target, inputs, tensor, place, number, done, source_text=code, annotation=annotation
     )
 
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dynadiag.kernels.graph_parser import IN_PLACE
+
 __all__ = ["ReadableLine", "attribute_name", "readable_lines", "shape_text"]
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
@@ -65,6 +67,8 @@ def readable_lines(printed: Sequence[str]) -> Iterator[ReadableLine]:
         elif found := _STATEMENT.match(text):
             if not _is_bookkeeping(found[1], found[3]):
                 yield ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", shape_text(found[2]))
+        elif found := IN_PLACE.match(text):
+            yield ReadableLine(row, indent + _expression(_in_place(found), names), shape_text(found["type"]))
         elif text.lstrip().startswith("return"):
             yield ReadableLine(row, indent + _expression(_returned(printed, row), names))
 
@@ -98,6 +102,7 @@ def _returned(printed: Sequence[str], row: int) -> str:
 def _input_names(printed: Sequence[str], signatures: Mapping[int, _Signature]) -> dict[str, str]:
     """The readable name of each input, such as ``blocks.0.norm1.weight``. No node has the same name."""
     nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
+    nodes |= {found["name"] for text in printed if (found := IN_PLACE.match(text))}
     arguments = (found[1] for each in signatures.values() for found in _ARGUMENT.finditer(each.arguments))
     short = {f"l{name[1:]}": attribute_name(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
     taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
@@ -121,6 +126,12 @@ def _inputs(signature: str, names: Mapping[str, str]) -> str:
 def _is_bookkeeping(name: str, value: str) -> bool:
     """Whether a statement only names an input again, or frees nodes."""
     return _CLEARED.fullmatch(value) is not None or value.partition(";")[0].lower() == name.lower()
+
+
+def _in_place(found: re.Match[str]) -> str:
+    """What a statement does in place, and the name that the result has further down."""
+    is_read = re.search(rf"\b{found['name']}\b", found["freed"] or "") is None
+    return f"{found['done']};  {found['name']} = {found['of']}" if is_read else found["done"]
 
 
 def _expression(text: str, names: Mapping[str, str]) -> str:

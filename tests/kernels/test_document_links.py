@@ -128,8 +128,8 @@ def test_the_prefix_of_torch_2_15_is_read() -> None:
     assert _starts(CompileLinker().later_graph(text), text, SIN) == ["#", "sin:"]
 
 
-def test_a_statement_without_a_name_has_the_line_above_it() -> None:
-    """``x[1:] = y`` defines no node. A wrong pass was about such a line."""
+def test_an_assignment_to_items_has_the_line_above_it() -> None:
+    """A wrong pass was about such a line."""
     text = "\n".join(
         [
             "    def forward(self, x):",

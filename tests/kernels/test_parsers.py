@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,3 +206,31 @@ def test_what_is_asserted_of_a_tensor_is_known_of_it() -> None:
     module = parse_module("def call(args):\n" + "".join(f"    {line}\n" for line in lines))
     plain = {name: Buffer(sizes, None) for name, sizes in (("a", ("2", "s0")), ("c", ("4",)), ("d", ("5", "6")))}
     assert module.buffers == {**plain, "b": Buffer(("3",), "torch.bool")}
+
+
+def test_operators_in_place_are_nodes_as_torch_prints_them() -> None:
+    graph = torch.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    total = graph.call_function(operator.iadd, (x, y))
+    graph.call_function(operator.setitem, (total, slice(1, None), y))
+    names = (
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "imatmul",
+        "iand",
+        "ior",
+        "ixor",
+        "ilshift",
+        "irshift",
+    )
+    for name in names:
+        total = graph.call_function(getattr(operator, name), (total, y))
+    graph.output(total)
+    text = torch.fx.GraphModule(torch.nn.Module(), graph).print_readable(print_output=False)
+    nodes = parse_graph(text.replace("forward(self, x, y)", 'forward(self, x: "f32[4]", y: "f32[4]")')).nodes
+    assert [node.target for node in nodes.values()] == ["", "", "iadd", "setitem", *names]
+    assert [node.inputs for node in nodes.values()][2:5] == [("x", "y"), ("iadd", "y"), ("iadd", "y")]

@@ -31,6 +31,19 @@ def test_an_input_of_dynamo_is_on_the_line_of_the_inputs() -> None:
     assert [split_lines(DYNAMO)[line].strip()[:11] for _, line in node.inputs] == ["def forward"]
 
 
+def test_what_is_done_in_place_is_a_node_and_a_use() -> None:
+    printed = DYNAMO.replace(
+        "        return (z,)", '        z *= y;  imul: "f32[4][1]cpu" = z;  z = None\n        return (imul,)'
+    )
+    node = _node(printed, "z *=")
+    assert node is not None
+    assert (node.name, node.value, node.expression) == ("imul", "f32[4][1]cpu", "z *= y")
+    assert [name for name, _ in node.inputs] == ["z", "y"]
+    relu = _node(printed, "z:")
+    assert relu is not None
+    assert [name for name, _ in relu.users] == ["imul"]
+
+
 def test_what_frees_a_node_is_no_use_of_it() -> None:
     node = _node(DYNAMO, "y:")
     assert node is not None

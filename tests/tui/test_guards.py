@@ -52,6 +52,14 @@ async def test_the_screen_opens_with_a_compile_that_has_guards(tmp_path: Path) -
         assert "Guards of 1/0 f · 1" in screen(pilot)
 
 
+async def test_a_compile_that_failed_has_no_guards(tmp_path: Path) -> None:
+    events = [event for event in build.compile_events("0/0") if "dynamo_cpp_guards_str" not in event[0]]
+    events[-1][0]["compilation_metrics"].update(fail_type="E", fail_reason="no", has_guarded_code=False)
+    async with browsing(build.recording(tmp_path, [*build.run_events(), *events, *build.end_events(1)])) as pilot:
+        await press(pilot, "6")
+        assert "no guard was made: this compile failed before that" in screen(pilot)
+
+
 async def test_a_guard_that_is_not_there_any_more_has_no_detail(program: Path) -> None:
     """The guards of the next compile may come while the detail of one is read."""
     async with browsing(program) as pilot:

@@ -11,11 +11,13 @@ from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Kernel
 from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.kernel_costs import KernelCost
+from tui.kernel_summary import _lines
 from tui.session import Session
 from tui.views.kernels import KernelsView
 
@@ -134,6 +136,18 @@ async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path
         await press(pilot, "2", "E")
         rows = screen(pilot).split("\n")
         assert any(row.startswith("      triton triton_poi") and row.endswith("backward_14") for row in rows)
+
+
+@pytest.mark.parametrize("columns", [84, 114])
+def test_a_kernel_takes_one_line_of_the_overview(columns: int) -> None:
+    name = "triton_poi_fused_" + "native_layer_norm_backward_" * 4
+    kernels = [Kernel(number, "0/0", f"{name}{number}", "triton", 5) for number in (3, 14)]
+    costs: dict[tuple[int | None, str], KernelCost] = {
+        (5, item.name): KernelCost(1, 4, None, None, ("programs/run_transformer.py:20",)) for item in kernels
+    }
+    told = [line.text for line in _lines(kernels, costs, 9, columns)][1:]
+    assert all(len(line) <= columns and line.endswith("run_transformer.py:20") for line in told)
+    assert [line.split()[-2].rpartition("_")[2] for line in told] == ["3", "14"]
 
 
 async def test_where_compiling_failed_no_backend_is_blamed_for_the_missing_kernels(tmp_path: Path) -> None:

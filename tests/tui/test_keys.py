@@ -53,6 +53,10 @@ async def test_keys_of_code_are_those_of_the_current_pane(program: Path, tmp_pat
     async with browsing(made) as pilot:
         await press(pilot, "3", "tab", "tab")
         assert [word in screen(pilot).splitlines()[-1] for word in words] == [True, True, False, False]
+    only = [event for event in bare if "artifact" not in event[0]]
+    async with browsing(build.recording(tmp_path, [*build.run_events(), *only, *build.end_events()], "only")) as pilot:
+        await press(pilot, "3", "tab", "tab")  # no later graph
+        assert not any(word in screen(pilot).splitlines()[-1] for word in words)
 
 
 async def test_no_key_for_the_rows_of_a_list_that_has_none(program: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.render.readable_graph import readable_lines
 from tests.tui.conftest import browsing, press
 from tui.documents import Document, DocumentRef, readable_graph, split_lines
 from tui.line_links import LineKey, LineLinks, invert_links
@@ -94,6 +95,25 @@ def test_inputs_and_results_on_lines_of_their_own_are_one_line() -> None:
     assert [shown.line_of(row) for row in (3, 4)] == [0, 0], "an input leads to the line of the inputs"
     one = _document(OF_AOT.replace("            primals_1,  # SavedForBackwardsAOTOutput(idx=0)\n", ""))
     assert readable_graph(one, LineLinks())[0].lines[-1] == "return (mul,)"
+
+
+def test_what_is_done_in_place_is_a_line() -> None:
+    printed = """class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[4][1]cpu"):
+        l_x_ = L_x_
+
+        clone: "f32[3][1]cpu" = l_x_.clone()
+        l_x_[slice(1, None, None)] = clone;  setitem = l_x_;  clone = setitem = None
+        l_x_ += 2;  x: "f32[4][1]cpu" = l_x_;  l_x_ = None
+        return (x,)
+"""
+    lines = list(readable_lines(printed.split("\n")))
+    assert [line.text for line in lines[2:]] == [
+        "input.x[slice(1, None, None)] = clone",
+        "input.x += 2;  x = input.x",
+        "return (x,)",
+    ]
+    assert lines[3].margin == "f32[4]"
 
 
 def test_a_text_that_is_no_graph_stays_as_it_is() -> None:

@@ -44,6 +44,7 @@ _CHANGING = {
     "FALSE_MATCH",
     "NONE_MATCH",
 }
+_FAILED = "no guard was made: this compile failed before that"
 # Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
 _MARKS = "DIMENSION_DYNAMIC_MARKING_GUARD"
 GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
@@ -114,12 +115,15 @@ class GuardsView(ListingView):
     def first_focus(self) -> Widget:
         return self.lines
 
+    def nothing(self, words: str) -> str:
+        item = self.session.compile(self._compile or "-")
+        return super().nothing(_FAILED if item is not None and item.outcome == "error" else words)
+
     def offers(self, action: str) -> bool:
         """Whether there are guards to be shown in another form, and another compile."""
         number = len(self.session.known_explanation.compiles) if self.session.known_explanation else 0
-        at_least = {"form": 1, "compile(1)": 2}.get(action, 0)
-        shown = len(self._guards) if action == "form" else number
-        return super().offers(action) and shown >= at_least
+        needed = {"form": bool(self._guards), "compile(1)": number > 1}
+        return super().offers(action) and needed.get(action, True)
 
     def action_form(self) -> None:
         """Switch between list and tree. The cursor stays on the same guard if it is visible."""

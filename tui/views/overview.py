@@ -112,7 +112,7 @@ class OverviewView(View):
         """Read the kernels. The Kernels screen, which needs them too, opens at once then."""
         from tui.kernel_summary import read_kernel_summary  # as above
 
-        return read_kernel_summary(self.session, rows)
+        return read_kernel_summary(self.session, rows, self._read_for.width - _OTHER_COLUMNS)
 
     def _add(self, lines: list[Line], kernels: list[Line]) -> None:
         if kernels:
