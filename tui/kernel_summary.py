@@ -50,12 +50,17 @@ def _lines(kernels: Sequence[Kernel], costs: Costs, number: int, columns: int) -
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
             (f"{cost.stage:<9} {f'x {cost.calls}':<5} ", "dim"),
-            f"{truncate_middle(one_line(item.name), max(_MIN_NAME, columns - _OTHER_COLUMNS - len(cost.where)))}  ",
+            f"{_fitted(one_line(item.name), columns - _OTHER_COLUMNS - len(cost.where))}  ",
             (cost.where, "dim"),
             to=Location("kernels", item=item.index),
         )
     if len(ranked) > number:
         yield line((f"and {len(ranked) - number:,} more", "dim"), to=Location("kernels"))
+
+
+def _fitted(name: str, columns: int) -> str:
+    """Return a name that fits beside its line, or the whole name where too little of it would: it takes two lines."""
+    return truncate_middle(name, columns) if columns >= _MIN_NAME else name
 
 
 def _amount(cost: KernelCost, *, measured: bool) -> str:
