@@ -279,11 +279,13 @@ def _legend(share: PhaseShare, whole: float) -> tuple[Fragment, Fragment]:
 def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *, pad: bool = False) -> list[Fragment]:
     """Return a bar with a segment for each part of the compiler. `whole` seconds take the full width."""
     pieces: list[Fragment] = []
-    done = total = 0.0
-    for share in shares:
-        total += share.seconds
-        cells = round(total / whole * width) - round(done / whole * width) if whole else 0
-        done = total
+    parts = list(shares)
+    total = sum(share.seconds for share in parts)
+    filled = round(total / whole * width) if whole and total else 0
+    done = 0.0
+    for share in parts:
+        before, done = done, done + share.seconds
+        cells = round(done / total * filled) - round(before / total * filled) if filled else 0
         if cells:
             pieces.append(("█" * cells, PARTS[share.part][1]))
     if pad:

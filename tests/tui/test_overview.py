@@ -174,6 +174,11 @@ def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() 
     assert told(other) == "x.dtype: torch.bfloat16 → torch.float32"
 
 
+def test_a_part_that_takes_next_to_nothing_has_no_cell() -> None:
+    shares = (PhaseShare("dynamo", 0.549), PhaseShare("backend", 0.004))
+    assert [(len(text), style) for text, style in overview._bar(shares, 1.0, 10)] == [(6, overview.PARTS["dynamo"][1])]
+
+
 async def test_without_findings_the_kernels_are_told(program: Path, tmp_path: Path) -> None:
     """What matters then is where the time goes from now on."""
     async with browsing(program) as pilot:
