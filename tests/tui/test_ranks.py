@@ -242,6 +242,17 @@ async def test_a_comparison_tells_the_times_of_its_variants(tmp_path: Path) -> N
         assert re.search(r"default +200 µs +1\.50x faster +1,234 calls +2\.00 s", screen(pilot))
 
 
+async def test_a_variant_has_its_name_where_variants_differ(tmp_path: Path) -> None:
+    modes = ("eager", "default", "max-autotune")
+    _compared(tmp_path, [_row(f"0{number}-f-{mode}.dynadiag", mode, 1e-4) for number, mode in enumerate(modes)])
+    events = [*build.run_events("train.py"), *build.compile_events("0/0", seconds=100.0), *build.end_events()]
+    build.recording(tmp_path, events, "02-f-max-autotune")
+    async with _browsing(tmp_path) as pilot:
+        told = screen(pilot).partition("where they differ")[2]
+        assert re.search(r"Compiled longer than the others.*\n.*▸ max-autotune +1", told)
+        assert "02-f" not in told
+
+
 async def test_the_longest_name_of_a_compile_mode_is_whole_at_80_columns(tmp_path: Path) -> None:
     speeds = {"reduce-overhead": {"ratio": 1.0, "noise": True}, "default": {"ratio": 0.25, "noise": False}}
     names = zip(("00-f-eager", "01-f-default"), speeds.items(), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -75,7 +76,8 @@ class RanksView(ListingView):
         self.fetch("rank", lambda: read_rank(index, paths[index], own), self._add_rank)
 
     def _add_rank(self, rank: RankSummary) -> None:
-        self._ranks.append(rank)
+        call = self._measured.get(self.browser.paths[rank.index])
+        self._ranks.append(replace(rank, name=call.variant) if call else rank)
         self._show([self._row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
 
@@ -110,12 +112,10 @@ def _row(rank: RankSummary) -> Row:
 def _compared_row(rank: RankSummary, call: MeasuredCall | None) -> Row:
     """The row of a variant of a comparison; of one that failed, nothing was measured."""
     if call is None or call.warm is None:
-        return Row(
-            (call.variant if call else rank.name, "failed", *("-" for _ in _COMPARED_COLUMNS[2:])), rank.index, "error"
-        )
+        return Row((rank.name, "failed", *("-" for _ in _COMPARED_COLUMNS[2:])), rank.index, "error")
     speed, paid = "", ""
     if call.ratio is not None:
         speed, paid = speed_text(call.ratio, noise=call.noise), break_even_text(call.pays_after, noise=call.noise)
     first = short_duration(call.first) if call.first is not None else "-"
     numbers = (rank.graphs, rank.count_of("recompile"), rank.kernels, rank.count_of("break"))
-    return Row((call.variant, short_duration(call.warm), speed, paid, first, *map(str, numbers)), rank.index)
+    return Row((rank.name, short_duration(call.warm), speed, paid, first, *map(str, numbers)), rank.index)
