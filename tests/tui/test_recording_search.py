@@ -177,3 +177,9 @@ async def test_hits_and_cursor_stay_while_a_recording_that_has_grown_is_searched
         await settle(pilot)
         assert view.table.count > before
         assert view._hit_under() == under
+
+
+async def test_what_is_searched_is_told_in_full_at_80_columns(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "0")
+        assert "generated code, events" in " ".join(screen(pilot).split())

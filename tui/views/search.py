@@ -139,14 +139,14 @@ class SearchView(ListingView):
         hunt = self.search
         if hunt is None:
             everything = "compiles, breaks, recompiles, guards, kernels, source, graphs, generated code, events"
-            self.details.show([line(("press / to search for a text in", "dim")), line((everything, "dim"))])
+            self.details.show_note(line((f"press / to search for a text in {everything}", "dim")))
             return
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
         self.table.border_subtitle = f"{len(self._listed_hits):,}"
         self.show_status(title, "")
         if hunt.finished and not hunt.hits:
-            self.details.show([line((hunt.error or f"not found: {hunt.pattern}", "dim"))])
+            self.details.show_note(line((hunt.error or f"not found: {hunt.pattern}", "dim")))
 
     def _progress(self, hunt: RecordingSearch) -> str:
         megabytes = f"{hunt.bytes_searched / 1e6:,.0f} of {hunt.bytes_total / 1e6:,.0f} MB of log"
