@@ -182,7 +182,7 @@ def _text(explanation: Report, recording: Recording, path: Path, args: argparse.
         return compile_tree(explanation, style)
     known = [each.compile_id for each in explanation.compiles]
     if args.graphs not in known:
-        raise DynadiagError(f"explain: no compile {args.graphs} is in {path}; there are {list_some(known) or 'none'}")
+        raise DynadiagError(f"explain: no compile {args.graphs} is in {path}, which has {list_some(known) or 'none'}")
     return graph_listing(explanation, args.graphs, recording.nodes, style, all_=args.all)
 
 

@@ -27,7 +27,14 @@ from dynadiag.trial.context import TRIAL
 from tests.fixes.adversaries import ADVERSARIES, Adversary
 from tests.fixes.build import candidates, changed, problem_at, project_of, recompile_of
 
-_NOT_WRONG_BEFORE = pytest.mark.skipif(torch.__version__ < (2, 12), reason="torch compiles the changed program")
+_not_wrong_before = pytest.mark.skipif(torch.__version__ < (2, 12), reason="torch compiles the changed program")
+_with_each = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=_not_wrong_before if name == "the list is the function's own" else ())
+        for name in ADVERSARIES
+    ],
+)
 COMPARED = {"ends", "error", "results", "mutations", "gradients", "random", "printed", "sides"}
 
 
@@ -152,13 +159,7 @@ def original(module: ModuleType) -> Any:
     return module.target.forward if isinstance(module.target, torch.nn.Module) else module.target
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=_NOT_WRONG_BEFORE if name == "the list is the function's own" else ())
-        for name in ADVERSARIES
-    ],
-)
+@_with_each
 def test_a_wrong_change_is_found_out(
     name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +169,7 @@ def test_a_wrong_change_is_found_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ADVERSARIES)
+@_with_each
 def test_a_wrong_change_is_found_out_where_calls_may_be_as_compiled(
     name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,7 +123,7 @@ def test_another_device_is_refused() -> None:
     command = [*DYNADIAG, "explain", "--target", "abacus", "program.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no GPU 'abacus' is known: known are a100, " in done.stderr
+    assert "no GPU 'abacus' is known: choose from a100, " in done.stderr
 
 
 def test_what_a_gpu_would_get_has_no_bound_of_this_machine(generated: list[GeneratedModule]) -> None:
