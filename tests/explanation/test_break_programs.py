@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo import bytecode_transformation
 
 import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
@@ -32,6 +33,9 @@ pytestmark = pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
     torch._dynamo.reset()
+    # Codes of two files are equal if nothing but the file differs, and torch keeps the instructions of the first. A
+    # function inside would be told as one of an earlier test's file.
+    bytecode_transformation._cached_cleaned_instructions.cache_clear()
     with torch._dynamo.config.patch(allow_rnn=False, trace_numpy=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
