@@ -125,7 +125,8 @@ def test_a_function_is_compiled_apart_only_because_its_caller_breaks(tmp_path: P
     assert f"only because the break at `test_recompile_groups.py:{split.span.line}`" in advice_of(again)
 
 
-def test_the_break_that_leaves_a_function_of_torch_apart_is_at_the_line_that_calls_it(tmp_path: Path) -> None:
+def test_a_function_that_meets_a_break_anyway_is_not_put_down_to_that_of_its_caller(tmp_path: Path) -> None:
+    """The optimizers of torch meet one of torch's own, at no cost, wherever they are called from."""
     weight = torch.nn.Parameter(x.clone())
     optimizer = torch.optim.SGD([weight], lr=0.5)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
@@ -144,8 +145,7 @@ def test_the_break_that_leaves_a_function_of_torch_apart_is_at_the_line_that_cal
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         told = explain(recording).findings
     (again,) = (item for item in told if item.function == "SGD.step" and item.rule == "recompile")
-    (at,) = (item.span.line for item in told if item.rule == "break" and "skipped" in item.title)
-    assert f"the break at `test_recompile_groups.py:{at}`" in advice_of(again)
+    assert "only because the break" not in advice_of(again)
 
 
 def test_a_dtype_behind_a_break_follows_from_that_before_it(tmp_path: Path) -> None:
