@@ -8,6 +8,9 @@ VENV := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 3
+# Benchmarks that are given programs or recordings; `python benchmarks/NAME.py --help` says what.
+TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
+    one_minimal page ranks_tlparse ray_sweep triage_cases mutants
 
 .PHONY: help explain test test-slow coverage mutants check format docs bench clean
 
@@ -20,7 +23,7 @@ help:
 	@echo "make check      ruff, mypy --strict, import-linter"
 	@echo "make format     format the code"
 	@echo "make docs       write the generated pages of docs/, and build the site into build/docs"
-	@echo "make bench      the benchmarks, one after the other"
+	@echo "make bench      the benchmarks that need no input, one after the other"
 
 $(READY): pyproject.toml constraints.txt Makefile
 	$(PYTHON) -c 'import sys; sys.exit("dynadiag needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
@@ -65,7 +68,9 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	set -e; for program in $(filter-out %/mutants.py,$(wildcard benchmarks/*.py)); do echo "== $$program"; $(BIN)/python $$program; done
+	failed=; for program in $(filter-out $(TAKE_INPUT:%=benchmarks/%.py),$(wildcard benchmarks/*.py)); do \
+	    echo "== $$program"; $(BIN)/python $$program || failed="$$failed $$program"; done; \
+	    test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

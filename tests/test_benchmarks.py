@@ -31,3 +31,22 @@ def test_no_benchmark_stands_for_a_module_that_others_import() -> None:
     """The folder of a program comes first on its path: `bisect.py` beside it broke `statistics`."""
     names = {file.stem for file in BENCHMARKS}
     assert not names & (sys.stdlib_module_names | {"coverage", "torch", "triton", "numpy", "textual"})
+
+
+def test_make_bench_runs_those_that_need_no_input() -> None:
+    excluded = re.search(r"TAKE_INPUT := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text())
+    assert excluded is not None
+    needing = {file.stem for file in BENCHMARKS if _needs_input(ast.parse(file.read_text()))}
+    assert set(excluded[1].replace("\\", "").split()) == needing | {"mutants"}  # which has a target of its own
+
+
+def _needs_input(module: ast.Module) -> bool:
+    """Whether a program has an argument that must be given."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            positional = not ast.unparse(node.args[0]).startswith("'-")
+            optional = "default" in given or given.get("nargs") in ("'?'", "'*'")
+            if (positional and not optional) or "required" in given:
+                return True
+    return False
