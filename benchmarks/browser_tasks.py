@@ -69,7 +69,7 @@ TASKS = (
         "5 / text:0/7 enter",
         "0/7: x.size()[0] was 7, now 9",
     ),
-    Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "↻ mode"),
+    Task("the guards that failed, first", "twelve_recompiles.dynadiag", "6", "mode ↻"),
     Task("the kernel that moves most", "transformer.dynadiag", "", "Kernels, those that move most"),
     Task("what is at fault in a wrong result", "bisect.dynadiag", "", "lowering relu"),
     Task("the value at which a wrong kernel goes astray", "bisect.dynadiag", "", "first stored value that goes astray"),
