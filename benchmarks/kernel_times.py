@@ -195,6 +195,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep programs and recordings there")
     args = parser.parse_args()
+    import torch  # after --help
+
+    if not torch.cuda.is_available():
+        sys.exit("the kernels are timed on a GPU, and torch has none here")
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
