@@ -37,14 +37,14 @@ explain: $(READY)
 	$(BIN)/dynadiag explain samples/graph_breaks.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[coverage]'
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report term:skip-covered $(WITH)
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report term:skip-covered $(WITH)
 
 mutants: $(READY)
 	$(BIN)/python benchmarks/mutants.py $(WITH)
