@@ -37,7 +37,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Open the file at `path`. Raises `UnreadableInput`."""
         self.path = path
-        self._lock = threading.RLock()
+        self._lock, self._is_closed = threading.RLock(), False
         packed = read_member(path.parent, path.name) if is_packed(path.parent) else None
         if packed is None:
             _check_file(path)
@@ -52,8 +52,12 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close the file."""
-        self.connection.close()
+        """Close the file. A read of another thread ends with `UnreadableInput`: closing below it would crash Python."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.connection.interrupt()
+        with self._lock:
+            self.connection.close()
 
     def execute(self, query: str, values: tuple[object, ...] | list[str] = ()) -> sqlite3.Cursor:
         """Run a query. Call it inside `reading`."""
@@ -66,7 +70,8 @@ class Database:
             with self._lock:
                 yield
         except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
-            raise UnreadableInput(f"{self.path}: a damaged recording ({printable(error)})") from error
+            reason = "closed while it was read" if self._is_closed else f"a damaged recording ({printable(error)})"
+            raise UnreadableInput(f"{self.path}: {reason}") from error
 
     def single_row(self, found: tuple[R, ...], what: str) -> R:
         """Return the single row of `found`. Raises `UnreadableInput` unless there is exactly one."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Compile, Event, Graph, GraphNode, Guard, Kernel, Run
 from tests.commands.build import recording as hand_made_recording
 from tests.recording.read_all import read_all
+from tests.tui import build
 
 
 def event(number: int, payload: bytes = b"") -> bytes:
@@ -346,3 +349,39 @@ def test_bits_flipped_anywhere(cases: int, torch_recording: Path, tmp_path: Path
         path.write_bytes(data)
         read += survives(path)
     assert 0 < read < cases
+
+
+_CLOSED_WHILE_IT_IS_READ = """
+import sys, threading
+from pathlib import Path
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.opening import open_recording
+
+def read():
+    try:
+        while True:
+            began.set()
+            list(recording.events()), recording.compiles(), recording.guards()
+    except UnreadableInput as error:
+        messages.add(str(error).rpartition(": ")[2])
+
+messages = set()
+for _ in range(150):
+    recording, began = open_recording(Path(sys.argv[1])), threading.Event()
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    began.wait()
+    recording.close()
+    for reader in readers:
+        reader.join()
+print(*messages)
+"""
+
+
+def test_a_recording_is_closed_while_threads_read_it(tmp_path: Path) -> None:
+    """SQLite's objects were freed below the reader, which ended the process: the browser closes what it still reads."""
+    path = build.recording(tmp_path, build.program())
+    command = [sys.executable, "-c", _CLOSED_WHILE_IT_IS_READ, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed while it was read\n", "")
