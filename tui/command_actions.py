@@ -181,10 +181,6 @@ class CommandActionsApp(RecordingApp):
 
         self.push_screen(CommandScreen(process), closed)
 
-    def search_changed(self, search: CommandProcess) -> bool:  # noqa: ARG002 - `tui.app.Browser` implements it
-        """Show what is new of a search on its screen. Return whether the user sees it there."""
-        return False
-
     def _command_changed(self, process: CommandProcess) -> None:
         """Show what is new of a command: on its screen, or that it has ended."""
         from tui.command_process import SEARCH

@@ -22,7 +22,7 @@ from tui.session import Session
 from tui.styled_text import one_line
 
 if TYPE_CHECKING:
-    from tui.command_process import Command
+    from tui.command_process import Command, CommandProcess
     from tui.confirm import Choice
     from tui.running_commands import RunningCommands
 
@@ -95,6 +95,10 @@ class RecordingApp(LineActionsApp):
 
     def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
         """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
+        raise NotImplementedError
+
+    def search_changed(self, search: CommandProcess) -> bool:
+        """Update the Trials screen, if it shows this search. Return whether the user sees it."""
         raise NotImplementedError
 
     def set_status(self, what: str, where: str) -> None:

@@ -115,7 +115,7 @@ class Redactor:
         self._texts.update(dict.fromkeys(text for text in texts if len(text.strip()) >= _MIN_TEXT_CHARS))
 
     def _search_for_texts(self) -> None:
-        """Update what is searched for: texts that are not names, and those that could be names only in quotes."""
+        """Update the texts to search for. A text that could be an identifier is searched for only in quotes."""
         files = "\n".join(self._files)
         self._searched = dict(self._lines)
         for text in self._texts:
@@ -206,7 +206,7 @@ def _redact_payload(name: str, payload: str) -> str:
 
 
 def _redact_lookup(payload: str) -> str | None:
-    """A cache lookup without the components of its key that are source, such as that of a Triton kernel."""
+    """Return a cache lookup without the key components that hold source code, such as that of a Triton kernel."""
     try:
         data = json.loads(payload)
     except ValueError:

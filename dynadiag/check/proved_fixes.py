@@ -56,7 +56,7 @@ class _FixEntry(msgspec.Struct):
 
 
 class _FixesJson(msgspec.Struct):
-    """The part of the JSON that is read."""
+    """The fields of the JSON that are read."""
 
     folder: str
     fixes: tuple[_FixEntry, ...]

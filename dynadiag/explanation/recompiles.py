@@ -97,9 +97,9 @@ def _compiled_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -
     """The group, with advice on the break but for which the function would be part of its caller's graph.
 
     What differs between its calls is no reason there to compile anything again. The break is at the line that calls
-    it, or else in the function of that line; where that leaves several, nothing is said, and neither where what that
-    line calls meets a break of its own, which would leave the function to itself all the same. Functions of torch are
-    no part of the stack, which then ends with the line that calls them.
+    the function, or else in the function of that line. Nothing is said if there are several. Nothing is said either if
+    what that line calls meets a break of its own: then the function would be compiled by itself all the same. Functions
+    of torch are no part of the stack, which then ends with the line that calls them.
     """
     own, item = group.changes[0], group.first
     stack = next((found for each in group.items if len(found := run.stack(each.compile_id)) > 1), ())
@@ -118,8 +118,10 @@ def _compiled_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -
     callers = [run.function_of(met[each.records[0]].compile_id) for each in left]
     if len(left) != 1 or callers[0] in (None, (item.file, item.function)):
         return group
-    others = (each for each in run.breaks if run.function_of(each.compile_id) != callers[0])
-    if any(caller in (*run.stack(each.compile_id), *each.user_stack) for each in others):
+    of_caller = {each.compile_id for each in run.compiles if (each.file, each.function) == callers[0]}
+    below = {each.compile_id for each in run.compiles if caller in each.user_stack}
+    others = (each for each in run.breaks if each.compile_id not in of_caller)
+    if any(each.compile_id in below or caller in each.user_stack for each in others):
         return group
     place = left[0].span
     at = f"{posixpath.basename(place.file or '')}:{place.line}"

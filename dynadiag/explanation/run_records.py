@@ -78,7 +78,7 @@ class RunRecords:
         return any(each.outcome == "break" and (each.line or 0) < (item.line or 0) for each in alike)
 
     def begins_calls(self, file: str | None, function: str) -> bool:
-        """Whether a call of the program's begins with a function: none of its callers is compiled itself."""
+        """Whether the function is called, at least once, by callers that are all uncompiled."""
         own = [each.user_stack[-1] for each in self.compiles if each.user_stack]
         compiled = {(frame.file, frame.function) for frame in own}
         alike = (each.user_stack for each in self.compiles if (each.file, each.function) == (file, function))

@@ -126,12 +126,16 @@ async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: p
         assert "stopped" in screen(pilot)
 
 
+@pytest.mark.parametrize("shown", ["first", "other"])
 async def test_a_search_that_runs_ends_in_order_when_the_browser_is_left(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shown: str, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
-    async with browsing(program) as pilot:
+    async with browsing(two) as pilot:
         await _begun(pilot)
+        if shown == "other":
+            await _open(pilot, shown)
+        assert not (tmp_path / "kept").exists()
     assert (tmp_path / "kept").exists()
 
 
@@ -249,17 +253,6 @@ async def test_one_search_runs_at_a_time_and_where_it_runs_is_told(two: Path, wa
             assert "a search runs on first.dynadiag" in screen(pilot)
             assert len(pilot.app.screen_stack) == 1
         assert search.running
-
-
-async def test_a_search_of_a_recording_that_is_not_shown_ends_in_order_when_the_browser_is_left(
-    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
-    async with browsing(two) as pilot:
-        await _begun(pilot)
-        await _open(pilot, "other")
-        assert not (tmp_path / "kept").exists()
-    assert (tmp_path / "kept").exists()
 
 
 async def test_a_recording_that_a_search_goes_on_with_shows_it_where_it_is_opened(

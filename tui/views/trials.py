@@ -173,7 +173,7 @@ class TrialsView(ListingView):
     # Updates
 
     def search_changed(self, search: CommandProcess) -> bool:
-        """Show what is new of a search soon. Return whether the user sees it here."""
+        """Update the screen soon, if it shows this search. Return whether the user sees it."""
         shown = self._content.search if self._content is not None else None
         if not self.is_open or search not in (self.search, shown):
             return False
