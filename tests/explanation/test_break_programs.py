@@ -33,7 +33,7 @@ def _programs() -> dict[str, tuple[list[str], str]]:
     """Each program with the ids of its breaks, as this release of torch has them."""
     programs: dict[str, tuple[list[str], str]] = {}
     for block in _BLOCK.finditer(Path(__file__).with_name("break_programs.txt").read_text()):
-        if _RELEASE >= Version(block["since"] or "0"):
+        if Version(block["since"] or "0") <= _RELEASE:
             source = block["source"] if block["source"].strip() else programs[block["name"]][1]
             programs[block["name"]] = (block["ids"].split(), source)
     return programs
