@@ -137,6 +137,7 @@ def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> Sourc
         observe=trials.observe,
         stop=lambda: trials.stopped,
         on_step=trials.note_step,
+        on_fault=trials.note_fault,
         thorough=thorough,
     )
 

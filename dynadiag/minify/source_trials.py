@@ -90,6 +90,12 @@ class SourceTrials:
         """The reduction has a smaller program."""
         self.best_tokens = tokens
 
+    def note_fault(self, name: str, error: Exception) -> None:
+        """A pass of the reduction has raised, and was left out."""
+        note = f"the pass {name} was left out: it raised {type(error).__name__}: {error} (a fault of dynadiag)"
+        if note not in self.notes:
+            self.notes.append(note)
+
     def first_failure(self, text: str) -> Signature | None:
         """The failure of the whole program as one file, which becomes the expected one. None if it fails otherwise or
         not at all.

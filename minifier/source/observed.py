@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minifier.source.trees import expression
+
 __all__ = ["Observed", "Seen", "SeenCall", "observer_file"]
 
 
@@ -40,15 +42,29 @@ class Observed:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Observed:
-        """What is in the file that the observer writes."""
-        values = {int(number): tuple(texts) for number, texts in data["values"].items()}
+        """What is in the file that the observer writes, without values whose text is no expression."""
+        values = {int(number): tuple(filter(_is_expression, texts)) for number, texts in data["values"].items()}
         kinds = {int(number): kind for number, kind in data["kinds"].items()}
-        calls = {int(number): tuple(SeenCall(*call) for call in found) for number, found in data["calls"].items()}
+        seen = {int(number): [SeenCall(*call) for call in calls] for number, calls in data["calls"].items()}
+        calls = {number: tuple(call for call in known if _can_be_written(call)) for number, known in seen.items()}
         return cls(frozenset(data["ran"]), values, kinds, calls)
 
     def of(self, tree: ast.Module) -> Seen:
         """The same, by node."""
         return Seen(self, {node: number for number, node in enumerate(ast.walk(tree))})
+
+
+def _is_expression(text: str) -> bool:
+    """Whether a text is one expression: the `repr` of some object may be anything."""
+    try:
+        expression(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _can_be_written(call: SeenCall) -> bool:
+    return (not call.owner or _is_expression(call.owner)) and _is_expression(f"function{call.arguments}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import contextlib
 import enum
 import functools
 import json
+import keyword
 import os
 import signal
 import sys
@@ -121,7 +122,13 @@ def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     keywords = {name: _literal(value) for name, value in kwargs.items()}
     if None in positional or None in keywords.values():
         return None
-    return f"({', '.join([*map(str, positional), *(f'{name}={text}' for name, text in keywords.items())])})"
+    named = [_keyword(name, str(text)) for name, text in keywords.items()]
+    return f"({', '.join([*map(str, positional), *named])})"
+
+
+def _keyword(name: str, text: str) -> str:
+    """A keyword argument. Through ``**`` a call may get one whose name is no name: `f(**{"a-b": 1})`."""
+    return f"{name}={text}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: {text}}}"
 
 
 def _has_grad() -> bool:
@@ -146,11 +153,11 @@ def literal(value: Any) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    if value is None or value is ... or (isinstance(value, (bool, int)) and not isinstance(value, enum.Enum)):
+    if value is None or value is ... or type(value) in (bool, int):
         return repr(value)
     if isinstance(value, enum.Enum):
         return _member(value)
-    if isinstance(value, float):
+    if type(value) is float:
         return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
     if type(value) in (str, bytes):
         return repr(value) if len(value) < 40 else f"{value[:1]!r} * {len(value)}"
@@ -169,7 +176,7 @@ def _literal(value: Any) -> str | None:
         return _global_name(value)
     if isinstance(value, types.MethodType):
         owner = _literal(value.__self__)
-        return owner and f"{owner}.{value.__name__}"
+        return owner and ast.unparse(ast.Attribute(ast.parse(owner, mode="eval").body, value.__name__, ast.Load()))
     if isinstance(value, functools.partial):
         name, made = _global_name(functools.partial), arguments_text((value.func, *value.args), value.keywords)
         return name and made and name + made

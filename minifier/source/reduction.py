@@ -10,7 +10,7 @@ import contextlib
 import functools
 import io
 import tokenize
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from minifier.source.observed import Observed, Seen
@@ -42,7 +42,7 @@ class Candidates:
 
     ``stop`` says that the time is over. ``observe`` runs a program uncompiled and says what it saw. ``failed`` has the
     edits that did not work: they are not proposed again, unless ``thorough``, while the nodes that they change are the
-    same.
+    same. ``on_fault`` gets the name of a pass that raised, and what it raised.
     """
 
     text: str
@@ -50,6 +50,7 @@ class Candidates:
     observe: Callable[[str], Observed]
     stop: Callable[[], bool] = lambda: False
     on_step: Callable[[str, int], None] = lambda _name, _tokens: None
+    on_fault: Callable[[str, Exception], None] = lambda _name, _error: None
     tried: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     thorough: bool = False
@@ -92,7 +93,7 @@ def text_of(tree: ast.Module, before: str) -> str | None:
     """The tree as text. None if it cannot run, or has more tensors whose memory is not set than the text ``before``."""
     try:
         text = render(tree)
-    except (ValueError, AttributeError, TypeError, RecursionError):  # an edit has left a node without what it needs
+    except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError):  # a node lacks what it needs
         return None
     return text if can_run(text) and _unset_tensors(text) <= _unset_tensors(before) else None
 
@@ -107,11 +108,20 @@ def run_pass(candidates: Candidates, name: str, proposals: Proposals, *, may_gro
     candidates.name, candidates.limit, candidates.growing = name, (tokens + may_grow, lines, length), may_grow > 0
     tree = ast.parse(before)
     accepted: dict[ast.AST, Replacement] = {}
-    for group in proposals(tree, candidates.observe(before).of(tree)):
+    for group in _proposed(candidates, proposals, tree):
         if candidates.stop():
             break
         _take(candidates, tree, accepted, [edit for edit in group if _is_new(candidates, edit)])
     return candidates.text != before
+
+
+def _proposed(candidates: Candidates, proposals: Proposals, tree: ast.Module) -> Iterator[Sequence[Edit]]:
+    """What a pass proposes. A pass that raises proposes no more: a fault of one pass does not end the reduction."""
+    seen = candidates.observe(candidates.text).of(tree)
+    try:
+        yield from proposals(tree, seen)
+    except Exception as error:  # noqa: BLE001 - whatever a pass does not expect of some program
+        candidates.on_fault(candidates.name, error)
 
 
 def _is_new(candidates: Candidates, edit: Edit) -> bool:
@@ -149,7 +159,7 @@ def _key(edit: Edit) -> str:
 def _text(found: Replacement) -> str:
     parts = [found] if isinstance(found, ast.AST) else found
     with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
-        return ", ".join(map(ast.unparse, parts))
+        return ", ".join(map(render, parts))
     return "?"
 
 

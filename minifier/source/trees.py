@@ -61,8 +61,6 @@ def _apply(node: ast.AST, edit: Edit, skipped: Set[ast.AST]) -> Any:
         return node
     if node in edit:
         found, edit = edit[node], {key: value for key, value in edit.items() if key is not node}
-        for part in (found,) if isinstance(found, ast.AST) else found:
-            ast.fix_missing_locations(part)  # `ast.unparse` asks a new assignment for its line
         if isinstance(found, ast.AST):
             return _apply(found, edit, skipped)
         return [part for inner in found for part in _as_list(_apply(inner, edit, skipped))]
@@ -95,7 +93,7 @@ def _as_list(value: Any) -> list[Any]:
 
 def render(tree: ast.AST) -> str:
     """The tree as Python, in one form whatever the layout was. Raises if it is not Python."""
-    return ast.unparse(tree) + "\n"
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"  # it asks a new assignment for its line
 
 
 def expression(text: str) -> ast.expr:

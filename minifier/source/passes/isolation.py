@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.statements import drop_unused
 from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes, uses_of
-from minifier.source.trees import Edit, Replacement, apply_edit, expression, render, statements
+from minifier.source.trees import Edit, Replacement, apply_edit, expression, render
 
 __all__ = ["isolate_calls"]
 
+Options = tuple[ast.keyword, ...]  # of a call that compiles
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -45,24 +46,23 @@ def _is_property(function: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(d) or ".setter" in ast.unparse(d) for d in function.decorator_list)
 
 
-def _compile_options(tree: ast.Module, seen: Seen) -> list[str | None]:
-    """The keywords of each call that compiles, as text; None where there is none."""
+def _compile_options(tree: ast.Module, seen: Seen) -> list[Options | None]:
+    """The keywords of each call that compiles; None where there is none."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    found = [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
-    texts = ["".join(f", {_option(keyword, seen)}" for keyword in call.keywords) for call in found]
-    return list(dict.fromkeys(texts)) or [None]
+    compiling = [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
+    options = [tuple(part for keyword in call.keywords for part in _option(keyword, seen)) for call in compiling]
+    return list({ast.unparse(ast.Call(_name("f"), [], list(each))): each for each in options}.values()) or [None]
 
 
-def _option(keyword: ast.keyword, seen: Seen) -> str:
+def _option(keyword: ast.keyword, seen: Seen) -> Options:
     """A keyword with the value that it had: a variable of a function means nothing outside."""
     values = seen.values(keyword.value)
     value = expression(values[0]) if values else keyword.value
     match value:
         case ast.Dict(keys=keys, values=parts) if keyword.arg is None:  # **options
             pairs = zip(keys, parts, strict=True)
-            named = [ast.keyword(str(k.value), v) for k, v in pairs if isinstance(k, ast.Constant)]
-            return ", ".join(map(ast.unparse, named))
-    return ast.unparse(ast.keyword(keyword.arg, value))
+            return tuple(ast.keyword(str(k.value), v) for k, v in pairs if isinstance(k, ast.Constant))
+    return (ast.keyword(keyword.arg, value),)
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -86,25 +86,39 @@ def _calls(
     function: ast.FunctionDef,
     owner: ast.ClassDef | None,
     calls: Sequence[SeenCall],
-    options: str | None,
+    options: Options | None,
 ) -> list[ast.stmt]:
     """The statements that call a function with each of its arguments; none where these are not known."""
     if not calls:
         return []
     first = calls[0]
     alike = [call for call in calls if (call.owner, call.grad) == (first.owner, first.grad)]
-    callee = f"{first.owner or owner.name}.{function.name}" if owner is not None else function.name
+    callee: ast.expr = _name(function.name)
+    if owner is not None:
+        callee = ast.Attribute(expression(first.owner) if first.owner else _name(owner.name), function.name, ast.Load())
     if options is not None and "torch.compile" not in ast.unparse(function):
-        callee = f"torch.compile({callee}{options})"
-    name = callee if len(alike) == 1 or callee.isidentifier() else new_name("compiled", bound_names(tree))
-    made = [f"{name} = {callee}"] if name != callee else []
-    lines = [name + call.arguments for call in alike]
-    if uses_of(tree, "print"):  # its output may be what is wrong
-        lines = [f"print({line})" for line in lines]
-    lines = [*made, *lines]
-    if not first.grad:
-        lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
-    return statements("\n".join(lines))
+        callee = ast.Call(expression("torch.compile"), [callee], list(options))
+    made: list[ast.stmt] = []
+    if len(alike) > 1 and not isinstance(callee, ast.Name):
+        name = new_name("compiled", bound_names(tree))
+        made, callee = [ast.Assign([ast.Name(name, ast.Store())], callee)], _name(name)
+    prints = uses_of(tree, "print")  # its output may be what is wrong
+    calls_made = [_called(callee, call.arguments) for call in alike]
+    lines = [ast.Expr(ast.Call(_name("print"), [call], []) if prints else call) for call in calls_made]
+    if first.grad:
+        return [*made, *lines]
+    return [ast.With([ast.withitem(expression("torch.no_grad()"))], [*made, *lines])]
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _called(callee: ast.expr, arguments: str) -> ast.Call:
+    """A call with the arguments in a text, which has their parentheses."""
+    call = expression(f"function{arguments}")
+    assert isinstance(call, ast.Call)
+    return ast.Call(callee, call.args, call.keywords)
 
 
 def _reached(kept: list[ast.stmt], calls: list[ast.stmt], imported: set[str]) -> list[ast.stmt]:

@@ -10,16 +10,17 @@ import json
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from minifier.source import Observed, count_lines, count_tokens, observer_file, reduce_source
+from minifier.source import Observed, count_lines, count_tokens, observer_file, plan, reduce_source
 from minifier.source.altered import programs_without_line
-from minifier.source.observed import SeenCall
+from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
-from minifier.source.trees import apply_edit, render
+from minifier.source.trees import Edit, apply_edit, render
 
 PROGRAM = '''
 """A program that fails in one operation."""
@@ -352,3 +353,69 @@ def test_the_statement_at_a_line_does_nothing_and_the_rest_stays(
     assert nearest in found[0][1]
     assert all("return y" in text for _, text in found)
     assert list(programs_without_line(SECOND_LINE, 2, seen)) == []
+
+
+_ODD_CALLS = """
+class Amount(int):
+    def doubled(self):
+        return self * 2
+    def __repr__(self):
+        return 'no expression <'
+def call(way, **options):
+    return way
+compiled = torch.compile(Amount.doubled)
+print(Amount(2).doubled())
+call(Amount(2).doubled, **{'a-b': 1, 'class': Amount(3)})
+"""
+
+
+def test_calls_with_odd_receivers_and_keywords_are_written_as_python(tmp_path: Path) -> None:
+    text = f"import types\ntorch = types.SimpleNamespace(compile=lambda f: f)\n{_ODD_CALLS}"
+    tree, observed = ast.parse(text), _observed(text, tmp_path)
+    assert {(call.owner, call.arguments) for calls in observed.calls.values() for call in calls} == {
+        ("Amount(2)", "()"),
+        ("", "(Amount(2).doubled, **{'a-b': 1}, **{'class': Amount(3)})"),
+    }
+    texts = [render(apply_edit(tree, edit)) for (edit,) in isolate_calls(tree, observed.of(tree))]
+    for written in texts:
+        compile(written, "program", "exec")
+    assert any("**{'class': Amount(3)}" in written for written in texts)
+    assert any("torch.compile(Amount(2).doubled)()" in written for written in texts)
+
+
+@pytest.mark.parametrize("owner", ["2", "-2"])
+def test_a_method_of_a_number_is_called_on_it(owner: str) -> None:
+    tree = ast.parse(_ODD_CALLS)
+    method = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "doubled")
+    number = {node: n for n, node in enumerate(ast.walk(tree))}[method]
+    seen = Observed(calls={number: (SeenCall(owner, "()", grad=True),)}).of(tree)
+    (text,) = [render(apply_edit(tree, edit)) for (edit,) in isolate_calls(tree, seen)]
+    compile(text, "program", "exec")
+    assert ast.unparse(ast.Attribute(ast.parse(owner, mode="eval").body, "doubled", ast.Load())) in text
+
+
+def test_texts_that_are_no_expressions_are_left_out_of_what_was_seen() -> None:
+    data = {
+        "ran": [1],
+        "values": {"3": ["<object>", "1"]},
+        "kinds": {},
+        "calls": {"4": [["2", "(3", True], ["<Amount>", "()", True], ["Amount(2)", "()", True]]},
+    }
+    assert Observed.from_json(data) == Observed(
+        frozenset({1}), {3: ("1",)}, {}, {4: (SeenCall("Amount(2)", "()", grad=True),)}
+    )
+
+
+def test_a_pass_that_raises_is_left_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+        yield [{tree.body[0]: ()}]
+        raise SyntaxError("of this pass")
+
+    faults: list[str] = []
+    monkeypatch.setattr(plan, "_ONCE", (raises, *plan._ONCE))
+    reduced = reduce_source(
+        "x = 1\ny = 2\nprint(y)\n",
+        lambda t: "print" in t,
+        on_fault=lambda name, error: faults.append(f"{name}: {error}"),
+    )
+    assert (reduced.text, faults) == ("print\n", ["raises: of this pass"])
