@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import libcst as cst
 
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
+from dynadiag.recording.records import Span
 
-__all__ = ["Candidate", "Condition", "Refusal", "Rewrite", "Sources"]
+__all__ = ["Candidate", "Condition", "Refusal", "Rewrite", "Site", "Sources", "at_break"]
+
+N = TypeVar("N", bound=cst.CSTNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,36 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
+class Site(Generic[N]):
+    """A break, and the node of its file that a rewrite changes."""
+
+    problem: FixProblem
+    sources: Sources
+    file: ParsedSource
+    node: N
+
+
+Candidates = Iterable[Candidate | Refusal]
+
+
+def at_break(
+    find: Callable[[ParsedSource, Span], N | None], candidates: Callable[[Site[N]], Candidates]
+) -> Callable[[FixProblem, Sources], Candidates]:
+    """The candidates for the node that ``find`` finds where a graph breaks."""
+
+    def found(problem: FixProblem, sources: Sources) -> Candidates:
+        file = sources.file(problem.file) if problem.kind == "break" else None
+        node = find(file, problem.span) if file is not None else None
+        return candidates(Site(problem, sources, file, node)) if file is not None and node is not None else ()
+
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Rewrite:
     """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first, and those that
     are wrong by the look of the source.
     """
 
     name: str
-    candidates: Callable[[FixProblem, Sources], Iterable[Candidate | Refusal]]
+    candidates: Callable[[FixProblem, Sources], Candidates]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.fixes.candidate import Rewrite
+from dynadiag.fixes.candidate import Rewrite, at_break
 from dynadiag.fixes.rewrites import (
     branches,
     conditional_effects,
@@ -29,27 +29,29 @@ from dynadiag.fixes.rewrites import (
     two_functions,
     uniform_bounds,
 )
+from dynadiag.fixes.rewrites.conditions import call_at, if_around, if_or_assert_at
+from dynadiag.fixes.rewrites.outer_contexts import with_at
 
 __all__ = ["CATALOGUE"]
 
 CATALOGUE = (
-    Rewrite("requested_breaks", requested_breaks.candidates),
-    Rewrite("printing", printing.candidates),
-    Rewrite("copies", copies.candidates),
-    Rewrite("uniform_bounds", uniform_bounds.candidates),
-    Rewrite("python_calls", python_calls.candidates),
-    Rewrite("rotations", rotations.candidates),
-    Rewrite("counts", counts.candidates),
-    Rewrite("numbers", numbers.candidates),
-    Rewrite("numpy_calls", numpy_calls.candidates),
-    Rewrite("conditional_effects", conditional_effects.candidates),
-    Rewrite("branches", branches.candidates),
-    Rewrite("object_effects", object_effects.candidates),
-    Rewrite("outer_contexts", outer_contexts.candidates),
-    Rewrite("timers", timers.candidates),
+    Rewrite("requested_breaks", at_break(call_at, requested_breaks.candidates)),
+    Rewrite("printing", at_break(call_at, printing.candidates)),
+    Rewrite("copies", at_break(call_at, copies.candidates)),
+    Rewrite("uniform_bounds", at_break(call_at, uniform_bounds.candidates)),
+    Rewrite("python_calls", at_break(call_at, python_calls.candidates)),
+    Rewrite("rotations", at_break(call_at, rotations.candidates)),
+    Rewrite("counts", at_break(call_at, counts.candidates)),
+    Rewrite("numbers", at_break(call_at, numbers.candidates)),
+    Rewrite("numpy_calls", at_break(call_at, numpy_calls.candidates)),
+    Rewrite("conditional_effects", at_break(if_or_assert_at, conditional_effects.candidates)),
+    Rewrite("branches", at_break(if_around, branches.candidates)),
+    Rewrite("object_effects", at_break(if_around, object_effects.candidates)),
+    Rewrite("outer_contexts", at_break(with_at, outer_contexts.candidates)),
+    Rewrite("timers", at_break(call_at, timers.candidates)),
     Rewrite("library_properties", library_properties.candidates),
     Rewrite("config_lines", config_lines.candidates),
-    Rewrite("size_checks", size_checks.candidates),
+    Rewrite("size_checks", at_break(call_at, size_checks.candidates)),
     Rewrite("splits", splits.candidates),
     Rewrite("effects", effects.candidates),
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Sources
+from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, if_around, position_of
+from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, position_of
 from dynadiag.fixes.rewrites.nested_branch import branch_of, wholes
 from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_expressions import check_expression, cond_call, new_tensor, renamed, risky_names
@@ -27,16 +26,13 @@ _WHY = "both sides only compute values, and where a side is not taken its operan
 _WHY_COND = "both sides only compute values, both are in the graph, and only the one that is chosen runs"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate | Refusal]:
+def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate | Refusal]:
     """`torch.where` for an `if` statement, an early return, or a conditional expression; then `torch.cond`."""
-    file = sources.file(problem.file)
-    if file is None or problem.kind != "break" or not file.imports("torch"):
+    file, found, span = site.file, site.node, site.problem.span
+    if not file.imports("torch"):
         return
-    found = if_around(file, problem.span)
-    if found is None:
-        return
-    yield from _choices(file, found, problem.span, "compute both sides and choose with `torch.where`", _WHY, False)
-    yield from _choices(file, found, problem.span, "choose the side with `torch.cond`", _WHY_COND, True)
+    yield from _choices(file, found, span, "compute both sides and choose with `torch.where`", _WHY, False)
+    yield from _choices(file, found, span, "choose the side with `torch.cond`", _WHY_COND, True)
 
 
 def _choices(

@@ -12,11 +12,10 @@ from contextlib import suppress
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Condition, Sources
+from dynadiag.fixes.candidate import Candidate, Condition, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
-from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, if_around
+from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text
 from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, formatted, values_of
 from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
@@ -29,18 +28,14 @@ _WHY_RAISE = "the condition is computed at its place, and the exception is raise
 _WHY_RAISE_LATER = "the condition is computed at its place, and the exception is raised when the graph has run"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.If | cst.IfExp | cst.Assert]) -> Iterator[Candidate]:
     """The function, and its call in place of the effects of an `if`, or of the `assert`."""
-    file = sources.file(problem.file)
-    if file is None or problem.kind != "break":
-        return
-    found = if_around(file, problem.span)
-    asserted = file.at(problem.span, cst.Assert) if found is None else None
+    file, found = site.file, site.node
     with suppress(Unsuitable):
-        if asserted is not None:
-            yield from _of_assertion(file, asserted)
+        if isinstance(found, cst.Assert):
+            yield from _of_assertion(file, found)
         elif isinstance(found, cst.If):
-            yield from _of_branch(file, found, problem.span)
+            yield from _of_branch(file, found, site.problem.span)
 
 
 def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:

@@ -8,7 +8,16 @@ from libcst import matchers as m
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.recording.records import Span
 
-__all__ = ["UNIFORM", "Unsuitable", "condition_text", "if_around", "is_truth", "position_of"]
+__all__ = [
+    "UNIFORM",
+    "Unsuitable",
+    "call_at",
+    "condition_text",
+    "if_around",
+    "if_or_assert_at",
+    "is_truth",
+    "position_of",
+]
 
 UNIFORM = "random.uniform(0, 1)"  # it is 0 + (1 - 0) * random.random()
 _TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
@@ -33,6 +42,16 @@ def if_around(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     found: list[cst.If | cst.IfExp] = [*file.nodes(cst.If), *file.nodes(cst.IfExp)]
     holding = [node for node in found if file.range(node.test)[0] <= position < file.range(node.test)[1]]
     return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
+
+
+def call_at(file: ParsedSource, span: Span) -> cst.Call | None:
+    """The call at the span of the break."""
+    return file.at(span, cst.Call)
+
+
+def if_or_assert_at(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | cst.Assert | None:
+    """The branch whose condition holds the span of the break, else the `assert` there."""
+    return if_around(file, span) or file.at(span, cst.Assert)
 
 
 def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.candidate import Candidate, Site
 
 __all__ = ["candidates"]
 
@@ -20,11 +19,10 @@ _COPY = re.compile(r"^(?:copy\.)?(?:deepcopy|copy)$")
 _PLAIN = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """A clone in place of the copy."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    if file is None or call is None or not _COPY.match(file.code(call.func)) or len(call.args) != 1:
+    file, call = site.file, site.node
+    if not _COPY.match(file.code(call.func)) or len(call.args) != 1:
         return
     value = call.args[0].value
     text = file.code(value) if isinstance(value, _PLAIN) else f"({file.code(value)})"

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource, callee_name
-from dynadiag.fixes.problems import FixProblem
 
 __all__ = ["candidates"]
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """Replace the call by a `scatter_add` of ones into a tensor of the least length."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    found = _counted(file, call) if file is not None and call is not None else None
-    if file is None or call is None or found is None or not file.imports("torch"):
+    file, call = site.file, site.node
+    found = _counted(file, call)
+    if found is None or not file.imports("torch"):
         return
     values, length = found
     yield Candidate(

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import libcst as cst
 from libcst import matchers as m
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import is_truth
 from dynadiag.fixes.rewrites.printing import called_after
 
@@ -29,12 +28,9 @@ _OF_TWO = ("atan2", "hypot", "fmod", "copysign")
 _RENAMED = {"fabs": "abs"}
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The tensor in place of the number."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    if file is None or call is None:
-        return
+    file, call = site.file, site.node
     if (values := _unpacked(file, call)) is not None:
         title = f"keep the values of `{file.code(values)}` tensors instead of reading them as numbers"
         for dtype in ("", ".double()"):

@@ -13,9 +13,8 @@ from dataclasses import replace
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 
 __all__ = ["candidates"]
 
@@ -25,12 +24,11 @@ _HELPER = "\x00helper\x00"
 Arguments = dict[str, str]
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The torch function in place of a NumPy function."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    found = _NUMPY.match(file.code(call.func)) if file is not None and call is not None else None
-    if file is None or call is None or found is None or (write := _WRITERS.get(found[1])) is None:
+    file, call = site.file, site.node
+    found = _NUMPY.match(file.code(call.func))
+    if found is None or (write := _WRITERS.get(found[1])) is None:
         return
     arguments = _arguments(file, call, _PARAMETERS[found[1]])
     text = write(arguments) if arguments is not None else None

@@ -13,11 +13,10 @@ from contextlib import suppress
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Condition, Sources
+from dynadiag.fixes.candidate import Candidate, Condition, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
-from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
+from dynadiag.fixes.rewrites.conditions import Unsuitable
 from dynadiag.fixes.rewrites.effect_function import WITHIN
 from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
 
@@ -26,14 +25,13 @@ __all__ = ["candidates", "check_unread", "is_effect_on_object"]
 _WHY = "torch runs the statements as they are, at their place in the graph, and nothing in it depends on them"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
     """The function with the object, and its call in place of the effects of an `if`."""
-    file = sources.file(problem.file)
-    found = if_around(file, problem.span) if file is not None and problem.kind == "break" else None
-    if file is None or not isinstance(found, cst.If):
+    file, found = site.file, site.node
+    if not isinstance(found, cst.If):
         return
     with suppress(Unsuitable):
-        statement, made = split_effects(file, found, problem.span, lambda each: is_effect_on_object(file, each))
+        statement, made = split_effects(file, found, site.problem.span, lambda each: is_effect_on_object(file, each))
         for side, effects in enumerate(each.effects for each in statement.sides):
             for effect in effects:
                 made.add_whole(side, effect)

@@ -14,39 +14,36 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
+from dynadiag.recording.records import Span
 
-__all__ = ["candidates", "has_long_text", "is_of_libraries", "is_read"]
+__all__ = ["candidates", "has_long_text", "is_of_libraries", "is_read", "with_at"]
 
 _OF_OBJECT = re.compile(r"^self((?:\.\w+)+)$")
 _WHY = "the whole call runs in the context, the block in it too"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.With]) -> Iterator[Candidate]:
     """The function without the context, and its call in it."""
-    file = sources.file(problem.file)
-    found = _with_at(file, problem) if file is not None and problem.kind == "break" else None
-    if file is None or found is None:
-        return
+    file, found = site.file, site.node
     context = file.code(found.items[0].item)
-    for site in call_sites(problem, sources, []):
-        outside, statement = _at_call(found.items[0].item, site, file), site.file.statement(site.call)
-        if outside is not None and not (has_long_text(file, found) or has_long_text(site.file, statement)):
+    for caller in call_sites(site.problem, site.sources, []):
+        outside, statement = _at_call(found.items[0].item, caller, file), caller.file.statement(caller.call)
+        if outside is not None and not (has_long_text(file, found) or has_long_text(caller.file, statement)):
             first = _first_calls(file, found) if outside == context else []
-            edits = (_without_context(file, found, len(first)), _wrapped(site, outside, map(file.code, first)))
+            edits = (_without_context(file, found, len(first)), _wrapped(caller, outside, map(file.code, first)))
             yield Candidate(f"enter `{context}` around the call", "source", edits, _WHY)
 
 
-def _with_at(file: ParsedSource, problem: FixProblem) -> cst.With | None:
+def with_at(file: ParsedSource, span: Span) -> cst.With | None:
     """The block that breaks, or that begins with the call that does, if it has one context without a name."""
     for block in file.nodes(cst.With):
         single = len(block.items) == 1 and block.items[0].asname is None and block.asynchronous is None
         if single and isinstance(block.body, cst.IndentedBlock):
             places = [file.line(each) for each in (block, *_first_calls(file, block))]
-            if problem.span.line in places:
+            if span.line in places:
                 return block
     return None
 

@@ -15,9 +15,8 @@ from dataclasses import replace
 import libcst as cst
 from libcst import matchers as m
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import logging_line
 
 __all__ = ["all_in_graph", "called_after", "candidates", "graph_print", "prints"]
@@ -28,12 +27,9 @@ _GET_LOGGER = r"(?:logging\.)?getLogger\((?:__name__|\"[^\"]*\"|'[^']*'|)\)"  # 
 _LOGGER = re.compile(rf"^([A-Za-z_]\w*|self\.\w+|{_GET_LOGGER})\.({_LEVELS})$")
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """Both ways for a call at the break that prints."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    if file is None or call is None:
-        return
+    file, call = site.file, site.node
     yield from called_after(file, call)
     if file.code(call.func) == "print" and (edits := _formatted_arguments(file, call)):
         plain = logging_line(file, "print")

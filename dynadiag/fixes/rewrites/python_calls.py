@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.rewrites.conditions import UNIFORM
 
 __all__ = ["candidates"]
@@ -28,11 +27,10 @@ _PURE = re.compile(
 )
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The call as a constant of the graph, or as one that torch takes."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    while file is not None and call is not None and file.line(call) == problem.span.line:
+    file, call = site.file, site.node
+    while file.line(call) == site.problem.span.line:
         function = file.code(call.func)
         known = file.imports(function.partition(".")[0])
         if function == "random.random" and known:
@@ -46,4 +44,6 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             why = "it has one result for each of its arguments, and torch compiles again for others"
             yield Candidate(f"call `{function}` while torch compiles, by a function of its own", "source", edits, why)
         above = file.enclosing(call, cst.Call)
-        call = above if isinstance(above, cst.Call) else None
+        if not isinstance(above, cst.Call):
+            return
+        call = above

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
-from dynadiag.fixes.problems import FixProblem
 
 __all__ = ["candidates"]
 
@@ -21,12 +20,9 @@ _DISABLE = re.compile(r"^(?:torch\.(?:compiler|_dynamo)\.)?disable$")
 _WHY = "it says only where graphs end, and the program computes the same without it"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The program without the request."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    if file is None or call is None:
-        return
+    file, call = site.file, site.node
     statement = file.statement(call)
     if _BREAK.match(file.code(call.func)) and isinstance(file.parent(call), cst.Expr):
         alone = _is_alone(file, statement)

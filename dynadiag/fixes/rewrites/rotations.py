@@ -12,20 +12,18 @@ from collections.abc import Iterator
 import libcst as cst
 from libcst import matchers as m
 
-from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.candidate import Candidate, Site
 
 __all__ = ["candidates"]
 
 _SIMPLE = m.Name() | m.Integer() | m.Attribute() | m.Call() | m.UnaryOperation(expression=m.Integer())
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """`extendleft` of what `pop` takes, in place of the rotation."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
+    file, call = site.file, site.node
     rotation = m.Call(m.Attribute(m.Name() | m.Attribute(), m.Name("rotate")))
-    if file is None or call is None or not m.matches(call, rotation) or not isinstance(file.parent(call), cst.Expr):
+    if not m.matches(call, rotation) or not isinstance(file.parent(call), cst.Expr):
         return
     assert isinstance(call.func, cst.Attribute)
     queue = file.code(call.func.value)

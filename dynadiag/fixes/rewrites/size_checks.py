@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import libcst as cst
 from libcst import matchers as m
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import config_line
 
 __all__ = ["candidates"]
@@ -22,13 +21,10 @@ __all__ = ["candidates"]
 _SETTING = "torch._dynamo.config.capture_scalar_outputs = True"
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The setting, and a check behind the line that reads the number."""
-    file = sources.file(problem.file)
-    if file is None or problem.kind != "break" or not any(_SETTING in hint for hint in problem.hints):
-        return
-    call = file.at(problem.span, cst.Call)
-    edits = _checked(file, call) if call is not None else ()
+    file, call = site.file, site.node
+    edits = _checked(file, call) if any(_SETTING in hint for hint in site.problem.hints) else ()
     if edits:
         yield Candidate(
             f"set `{_SETTING}` and check that the number is not negative",

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
 from dynadiag.fixes.rewrites.effect_function import local_names
 
@@ -36,23 +35,22 @@ class _Timed:
     name: str  # of what the clock said first
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The function without the clock, and its call between two readings."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    function = file.enclosing(call, cst.FunctionDef) if file is not None and call is not None else None
-    if file is None or call is None or not isinstance(function, cst.FunctionDef) or not _is_clock(file, call):
+    file, call = site.file, site.node
+    function = file.enclosing(call, cst.FunctionDef)
+    if not isinstance(function, cst.FunctionDef) or not _is_clock(file, call):
         return
     timed = _timed(file, function)
-    for site in call_sites(problem, sources, []) if timed is not None else ():
-        if timed is not None and site.file.name == file.name and _is_only_call(site):
+    for caller in call_sites(site.problem, site.sources, []) if timed is not None else ():
+        if timed is not None and caller.file.name == file.name and _is_only_call(caller):
             yield Candidate(
                 f"read `{file.code(call)}` around the call",
                 "source",
                 (
                     file.replace_lines(timed.first, timed.first, ""),
                     file.replace_lines(timed.last, timed.last, ""),
-                    _around(site, timed),
+                    _around(caller, timed),
                 ),
                 "the same work is between the two readings, and what is made of them is made behind the call",
             )

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynadiag.fixes.candidate import Candidate, Sources
+from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.problems import FixProblem
 
 __all__ = ["candidates"]
 
 
-def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The call with both bounds by position."""
-    file = sources.file(problem.file)
-    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
-    while file is not None and call is not None and not file.code(call.func).endswith(".uniform_"):
+    file, call = site.file, site.node
+    while not file.code(call.func).endswith(".uniform_"):
         inner = call.func.value if isinstance(call.func, cst.Attribute) else None
-        call = inner if isinstance(inner, cst.Call) else None
-    if file is None or call is None or (bounds := _bounds(file, call)) is None:
+        if not isinstance(inner, cst.Call):
+            return
+        call = inner
+    if (bounds := _bounds(file, call)) is None:
         return
     edit = file.replace(call, f"{file.code(call.func)}({bounds})")
     yield Candidate("give the bounds of `uniform_` by position", "source", (edit,), "it is the same call")
