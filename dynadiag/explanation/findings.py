@@ -22,13 +22,14 @@ class Advice:
     """What to do, and how far that was checked.
 
     ``checked``: "tried" on such a case, "consistent" with what is known of this one, or "unchecked". ``source``: whose
-    words these are.
+    words these are. ``elsewhere`` are the versions of torch that it was tried on, where this one is not among them.
     """
 
     text: str
     checked: str
     source: str = "dynadiag"  # or "torch"
-    key: str = ""  # in the table of advice; empty for words of torch's
+    key: str = ""  # of the remedy; empty for words of torch's
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,8 @@ def _helps(item: Finding, advised: dict[str, Finding], style: Style) -> list[str
 def _advice(each: Advice, style: Style) -> list[str]:
     """Advice that fits the case is help. Unchecked advice is a hint, which says where it comes from."""
     if each.checked != "unchecked":
-        return help_lines(each.text, style)
+        tried = f" (Tried on torch {', '.join(each.elsewhere)}.)" if each.elsewhere else ""
+        return help_lines(f"{each.text.rstrip()}{tried}", style)
     whose = "torch's own, unchecked" if each.source == "torch" else "unchecked"
     return labelled_lines("hint", "help", f"{each.text.rstrip()} ({whose})", style)
 

@@ -1,0 +1,82 @@
+"""A remedy: what helps against a problem, with the facts that it presupposes and the programs on which it was tried.
+
+A remedy is data. `Remedy.needs` reads the typed facts of a case and returns the slots of the text, or None where one of
+the presuppositions of the text does not hold: a remedy whose text would be untrue is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from dynadiag.explanation.findings import Advice
+
+__all__ = ["MOST", "Remedy", "Trial", "advise"]
+
+F = TypeVar("F")
+
+MOST = 2  # remedies of one finding: more are not read
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A program on which a remedy was tried.
+
+    ``torch`` are the versions on which it works ("2.13"), empty where it works on all that are supported. ``case`` is
+    the id of the program's graph break, None where the remedy is about another problem. ``outcome`` is what happened.
+    """
+
+    program: str
+    torch: tuple[str, ...] = ()
+    case: str | None = None
+    outcome: str = "gone, same results"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy(Generic[F]):
+    """What helps against problems whose facts are of type ``F``.
+
+    ``says`` is a text with ``{slots}``. ``needs`` returns the slots where each presupposition of the text is a fact
+    that holds, else None. ``ends``: it ends the problem, rather than explains it or makes it cheaper. ``edit`` is the
+    key of the rewrite of `dynadiag fix` that carries it out. ``source`` is whose words these are.
+    """
+
+    key: str
+    says: str
+    needs: Callable[[F], Mapping[str, str] | None]
+    ends: bool = True
+    edit: str | None = None
+    trials: tuple[Trial, ...] = ()
+    source: Literal["dynadiag", "torch"] = "dynadiag"
+
+    def advice(self, facts: F, *, torch: str | None = None, case: str | None = None) -> Advice | None:
+        """Return what a report says of a case, None where the remedy does not fit it.
+
+        ``torch`` is the version that the case was recorded on, ``case`` the id of its graph break.
+        """
+        slots = self.needs(facts)
+        if slots is None:
+            return None
+        trials = [trial for trial in self.trials if trial.case in (None, case)]
+        here = any(not trial.torch or torch is None or _release(torch) in trial.torch for trial in trials)
+        elsewhere = () if here else tuple(dict.fromkeys(version for trial in trials for version in trial.torch))
+        checked = "tried" if here else "unchecked" if self.source == "torch" else "consistent"
+        return Advice(self.says.format(**slots), checked, self.source, self.key, elsewhere)
+
+
+def advise(
+    remedies: Iterable[Remedy[F]], facts: F, *, torch: str | None = None, case: str | None = None, most: int = MOST
+) -> tuple[Advice, ...]:
+    """Return the advice of the remedies that fit a case: those that end the problem first, at most ``most``."""
+    fitting = [
+        (remedy.ends, advice)
+        for remedy in remedies
+        if (advice := remedy.advice(facts, torch=torch, case=case)) is not None
+    ]
+    return tuple(advice for _, advice in sorted(fitting, key=lambda pair: not pair[0]))[:most]
+
+
+def _release(version: str) -> str:
+    """``2.13`` of ``2.13.0+cpu``."""
+    return ".".join(version.split("+")[0].split(".")[:2])
