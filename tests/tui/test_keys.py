@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from textual import events
 from textual.command import CommandList
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_palette import Palette
+from tui.views.code import CodeView
 from tui.widgets.keys import Keys
 from tui.widgets.lines import Lines
 
@@ -154,3 +157,42 @@ async def test_what_the_palette_finds_while_it_is_closed_is_no_error(program: Pa
         await gone.remove()  # the list goes first, the dialog around it later
         assert found.is_attached
         found._refresh_command_list(gone, [], clear_current=True)
+
+
+@pytest.mark.parametrize(("burst", "asked"), [("fcpp", "cpp"), ("/relu\r", "relu"), ("0relu\r", "relu")])
+async def test_letters_sent_at_once_go_to_the_prompt_that_the_first_opens(
+    burst: str, asked: str, program: Path
+) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        for letter in burst:
+            key = {"\r": "enter", "/": "slash"}.get(letter, letter)
+            pilot.app.post_message(events.Key(key, letter))
+        await settle(pilot)
+        assert asked in screen(pilot)
+        lines = pilot.app.focused
+        if burst.startswith("/"):
+            assert isinstance(lines, Lines)
+            assert lines.matcher.pattern == asked
+
+
+async def test_keys_sent_at_once_go_through_screens_in_their_order(program: Path) -> None:
+    async with browsing(program) as pilot:
+        for key in ("2", "3", "tab", "tab", "j"):
+            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        view = pilot.app.query_one(CodeView)
+        assert view.pane("later").has_focus
+        assert view.pane("later").cursor > 0
+
+
+async def test_a_copy_for_an_editor_stays_until_the_browser_ends(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "e")
+        (copy,) = opened
+        assert "z = relu(y)" in copy.read_text()
+    assert not copy.exists()
