@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
-from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.recording.code_origin import is_user_file
@@ -53,6 +53,7 @@ class RecordedLinks:
         """
         self._texts, self._linker = texts, CompileLinker()
         self._origins, self._modules = origins or {}, modules
+        self._sources: dict[int, Mapping[str, Sequence[str]]] = {}  # by the event of the module
         self._callers = [SourceLine(one.file, one.line) for one in callers if one.line and is_user_file(one.file)]
         self._dynamo = next((graph for graph in graphs if graph.stage == "dynamo"), None) if from_cache else None
         self._forward = next((graph for graph in graphs if graph.stage == "forward"), None)
@@ -68,13 +69,18 @@ class RecordedLinks:
         return self._linker.cached_graph(graph.stage, text, self._texts.payload(self._dynamo.event), forward)
 
     def sources(self, graph: Graph) -> Mapping[str, Sequence[str]]:
-        """Return Dynamo's nodes of each node, as torch reported them for the code that was made of the graph.
+        """Return Dynamo's nodes of each node, as they are known for the code that was made of the graph.
 
         Until the passes after AOTAutograd a node keeps its name, so they hold for the graph that was split, too.
         """
         made = next((one for one in self._modules if one.graph_event == graph.event), None)
         made = made or next((one for one in self._modules if one.parsed.stage == graph.stage), None)
-        return made.dynamo_sources if made is not None else {}
+        if made is None:
+            return {}
+        if made.event not in self._sources:
+            nodes = made.graph.nodes.values()
+            self._sources[made.event] = {node.name: names for node in nodes if (names := dynamo_nodes_of(made, node))}
+        return self._sources[made.event]
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
         """Link generated code."""

@@ -161,7 +161,7 @@ async def test_a_jump_arrives_where_a_filter_or_a_closed_branch_hides_the_place(
         assert _app(pilot).current.NAME == "breaks"
         assert "GB0059" in screen(pilot)
         assert "with zebra" not in screen(pilot)
-        await press(pilot, "2", "C", "1", "G", "enter")
+        await press(pilot, "2", "E", "E", "1", "G", "enter")
         tree = _app(pilot).focused
         assert isinstance(tree, Tree)
         assert tree.branch is not None

@@ -67,11 +67,11 @@ async def test_no_key_for_the_rows_of_a_list_that_has_none(program: Path, tmp_pa
     for path, offered in ((program, True), (empty, False)):
         async with browsing(path) as pilot:
             for key, words in (
-                ("2", ("go", "search", "filter", "time line")),
-                ("4", ("go", "search", "filter")),
-                ("5", ("go", "search", "filter")),
-                ("6", ("go", "search", "filter", "tree, list", "] compile")),
-                ("7", ("go", "search", "filter", "time")),
+                ("2", ("go", "find", "filter", "time line")),
+                ("4", ("go", "find", "filter")),
+                ("5", ("go", "find", "filter")),
+                ("6", ("go", "find", "filter", "tree, list", "J/K compile")),
+                ("7", ("go", "find", "filter", "time")),
             ):
                 await press(pilot, key)
                 keys = screen(pilot).splitlines()[-1]
@@ -90,7 +90,7 @@ async def test_the_search_of_the_recording_is_offered_without_hits(program: Path
     async with browsing(program) as pilot:
         await press(pilot, "0", *"zebra", "enter")
         keys = screen(pilot).splitlines()[-1]
-        assert "/ search" in keys
+        assert "/ find" in keys
         assert "filter" not in keys
 
 

@@ -75,7 +75,14 @@ class CodeView(GraphActions, StageActions):
             id="code.finding-back",
             tooltip="go to the previous finding in the source",
         ),
-        Binding("J", "compile(1)", "next compile", show=False, id="code.next-compile"),
+        Binding(
+            "J",
+            "compile(1)",
+            "compile",
+            key_display="J/K",
+            id="code.next-compile",
+            tooltip="go to the next compile: of this line, if several have it, else of all",
+        ),
         Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
     ]
 
@@ -102,6 +109,7 @@ class CodeView(GraphActions, StageActions):
             "picture": bool(made.get("dynamo") or made.get("later")),
             "stages": bool(made.get("kernel")),
             "finding(1)": bool(self.pane("source").notes),
+            "compile(1)": self._model is not None and len(self._compiles_to_choose()) > 1,
         }
         return super().offers(action) and needed.get(action, True)
 
@@ -355,15 +363,18 @@ class CodeView(GraphActions, StageActions):
 
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""
-        board, place = self._model, None
-        ids = self._compiles_here()
-        if len(ids) > 1 and board is not None:
-            place = self.location()
-        else:
-            ids = tuple(item.compile_id for item in self.session.explanation().compiles)
+        board, ids = self._model, self._compiles_to_choose()
         if ids:
             here = ids.index(board.compile_id) if board is not None and board.compile_id in ids else 0
-            self.browser.go_to(replace(place or Location(self.NAME), compile_id=ids[(here + by) % len(ids)]))
+            place = self.location() if len(self._compiles_here()) > 1 else Location(self.NAME)
+            self.browser.go_to(replace(place, compile_id=ids[(here + by) % len(ids)]))
+
+    def _compiles_to_choose(self) -> Sequence[str]:
+        """The compiles that have the cursor's line, if there are several, else all of them."""
+        explanation = self.session.known_explanation
+        every = [item.compile_id for item in explanation.compiles] if explanation is not None else []
+        here = self._compiles_here()
+        return here if len(here) > 1 else every
 
     def _compiles_here(self) -> tuple[str, ...]:
         """The compiles that made something of the cursor's line of source."""

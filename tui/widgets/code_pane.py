@@ -35,7 +35,7 @@ class CodePane(Lines):
     """Shows a document. A linked line has a bar in the color of its source line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "open this line in $EDITOR", show=False, id="code.edit"),
+        Binding("e", "app.edit", "edit", id="code.edit", tooltip="open this line in $EDITOR"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
