@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "COMPARED",
+    "DDP_AND_ANOTHER",
+    "DETECTION",
     "EIGHT_RANKS",
     "FAILS_IN_AOT",
     "FAILS_IN_CPP",
@@ -14,8 +16,10 @@ __all__ = [
     "GPT2",
     "SLOW",
     "THIRTY_BREAKS",
+    "THREE_FILES",
     "TRANSFORMER",
     "TWELVE_RECOMPILES",
+    "TWO_LAYERS",
     "WRONG",
 ]
 
@@ -288,4 +292,131 @@ def step(x):
 for size in range(2, 1000):
     step(torch.ones(size))
     time.sleep(1)
+"""
+TWO_LAYERS = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+config = GPT2Config(n_layer=2, n_head=4, n_embd=128, vocab_size=512, n_positions=64, use_cache=False)
+model = GPT2LMHeadModel(config).eval()
+
+
+@torch.compile
+def step(ids):
+    logits = model(ids).logits
+    return logits.softmax(-1)
+
+
+@torch.compile
+def scale(x, factor):
+    return x * factor + 1
+
+
+with torch.no_grad():
+    step(torch.randint(512, (2, 32)))
+    for factor in (torch.ones(8), torch.ones(8, dtype=torch.float64), torch.ones(8, dtype=torch.float16)):
+        scale(torch.ones(8), factor)
+"""
+# A program of three own files, by name. The first one is run.
+THREE_FILES = {
+    "train": """
+import torch
+from three_model import Net
+
+torch.manual_seed(0)
+net = Net(32)
+
+
+@torch.compile
+def step(x):
+    logits = net(x)
+    return logits.square().mean()
+
+
+for size in (8, 9):
+    step(torch.randn(size, 32)).backward()
+""",
+    "three_model": """
+from torch import nn
+from three_layers import Gate, normalized
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gates = nn.ModuleList([Gate(width), Gate(width)])
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x):
+        for gate in self.gates:
+            x = x + gate(normalized(x))
+        return self.head(x)
+""",
+    "three_layers": """
+import torch
+from torch import nn
+
+
+def normalized(x):
+    return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)
+
+
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        value, gate = self.up(x).chunk(2, -1)
+        return self.down(value * torch.sigmoid(gate))
+""",
+}
+DETECTION = """
+import torch
+from transformers import YolosConfig, YolosForObjectDetection
+
+torch.manual_seed(0)
+config = YolosConfig(
+    hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=[64, 64],
+    num_detection_tokens=10, num_labels=5,
+)
+model = YolosForObjectDetection(config).eval()
+detect = torch.compile(model)
+
+
+@torch.compile
+def best(scores, boxes):
+    chosen = scores.max(-1).values > 0.2
+    return boxes[chosen]
+
+
+with torch.no_grad():
+    for size in (64, 96):
+        result = detect(torch.randn(1, 3, size, size))
+    best(result.logits.softmax(-1), result.pred_boxes)
+"""
+DDP_AND_ANOTHER = """
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+os.environ.setdefault("MASTER_PORT", "29533")
+dist.init_process_group("gloo", rank=0, world_size=1)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+model = torch.compile(DistributedDataParallel(net))
+
+
+@torch.compile
+def loss_of(logits, target):
+    return (logits - target).square().mean()
+
+
+for _ in range(2):
+    loss_of(model(torch.randn(8, 16)), torch.zeros(8, 4)).backward()
+dist.destroy_process_group()
 """

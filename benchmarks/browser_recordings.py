@@ -17,6 +17,8 @@ from pathlib import Path
 
 from browser_programs import (
     COMPARED,
+    DDP_AND_ANOTHER,
+    DETECTION,
     EIGHT_RANKS,
     FAILS_IN_AOT,
     FAILS_IN_CPP,
@@ -27,8 +29,10 @@ from browser_programs import (
     GPT2,
     SLOW,
     THIRTY_BREAKS,
+    THREE_FILES,
     TRANSFORMER,
     TWELVE_RECOMPILES,
+    TWO_LAYERS,
     WRONG,
 )
 
@@ -57,6 +61,13 @@ def _explained(text: str, *options: str) -> Callable[[Path, str], None]:
         _run("record", *options, "-o", folder / f"{name}.dynadiag", _program(folder, name, text), folder=folder)
 
     return make
+
+
+def _three_files(folder: Path, name: str) -> None:
+    target, *_ = [_program(folder, file, text) for file, text in THREE_FILES.items()]
+    for own in list(THREE_FILES)[1:]:
+        (folder / "programs" / f"run_{own}.py").replace(folder / "programs" / f"{own}.py")
+    _run("record", "-o", folder / f"{name}.dynadiag", target, folder=folder)
 
 
 def _searched(command: str, text: str, *options: str) -> Callable[[Path, str], None]:
@@ -127,6 +138,10 @@ RECORDINGS: dict[str, Callable[[Path, str], None]] = {
     "fails_in_cpp": _explained(FAILS_IN_CPP),
     "fails_when_called": _explained(FAILS_WHEN_CALLED),
     "gpt2": _explained(GPT2),
+    "two_layers": _explained(TWO_LAYERS),
+    "three_files": _three_files,
+    "detection": _explained(DETECTION),
+    "ddp": _explained(DDP_AND_ANOTHER),
     "bisect": _searched("bisect", WRONG),
     "minify": _searched("minify", WRONG, "--accuracy"),
     "compare": _compared,

@@ -18,6 +18,7 @@ from textual.widgets import Static
 from dynadiag.errors import DynadiagError
 from tui.bookmark_actions import BookmarkActionsApp
 from tui.command_actions import CommandActionsApp
+from tui.key_queue import KeyQueue
 from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.screens_app import ScreensApp
 from tui.session import Session
@@ -118,6 +119,7 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
         self._pending_jumps = 0  # jumps that were requested and have not finished
+        self._typed = KeyQueue(self, super().on_event, lambda: self._pending_jumps > 0)
 
     def get_default_screen(self) -> Screen[None]:
         return GroundScreen(id="_default")
@@ -149,7 +151,16 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
     @property
     def busy(self) -> bool:
         """Whether the recording is being read or a jump has not finished. Tests wait for this."""
-        return self._pending_jumps > 0 or super().busy
+        return self._pending_jumps > 0 or not self._typed.is_empty or super().busy
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            await self._typed.put(event)
+        else:
+            await super().on_event(event)
+
+    def on_key_queue_handled(self, message: KeyQueue.Handled) -> None:
+        self._typed.handled(message.number)
 
     # Screens
 
@@ -159,7 +170,8 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.run_worker(self._fill_screens(), group="screens")
         if self._place and (explanation := self.session.known_explanation) is not None:
             place, self._place = self._place, ""
-            if (target := source_location_in(explanation, place)) is not None:
+            target = source_location_in(explanation, self.session.recording.source_files(), place)
+            if target is not None:
                 self.go_to(target)
             else:
                 self.notify(f"nothing of {one_line(place)} is in this recording", severity="warning", markup=False)

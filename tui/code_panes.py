@@ -5,13 +5,16 @@ It reads the recording in a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.node_origins import NodeOrigin, read_origins
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
-from dynadiag.recording.records import Graph
+from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.records import Frame, Graph
 from tui.documents import (
     Document,
     DocumentRef,
@@ -66,6 +69,13 @@ class CodePaneModel:
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
     forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
+    origins: Mapping[str, NodeOrigin] = field(default_factory=dict)  # of Dynamo's nodes
+    callers: Sequence[Frame] = ()  # the frames that led to the compiled function
+
+    def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
+        """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
+        graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
+        return None if graph is None or graph.stage == "dynamo" else self.linker.sources(graph)
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
@@ -132,8 +142,13 @@ class CodePaneModel:
         return all(ref.key in self.links for ref in shown if ref is not None)
 
 
-def read_panes(session: Session, compile_id: str, wanted: str | None = None) -> CodePaneModel:
-    """Read the documents of a compile. `wanted` is the key of a document to select."""
+def read_panes(
+    session: Session, compile_id: str, wanted: str | None = None, before: CodePaneModel | None = None
+) -> CodePaneModel:
+    """Read the documents of a compile. `wanted` is the key of a document to select.
+
+    Source files that `before` has read are taken from it, so that the pane keeps its place in them.
+    """
     item = session.compile(compile_id)
     graphs = session.graphs(compile_id)
     kernels = session.kernels(compile_id)
@@ -142,18 +157,49 @@ def read_panes(session: Session, compile_id: str, wanted: str | None = None) -> 
     else:
         refs = compile_documents(item, graphs, kernels)
     refs["stage"] = []  # filled when the user compiles a kernel
-    linker = RecordedLinks(session, graphs, from_cache=item is not None and "hit" in (item.cache or ""))
+    is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
+    modules = generated_modules(session.recording, compile_id) if refs["kernel"] and is_small else ()
+    origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
+    callers = item.user_stack[:-1] if item is not None else ()
+    linker = RecordedLinks(
+        session,
+        graphs,
+        from_cache=item is not None and "hit" in (item.cache or ""),
+        origins=origins,
+        callers=callers,
+        modules=modules,
+    )
     by_event = {graph.event: graph for graph in graphs}
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
-    board.in_recording = item is not None
+    board.in_recording, board.callers = item is not None, callers
+    board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
+    if before is not None:
+        sources = {key: document for key, document in before.documents.items() if document.ref.kind == "source"}
+        board.documents.update({key: document for key, document in sources.items() if not document.note})
     _link_all_graphs(session, board)
-    if board.documents_of["kernel"] and sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES:
-        board.modules = {f"event:{module.event}": module for module in generated_modules(session.recording, compile_id)}
+    _add_sources(session, board)
+    board.modules = {f"event:{module.event}": module for module in modules}
+    if board.modules:
         board.select("kernel", 0)
     if wanted and board.find(wanted) is None:
         _add_document(board, wanted)
     return read_documents(session, board)
+
+
+def _add_sources(session: Session, board: CodePaneModel) -> None:
+    """Add the recorded files that lines of the compile are in, after the file of the compiled function."""
+    recorded = frozenset(session.recording.source_files())
+    named = {place: None for key in board.printed for place in _all_lines(board.printed[key][1])}
+    known = {ref.title for ref in board.documents_of["source"]}
+    files = dict.fromkeys(file for file, _ in named if file in recorded and file not in known)
+    ranked = sorted(files, key=lambda file: path_in_packages(file) is not None)
+    board.documents_of["source"] += [DocumentRef(f"source:{file}", "source", file) for file in ranked]
+
+
+def _all_lines(links: LineLinks) -> Iterable[LineKey]:
+    """The source lines of a document, and those of the frames that led to them."""
+    return chain(links.lines, *frozenset(links.callers.values()))
 
 
 def _add_document(board: CodePaneModel, wanted: str) -> None:
@@ -219,8 +265,11 @@ def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> No
         document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
     board.documents[ref.key] = document
     linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
-    mapped = {place for key, links in linked.items() if key != ref.key for place in links.lines}
-    board.links[ref.key] = source_links(ref.title, len(document.lines), mapped)
+    others = [links for key, links in linked.items() if not key.startswith("source:")]
+    mapped = {place for links in others for place in links.lines}
+    board.links[ref.key] = source_links(
+        ref.title, len(document.lines), mapped, chain.from_iterable(map(_all_lines, others))
+    )
     if ref.key not in board.notes:
         board.notes[ref.key] = source_notes(session.explanation(), ref.title)
 

@@ -207,10 +207,11 @@ def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineL
     keys = {shown[row]: found for row, found in links.keys.items() if row in shown}
     inferred = frozenset(shown[row] for row in links.inferred if row in shown)
     defined = {name: shown[row] for name, row in links.defined.items() if row in shown}
+    callers = {shown[row]: found for row, found in links.callers.items() if row in shown}
     document = replace(
         printed,
         lines=[line.text for line in lines],
         margins=tuple(line.margin for line in lines),
         rows=tuple(line.row for line in lines),
     )
-    return document, invert_links(keys, inferred, defined)
+    return document, invert_links(keys, inferred, defined, callers=callers)

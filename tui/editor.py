@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
-import tempfile
 from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
@@ -17,6 +17,7 @@ __all__ = ["edit_document", "edit_path", "editor_command"]
 # These editors take `file:line`. All others take `+line file`, as vi does.
 _COLON_EDITORS = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO_EDITORS = frozenset({"code", "codium", "cursor"})
+_MAX_NAME = 60  # characters of the name of a copy
 _SUFFIXES = {"source": ".py", "graph": ".py", "kernel": ".py", "diff": ".diff"}
 
 
@@ -31,15 +32,19 @@ def editor_command(editor: str, path: Path, line: int) -> list[str]:
     return [*words, f"+{line}", str(path)]
 
 
-def edit_document(app: App[int], document: Document, line: int) -> str | None:
-    """Open a document: the user's file if it exists, otherwise a copy. Return an error message or ``None``."""
+def edit_document(app: App[int], document: Document, line: int, folder: Path) -> str | None:
+    """Open a document: the user's file if it exists, otherwise a copy. Return an error message or ``None``.
+
+    The copy stays in `folder`: an editor like ``code`` hands the file over to another process and ends before that
+    reads it.
+    """
     own = Path(document.ref.title)
     if document.ref.kind == "source" and own.is_file():
         return edit_path(app, own, line)
-    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
-        copy = Path(folder, f"shown{_SUFFIXES.get(document.ref.kind, '.txt')}")
-        copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
-        return edit_path(app, copy, line)
+    name = re.sub(r"\W+", "-", document.ref.key)[-_MAX_NAME:]
+    copy = folder / f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}"
+    copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
+    return edit_path(app, copy, line)
 
 
 def edit_path(app: App[int], path: Path, line: int) -> str | None:

@@ -11,8 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from dynadiag.kernels.graph_parser import parse_graph
+from dynadiag.kernels.node_origins import read_origins
 from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph, GraphBox
-from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from tui.dialog import Dialog
 from tui.documents import DocumentRef
@@ -40,10 +40,14 @@ class DrawnGraph:
 def read_graph_picture(session: Session, ref: DocumentRef, start: str) -> DrawnGraph | None:
     """Read a graph, with the modules of its nodes; ``None`` if its text has no node. ``start`` may be empty."""
     graph = next((one for one in session.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
-    modules = recorded_modules(session.recording, graph) if graph is not None else {}
+    origins = read_origins(session.recording, graph) if graph is not None else {}
     parsed = parse_graph(session.payload(ref.event))
     first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
-    return DrawnGraph(ref, DrawableGraph(parsed, modules), first) if first is not None else None
+    return (
+        DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}), first)
+        if first is not None
+        else None
+    )
 
 
 class GraphScreen(Dialog[Location]):

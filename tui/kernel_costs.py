@@ -1,41 +1,50 @@
-"""What the kernels of a compile move (estimated) and how long they take (if measured).
+"""The calls of the kernels of a compile: what each computes, moves (estimated) and takes (if measured).
 
 This needs the generated code, so it is read on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from dynadiag.kernels.generated_module import KernelCall
-from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.kernels.node_origins import NodeOrigin, read_origins
+from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
+from dynadiag.recording.code_origin import is_user_file, path_in_packages
+from dynadiag.recording.records import Frame
 from dynadiag.render.paths import source_location
+from tui.node_places import short_chain
 from tui.session import Session
+from tui.styled_text import one_line
 
-__all__ = ["MAX_AUTOMATIC", "KernelCost", "read_kernel_costs"]
+__all__ = ["MAX_AUTOMATIC", "CallCost", "CallCosts", "read_call_costs"]
 
-MAX_AUTOMATIC = 60  # with more kernels, costs are read on request only
+MAX_AUTOMATIC = 60  # with more kernels, costs are read only for the screen that shows them
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCost:
-    """All calls of one kernel in its module.
+class CallCost:
+    """One call of a kernel or of a library. Its texts have no control characters.
 
-    ``bytes_moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is the time of all calls,
-    ``peak_share`` the fraction of the device's peak; both are ``None`` unless ``dynadiag kernels --measure`` has
-    measured them.
+    ``bytes_moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is its time, ``peak_share``
+    the fraction of the device's peak; both are ``None`` unless ``dynadiag kernels --measure`` has measured them.
     """
 
-    calls: int
-    bytes_moved: int | None
-    seconds: float | None
-    peak_share: float | None
-    lines: tuple[str, ...]  # of the user's source, as ``file:line``, with a question mark if inferred from the code
+    number: int  # of the calls of its kernel in the module, from 1
+    line: int  # of the call in the module, from 1
     stage: str = ""  # "forward", "backward" or "inference"
+    shape: str = ""  # of what it computes: "f32[64, 384]"
+    modules: tuple[str, ...] = ()  # the innermost module of each node: "transformer.h.0.attn.c_attn"
+    lines: tuple[str, ...] = ()  # of the program, as ``file:line``, with a question mark if inferred from the code
+    chain: str = ""  # the calls that led to its first node, the innermost first
+    bytes_moved: int | None = None
     flops: int | None = None
+    seconds: float | None = None
+    peak_share: float | None = None
     operators: tuple[str, ...] = ()
 
     @property
@@ -44,48 +53,78 @@ class KernelCost:
         more = f" +{len(self.lines) - 1}" if len(self.lines) > 1 else ""
         return f"{self.lines[0]}{more}" if self.lines else ""
 
+    @property
+    def module(self) -> str:
+        """The module; of several what all are in, such as ``transformer.h.0.*``, or the first and how many more."""
+        if len(self.modules) < 2:
+            return "".join(self.modules)
+        parts = zip(*(name.split(".") for name in self.modules), strict=False)
+        common = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, parts)]
+        return f"{'.'.join(common)}.*" if common else f"{self.modules[0]} +{len(self.modules) - 1}"
 
-def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:
-    """Return the costs of the kernels of these compiles."""
-    found: dict[tuple[int | None, str], list[KernelCall]] = {}
+
+CallCosts = Mapping[tuple[int | None, str], Sequence[CallCost]]  # by the event of the module and the kernel's name
+
+
+def read_call_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[CallCost]]:
+    """Return the calls of the kernels of these compiles, in the order of the code."""
+    found: dict[tuple[int | None, str], list[CallCost]] = {}
     scale = Roofline(times=saved_times(session.recording))
     for compile_id in compile_ids:
-        if sum(graph.nodes for graph in session.graphs(compile_id)) <= _MAX_NODES:
-            for call in kernel_calls(session.recording, compile_id):
-                found.setdefault((call.event, call.name), []).append(call)
-    return {key: _cost(calls, scale, session.run.cwd) for key, calls in found.items()}
+        graphs = session.graphs(compile_id)
+        if sum(graph.nodes for graph in graphs) > _MAX_NODES:
+            continue
+        item = session.compile(compile_id)
+        callers = item.user_stack[:-1] if item is not None else ()
+        traced = [graph for graph in graphs if graph.stage == "dynamo"]
+        origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
+        for module in generated_modules(session.recording, compile_id):
+            for call in module.calls:
+                cost = _cost(module, call, scale, origins, callers, session.run.cwd)
+                found.setdefault((call.event, call.name), []).append(cost)
+    return found
 
 
-def _cost(calls: list[KernelCall], scale: Roofline, cwd: str | None) -> KernelCost:
-    moved = [call.cost.bytes_moved for call in calls]
-    known = [number for number in moved if number is not None]
-    whole = sum(known) if len(known) == len(moved) else None
-    flops = [call.cost.flops for call in calls]
-    return KernelCost(
-        len(calls),
-        whole,
-        *_measured(calls, scale),
-        _source_lines(calls, cwd),
-        calls[0].stage or "",
-        sum(number for number in flops if number is not None) if None not in flops else None,
-        tuple(dict.fromkeys(operator for call in calls for operator in call.ops)),
+def _cost(
+    module: GeneratedModule,
+    call: KernelCall,
+    scale: Roofline,
+    origins: Mapping[str, NodeOrigin],
+    callers: Sequence[Frame],
+    cwd: str | None,
+) -> CallCost:
+    made = [origins[name] for name in call.dynamo_nodes if name in origins]
+    tensor = module.graph.nodes[call.nodes[-1]].tensor if call.nodes and call.nodes[-1] in module.graph.nodes else None
+    time = scale.time_of(call)
+    return CallCost(
+        number=call.call_number,
+        line=call.line,
+        stage=call.stage or "",
+        shape=f"{tensor.dtype}[{', '.join(tensor.sizes)}]" if tensor is not None else "",
+        modules=tuple(dict.fromkeys(one_line(origin.modules[-1]) for origin in made if origin.modules)),
+        lines=_lines(call, made, callers, cwd),
+        chain=short_chain([*callers, *made[0].frames]) if made else "",
+        bytes_moved=call.cost.bytes_moved,
+        flops=call.cost.flops,
+        seconds=time.seconds if time is not None else None,
+        peak_share=scale.peak_share(call),
+        operators=call.ops,
     )
 
 
-def _source_lines(calls: Iterable[KernelCall], cwd: str | None) -> tuple[str, ...]:
-    """The lines that the calls compute; one is inferred if no call says that the recording states it."""
-    inferred: dict[str, bool] = {}
-    for call in calls:
-        for place in call.source_lines:
-            text = source_location(place.file, place.line, None, cwd)
-            inferred[text] = inferred.get(text, True) and call.evidence == "dataflow"
-    return tuple(f"{text}?" if guess else text for text, guess in inferred.items())
+def _lines(
+    call: KernelCall, origins: Sequence[NodeOrigin], callers: Sequence[Frame], cwd: str | None
+) -> tuple[str, ...]:
+    """The lines that a call computes: the program's own, that called a library, where the frames are known."""
+    own = [_own_frame([*callers, *origin.frames]) for origin in origins]
+    places = [(frame.file, frame.line) for frame in own if frame is not None]
+    places = places or [(place.file, place.line) for place in call.source_lines]
+    guess = "?" if call.evidence == "dataflow" else ""
+    return tuple(dict.fromkeys(f"{source_location(file, line, None, cwd)}{guess}" for file, line in places))
 
 
-def _measured(calls: Iterable[KernelCall], scale: Roofline) -> tuple[float | None, float | None]:
-    """Return the seconds of all calls and the mean share of the peak, weighted by time."""
-    timed = [(time.seconds, scale.peak_share(call)) for call in calls if (time := scale.time_of(call)) is not None]
-    weighed = [(seconds, share) for seconds, share in timed if share is not None]
-    whole = sum(seconds for seconds, _ in weighed)
-    share = sum(seconds * part for seconds, part in weighed) / whole if whole else None
-    return (sum(seconds for seconds, _ in timed) if timed else None), share
+def _own_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the program's own, not of a library; of code of a library alone its innermost one."""
+    users = [frame for frame in frames if is_user_file(frame.file)]
+    own = [frame for frame in users if path_in_packages(frame.file) is None] or users
+    return own[-1] if own else None

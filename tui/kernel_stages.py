@@ -70,7 +70,7 @@ def line_links(made: CompiledKernel, module: LineLinks) -> LineLinks:
     places: dict[int, frozenset[LineKey]] = dict(module.keys)
     for line in range(own.first_line, own.last_line + 1) if own else ():
         places[line - 1] = places.get(line - 1, frozenset()) | {(made.module, line)}
-    return invert_links(places, module.inferred, module.defined, module.context)
+    return invert_links(places, module.inferred, module.defined, module.context, module.callers)
 
 
 def _document(made: CompiledKernel, stage: Stage) -> Document:
@@ -84,9 +84,11 @@ def _links(made: CompiledKernel, stage: Stage, module: LineLinks) -> LineLinks:
     own = made.call.definition
     first = own.first_line if own else 1
     places: dict[int, frozenset[LineKey]] = {}
+    callers: dict[int, frozenset[LineKey]] = {}
     for shown, source in stage.lines:
         line = first + source - 1
         users: Mapping[int, frozenset[LineKey]] = module.keys
         coarse = frozenset(place for place in users.get(line - 1, frozenset()) if place[0] != made.module)
         places[shown - 1] = places.get(shown - 1, frozenset()) | coarse | {(made.module, line)}
-    return invert_links(places)
+        callers[shown - 1] = callers.get(shown - 1, frozenset()) | module.callers.get(line - 1, frozenset())
+    return invert_links(places, callers=callers)

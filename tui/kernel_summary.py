@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
 from dynadiag.render.wrap import truncate_middle
-from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
+from tui.kernel_costs import MAX_AUTOMATIC, CallCost, CallCosts, read_call_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -15,12 +15,11 @@ from tui.styled_text import Line, line, one_line
 __all__ = ["MIN_ROWS", "read_kernel_summary"]
 
 _MIN_LISTED = 6  # kernels
-_OTHER_COLUMNS = 32  # beside the name and the line
+_OTHER_COLUMNS = 26  # beside the name and the line
 _MIN_NAME = 20  # columns
 _OTHER_ROWS = 2  # the title, and how many more there are
 MIN_ROWS = _MIN_LISTED + _OTHER_ROWS
 _KILO, _MEGA = 1e3, 1e6
-Costs = Mapping[tuple[int | None, str], KernelCost]
 
 
 def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]:
@@ -35,23 +34,24 @@ def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]
     found = any(item.severity != "note" for item in session.explanation().findings)
     if found or not 0 < len(kernels) <= MAX_AUTOMATIC:
         return []
-    costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
+    costs = read_call_costs(session, dict.fromkeys(item.compile_id for item in kernels))
     known = [item for item in kernels if (item.event, item.name) in costs]
     return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS), columns)) if known else []
 
 
-def _lines(kernels: Sequence[Kernel], costs: Costs, number: int, columns: int) -> Iterator[Line]:
-    measured = any(cost.seconds is not None for cost in costs.values())
-    ranked = sorted(kernels, key=lambda item: -_weight(costs[item.event, item.name], measured=measured))
+def _lines(kernels: Sequence[Kernel], costs: CallCosts, number: int, columns: int) -> Iterator[Line]:
+    calls = [(item, cost) for item in kernels for cost in costs[item.event, item.name]]
+    measured = any(cost.seconds is not None for _, cost in calls)
+    ranked = sorted(calls, key=lambda pair: -_weight(pair[1], measured=measured))
     title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
-    yield line((title, "title"), (f"  {_whole(kernels, costs)}", "dim"))
-    for item in ranked[:number]:
-        cost = costs[item.event, item.name]
+    yield line((title, "title"), (f"  {_whole(calls)}", "dim"))
+    for item, cost in ranked[:number]:
+        place = cost.module or cost.where
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
-            (f"{cost.stage:<9} {f'x {cost.calls}':<5} ", "dim"),
-            f"{_fitted(one_line(item.name), columns - _OTHER_COLUMNS - len(cost.where))}  ",
-            (cost.where, "dim"),
+            (f"{cost.stage:<9} ", "dim"),
+            f"{_fitted(one_line(item.name), columns - _OTHER_COLUMNS - len(place))}  ",
+            (place, "dim"),
             to=Location("kernels", item=item.index),
         )
     if len(ranked) > number:
@@ -63,7 +63,7 @@ def _fitted(name: str, columns: int) -> str:
     return truncate_middle(name, columns) if columns >= _MIN_NAME else name
 
 
-def _amount(cost: KernelCost, *, measured: bool) -> str:
+def _amount(cost: CallCost, *, measured: bool) -> str:
     if measured:
         return "-" if cost.seconds is None else f"{cost.seconds * _MEGA:,.1f} µs"
     return _size_text(cost.bytes_moved) if cost.bytes_moved else "-"
@@ -73,19 +73,19 @@ def _size_text(size: int) -> str:
     return f"{size / _MEGA:,.2f} MB" if size >= _MEGA / 10 else f"{size / _KILO:,.2f} kB"
 
 
-def _weight(cost: KernelCost, *, measured: bool) -> float:
+def _weight(cost: CallCost, *, measured: bool) -> float:
     return (cost.seconds if measured else cost.bytes_moved) or 0
 
 
-def _whole(kernels: Sequence[Kernel], costs: Costs) -> str:
+def _whole(calls: Sequence[tuple[Kernel, CallCost]]) -> str:
     """How many kernels are generated and of a library, how often they are called, and what they move in all."""
+    kernels = dict.fromkeys(item for item, _ in calls)
     library = sum(item.language == "extern" for item in kernels)
-    calls = sum(costs[item.event, item.name].calls for item in kernels)
-    moved = sum(costs[item.event, item.name].bytes_moved or 0 for item in kernels)
+    moved = sum(cost.bytes_moved or 0 for _, cost in calls)
     parts = (
         f"{len(kernels) - library} generated",
         f"{library} of a library" if library else "",
-        count(calls, "call"),
+        count(len(calls), "call"),
         f"{_size_text(moved)} moved (an estimate)" if moved else "",
     )
     return ", ".join(filter(None, parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tui.notifications import NotifyingApp
 from tui.styled_text import clipboard_text
@@ -14,6 +15,8 @@ __all__ = ["LineActionsApp"]
 
 class LineActionsApp(NotifyingApp):
     """The actions that every list and text understands."""
+
+    _copies: TemporaryDirectory[str] | None = None  # of documents that an editor was given
 
     @property
     def focused_lines(self) -> Lines | None:
@@ -126,7 +129,14 @@ class LineActionsApp(NotifyingApp):
         if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
             from tui.editor import edit_document
 
-            self._report_editor(edit_document(self, document, lines.cursor + 1))
+            if self._copies is None:
+                self._copies = TemporaryDirectory(prefix="dynadiag-")
+            self._report_editor(edit_document(self, document, lines.cursor + 1, Path(self._copies.name)))
+
+    async def on_unmount(self) -> None:
+        """Remove the copies that an editor was given."""
+        if self._copies is not None:
+            self._copies.cleanup()
 
     def edit_file(self, path: Path) -> None:
         """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""

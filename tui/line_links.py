@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ class LineLinks:
     inferred: frozenset[int] = frozenset()  # lines whose link is inferred, and not stated by torch
     context: frozenset[int] = frozenset()  # lines of a kernel around its linked statements
     defined: Mapping[str, int] = field(default_factory=dict)  # the line of each node of a graph
+    callers: Mapping[int, frozenset[LineKey]] = field(default_factory=dict)  # the lines of all frames that led to it
 
     def keys_of(self, line: int) -> frozenset[LineKey]:
         """Return the keys of a line; none if the line has no mapping."""
@@ -39,9 +40,18 @@ class LineLinks:
         found = {line for key in keys for line in self.lines.get(key, ())}
         return tuple(sorted(found - self.context or found))
 
-    def first_operator(self, keys: Iterable[LineKey], texts: Sequence[str]) -> int | None:
-        """Return the first line with any of these keys that computes something. If none does, return the first line."""
-        found = self.lines_of(keys)
+    def called_from(self, keys: Set[LineKey]) -> tuple[int, ...]:
+        """Return the lines that one of these source lines led to, sorted: by a call of a function or of a module."""
+        lines = tuple(line for line, frames in self.callers.items() if not keys.isdisjoint(frames)) if keys else ()
+        return tuple(sorted(set(lines) - self.context or lines))
+
+    def made_of(self, keys: Set[LineKey]) -> tuple[int, ...]:
+        """Return the lines made of these source lines themselves; if there are none, those that they led to."""
+        return self.lines_of(keys) or self.called_from(keys)
+
+    def first_operator(self, keys: Set[LineKey], texts: Sequence[str]) -> int | None:
+        """Return the first line made of these source lines that computes something, or else the first line."""
+        found = self.made_of(keys)
         return next((line for line in found if not _IDLE.match(texts[line])), found[0] if found else None)
 
 
@@ -50,26 +60,35 @@ def invert_links(
     inferred: frozenset[int] = frozenset(),
     defined: Mapping[str, int] | None = None,
     context: frozenset[int] = frozenset(),
+    callers: Mapping[int, frozenset[LineKey]] | None = None,
 ) -> LineLinks:
     """Return the links of a document whose lines have these keys."""
     lines: dict[LineKey, list[int]] = {}
     for number, found in keys.items():
         for key in found:
             lines.setdefault(key, []).append(number)
-    return LineLinks(keys, {key: tuple(numbers) for key, numbers in lines.items()}, inferred, context, defined or {})
+    by_key = {key: tuple(numbers) for key, numbers in lines.items()}
+    return LineLinks(keys, by_key, inferred, context, defined or {}, callers or {})
 
 
 def pane_links(links: DocumentLinks) -> LineLinks:
     """Return the links of a graph or a generated module, with lines counted from 0."""
-    sets = {found: frozenset((one.file, one.line) for one in found) for found in set(links.lines.values())}
+    every = {*links.lines.values(), *links.callers.values()}
+    sets = {found: frozenset((one.file, one.line) for one in found) for found in every}
+    callers = {line - 1: sets[found] for line, found in links.callers.items()}
     keys = {line - 1: sets[found] for line, found in links.lines.items()}
     nodes = {name: line - 1 for name, line in links.nodes.items()}
     inferred, context = (frozenset(line - 1 for line in lines) for lines in (links.inferred, links.context))
-    return invert_links(keys, inferred, nodes, context)
+    return invert_links(keys, inferred, nodes, context, callers)
 
 
-def source_links(file: str, count: int, linked: Iterable[LineKey]) -> LineLinks:
-    """Return the links of a source file of `count` lines: each line in `linked` has itself as key."""
-    return invert_links(
-        {line - 1: frozenset({(file, line)}) for name, line in linked if name == file and 1 <= line <= count}
+def source_links(file: str, count: int, linked: Iterable[LineKey], calling: Iterable[LineKey] = ()) -> LineLinks:
+    """Return the links of a source file of `count` lines: each line in `linked` or in `calling` has itself as key.
+
+    Those that are only in `calling` led to nodes by what they call.
+    """
+    own, above = (
+        {line - 1: frozenset({(file, line)}) for name, line in lines if name == file and 1 <= line <= count}
+        for lines in (linked, calling)
     )
+    return invert_links({**above, **own}, callers={line: keys for line, keys in above.items() if line not in own})

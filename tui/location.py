@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,17 +28,21 @@ class Location:
     rank: int | None = None  # the number of the recording in the folder, from 0
 
 
-def source_location_in(explanation: Explanation, place: str) -> Location | None:
-    """Return the location of ``FILE:LINE`` in the code of a compile. FILE may be the end of a path.
+def source_location_in(explanation: Explanation, recorded: Iterable[str], place: str) -> Location | None:
+    """Return the location of ``FILE:LINE`` in the code of the compile that has the line. FILE may be the end of a path.
 
-    ``None`` if no compiled function and no finding is in such a file.
+    `recorded` are the files whose text is in the recording. ``None`` if no such file was recorded, compiled or called.
     """
     name, _, line = place.rpartition(":")
-    compiles = [(item.file, item.compile_id) for item in explanation.compiles]
-    found = [(item.span.file, item.compile_ids[0] if item.compile_ids else None) for item in explanation.findings]
-    for file, compile_id in (*compiles, *found):
-        if file and line.isdecimal() and (file == name or file.endswith(f"/{name}")):
-            return Location("code", compile_id, document=f"source:{file}", line=int(line))
+    files = [
+        *(item.file for item in explanation.compiles),
+        *(item.span.file for item in explanation.findings),
+        *(frame.file for item in explanation.compiles for frame in item.user_stack),
+        *recorded,
+    ]
+    for file in files if line.isdecimal() else ():
+        if file and (file == name or file.endswith(f"/{name}")):
+            return Location("code", document=f"source:{file}", line=int(line))
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -31,6 +32,9 @@ _LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the ov
 _MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one
 _MAX_LINES = 6  # line numbers of findings that say the same
 _LONGEST = 200  # characters of a cause
+_SKIPPED = 4  # skipped frames that the overview lists
+_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM)
+_ENDED = frozenset(code for number in _SIGNALS for code in (-number, 128 + number))  # exit codes after them
 _GAVE_UP = "torch gave up on it  "
 _ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
 _RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
@@ -84,6 +88,7 @@ def overview_lines(
             list(_headline(explanation, kernels, trials, live=live)),
             list(_next_step(run)),
             list(_findings(explanation, groups, number, beside=beside, wide=wide)),
+            list(_skipped(explanation, wide=wide)),
             list(_time(explanation.timing, number, max(_MIN_NAME, columns - _NAME_AT))) if explanation.timing else [],
             [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
         ]
@@ -97,7 +102,7 @@ def overview_lines(
 
 def finding_detail(explanation: Explanation, target: Location | None, columns: int) -> list[Line]:
     """Return the text of the finding that a line of the overview leads to; of the first if it leads elsewhere."""
-    found = [item for item in explanation.findings if item.severity != "note"]
+    found = explanation.findings
     chosen = next((item for item in found if _target(item) == target), found[0] if found else None)
     if chosen is None:
         return []
@@ -131,8 +136,8 @@ def _search_lines(finding: SearchResult, cwd: str | None, source: ReadSource) ->
 
 
 def _next_step(run: Run) -> Iterator[Line]:
-    """Yield the next step after a program that failed."""
-    if run.exit_code not in (0, None) and not run.is_foreign:
+    """Yield the next step after a program that failed by itself: whoever ended it knows why."""
+    if run.exit_code not in (0, None, *_ENDED) and not run.is_foreign:
         yield line(("B", "key"), " finds the part of the compiler at fault (bisect)", to=Location("trials"))
         yield line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials"))
 
@@ -158,19 +163,35 @@ def _findings(
     yield from _more_line(len(groups) - number, Location("breaks"))
 
 
-def _groups(explanation: Explanation) -> list[list[Finding]]:
-    """The findings without notes, the most important first.
+def _skipped(explanation: Explanation, *, wide: bool) -> Iterator[Line]:
+    """The frames that Dynamo left to Python, each function once, with the reason."""
+    frames = {(item.file, item.line, item.function): item for item in explanation.skipped}
+    if frames:
+        yield _title_line("Frames left to Python", len(frames))
+    for item in list(frames.values())[:_SKIPPED]:
+        at = source_location(item.file, item.line, None, explanation.run.cwd)
+        parts: list[str | Fragment] = [
+            ("skipped ", "break"),
+            (f"{_shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)}  ", "dim"),
+            (f"{one_line(item.function)}  ", "strong"),
+        ]
+        yield line(*parts, one_line(item.reason), to=Location("code", document=f"source:{item.file}", line=item.line))
+    if len(frames) > _SKIPPED:
+        yield line((f"and {len(frames) - _SKIPPED:,} more", "dim"))
 
-    Breaks that say the same of one file are together, and so are the recompiles of a function.
+
+def _groups(explanation: Explanation) -> list[list[Finding]]:
+    """The findings, the most important first.
+
+    Breaks that say the same of one file are together, and so are the recompiles of a function for the same reason.
     """
     found: dict[object, list[Finding]] = {}
     for number, item in enumerate(explanation.findings):
         same: dict[str, object] = {
             "break": (item.id, item.title, item.span.file),
-            "recompile": (item.span, item.function),
+            "recompile": (item.span, item.function, item.title),
         }
-        if item.severity != "note":
-            found.setdefault(same.get(item.rule, number), []).append(item)
+        found.setdefault(same.get(item.rule, number), []).append(item)
     return list(found.values())
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dynadiag.explanation.formatting import count
 from tui.line_links import LineKey
 from tui.styled_text import one_line
 from tui.widgets.code_pane import CodePane, is_kernel_line
 
-__all__ = ["EMPTY_PANE", "PANE_TITLES", "UNKNOWN_COMPILE", "pane_status", "user_lines_text"]
+__all__ = ["EMPTY_PANE", "PANE_TITLES", "UNKNOWN_COMPILE", "compiles_text", "pane_status", "user_lines_text"]
 
 UNKNOWN_COMPILE = "this compile is not in the recording"
+
+_SEVERAL, _MAX_COMPILES = 2, 4  # compiles of a line that are named
 
 # The titles of panes without a document.
 PANE_TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}
@@ -31,8 +35,18 @@ def pane_status(pane: CodePane, places: frozenset[LineKey], lit: int, *, here: b
         return ""
     if not places or not lit:
         return "no mapping"
-    guess = pane.links.lines_of(places)[0] in pane.links.inferred
-    return f"{count(lit, 'linked line')}{', inferred' if guess else ''}"
+    own = pane.links.lines_of(places)
+    if not own:
+        return f"{count(lit, 'line')} made by this call"
+    return f"{count(lit, 'linked line')}{', inferred' if own[0] in pane.links.inferred else ''}"
+
+
+def compiles_text(ids: Sequence[str]) -> str:
+    """Return in which compiles something was made of a line, if there are several."""
+    if len(ids) < _SEVERAL:
+        return ""
+    more = f" and {len(ids) - _MAX_COMPILES:,} more" if len(ids) > _MAX_COMPILES else ""
+    return f"compiled in {', '.join(map(one_line, ids[:_MAX_COMPILES]))}{more}: J"
 
 
 def user_lines_text(pane: CodePane, places: frozenset[LineKey]) -> str:

@@ -49,6 +49,7 @@ class RankSummary:
     targets: dict[ComparedItem, Location] | None = None  # where each of them occurs first in this rank
     error: str | None = None
     live: bool = False  # whether its program still runs
+    is_measured: bool = False  # a variant of a comparison that was measured in all rounds: how it ended is our doing
 
     def count_of(self, kind: str) -> int:
         """Return how many items of a kind the rank has."""
@@ -141,7 +142,7 @@ def _is_uncompiled(rank: RankSummary) -> bool:
 def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[RankSummary]] = {}
     for rank in ranks:
-        if rank.run is not None:
+        if rank.run is not None and not rank.is_measured:
             groups.setdefault(exit_status(rank.run, live=rank.live), []).append(rank)
     if len(groups) < 2:
         return

@@ -34,6 +34,7 @@ from dynadiag.recording.records import (
 
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
+    from tui.compiled_lines import CompiledLines
 
 __all__ = ["Session"]
 
@@ -53,6 +54,7 @@ class Session:
         self.kernel_count = self.trial_count = 0  # known once the explanation is read
         self._explanation: Explanation | None = None
         self._kernels: tuple[Kernel, ...] | None = None
+        self._compiled_lines: CompiledLines | None = None
         self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
 
     @classmethod
@@ -125,6 +127,17 @@ class Session:
             if self._kernels is None:
                 self._kernels = tuple(self.count_rows(self.recording.kernels()))
             return self._kernels
+
+    def compiled_lines(self) -> CompiledLines:
+        """Return the compiles of each source line, read once."""
+        from tui.compiled_lines import CompiledLines  # only the Code screen needs it
+
+        explanation = self.explanation()
+        with self._lock:
+            if self._compiled_lines is None:
+                graphs = self.count_rows(explanation.graphs)
+                self._compiled_lines = CompiledLines(self.recording, explanation.compiles, graphs)
+            return self._compiled_lines
 
     def guards(self, compile_id: str) -> tuple[Guard, ...]:
         """Return the guards of a compile."""

@@ -78,8 +78,7 @@ def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
         recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
         for file in graphs.source_files(found["gm"]):
-            if path_in_packages(file) is None:  # of libraries only what is compiled by itself
-                recorder.record_source(file, metadata)
+            recorder.record_source(file, metadata, library=True)
         recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
 
 

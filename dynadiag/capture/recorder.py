@@ -265,14 +265,18 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
             self._note_missed(str(name), error, metadata)
 
-    def record_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
-        """Append the text of one of the user's files as it is now, once."""
-        if not file or file in self._files or code_locations.is_stdlib_or_torch(file):
+    def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
+        """Append the text of one of the user's files as it is now, once; if `library`, also of torch's and Python's."""
+        if not file or file in self._files:
+            return
+        is_users = _is_user_file(file)
+        if not is_users and not library:
             return
         self._files.add(file)
-        text = "".join(self.source_lines(file)) or _read(file)
-        if text is not None and self._redactor is None:
-            self.append("source", {"file": file}, metadata, text[:_MAX_SOURCE_BYTES])
+        if self._redactor is None:
+            text = (is_users and "".join(self.source_lines(file))) or _read(file)
+            if text is not None:
+                self.append("source", {"file": file}, metadata, text[:_MAX_SOURCE_BYTES])
 
     def source_lines(self, file: str) -> list[str]:
         """Return the lines of a file as Python has them.

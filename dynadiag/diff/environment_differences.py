@@ -19,6 +19,7 @@ from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source import event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
 
@@ -243,7 +244,9 @@ def matching_files(before: Recording, after: Recording, pairs: Sequence[CompileP
     for now, was in found:
         if now is not None and was is not None:
             files.setdefault(now, was)
-    old, new = (side.source_files() for side in (before, after))
+    old, new = (
+        [file for file in side.source_files() if path_in_packages(file) is None] for side in (before, after)
+    )  # a library that was called has a version
     for now in new:
         named = [[each for each in side if Path(each).name == Path(now).name] for side in (old, new)]
         was = now if now in old else named[0][0] if len(named[0]) == len(named[1]) == 1 else None

@@ -14,6 +14,7 @@ from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both
 from dynadiag.diff.difference import Difference
 from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.identity import parsed
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
 
 __all__ = ["exchanged_inputs"]
@@ -69,7 +70,8 @@ def _both_have(names: tuple[str, str], scopes: tuple[_Scopes, _Scopes]) -> bool:
 
 
 def _scopes(recording: Recording) -> _Scopes:
-    trees = (parsed(text) for text in recording.sources().values())
+    own = (text for file, text in recording.sources().items() if path_in_packages(file) is None)
+    trees = map(parsed, own)
     return [_scope(node) for tree in trees if tree is not None for node in ast.walk(tree)]
 
 

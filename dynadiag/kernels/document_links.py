@@ -7,13 +7,14 @@ that follows from operators or names, or that several source lines share, is inf
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from dynadiag.kernels.comments import Comment
-from dynadiag.kernels.generated_module import GeneratedModule, source_lines_of
+from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine, graph_lines, operator_of, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, parse_module
+from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 
 __all__ = ["CompileLinker", "DocumentLinks"]
@@ -29,13 +30,15 @@ class DocumentLinks:
 
     `lines` has the source lines of each linked line, `inferred` the lines whose link is inferred, `nodes` the line of
     each node of a graph. `context` has the lines of a kernel's body that belong to no node although other lines do:
-    they get the source lines of the whole kernel.
+    they get the source lines of the whole kernel. `callers` has the lines of all frames on the way to a line's nodes:
+    those that called a library or another function, and those of the library.
     """
 
     lines: Mapping[int, frozenset[SourceLine]] = field(default_factory=dict)
     inferred: frozenset[int] = frozenset()
     nodes: Mapping[str, int] = field(default_factory=dict)
     context: frozenset[int] = frozenset()
+    callers: Mapping[int, frozenset[SourceLine]] = field(default_factory=dict)
 
 
 class CompileLinker:
@@ -50,15 +53,42 @@ class CompileLinker:
         # One set for each line, because 100,000 lines of a graph may share it.
         self._sets: dict[SourceLine, frozenset[SourceLine]] = {}
         self._nodes: dict[str, frozenset[SourceLine]] = {}  # of Dynamo's nodes
+        self._frames: dict[str, frozenset[SourceLine]] = {}  # of all frames on the way to each of Dynamo's nodes
+        self._frames_of_line: dict[SourceLine, frozenset[SourceLine]] = {}  # the same of all nodes of a line
         self._operators: dict[str, set[SourceLine]] = {}
 
-    def dynamo_graph(self, text: str, nodes: Mapping[str, SourceLine]) -> DocumentLinks:
-        """Link one of Dynamo's graphs. `nodes` are the source lines of its recorded nodes."""
-        return self._graph(text, nodes, is_dynamo=True)
+    def dynamo_graph(
+        self,
+        text: str,
+        nodes: Mapping[str, SourceLine],
+        origins: Mapping[str, NodeOrigin] | None = None,
+        callers: Iterable[SourceLine] = (),
+    ) -> DocumentLinks:
+        """Link one of Dynamo's graphs. `nodes` are the source lines of its recorded nodes, `origins` their frames.
 
-    def later_graph(self, text: str) -> DocumentLinks:
-        """Link a graph of a later stage by its comments."""
-        return self._graph(text, {})
+        `callers` are the lines that led to the compiled function.
+        """
+        sets: dict[NodeOrigin, frozenset[SourceLine]] = {}
+        above = frozenset(callers)
+        for name, origin in (origins or {}).items():
+            if origin not in sets:
+                lines = (SourceLine(frame.file, frame.line) for frame in origin.frames if frame.line is not None)
+                sets[origin] = above.union(lines)
+            self._frames[name] = self._frames.get(name, sets[origin]) | sets[origin]
+        links = self._graph(text, nodes, is_dynamo=True)
+        rows = {row: self._frames.get(name, above) for name, row in links.nodes.items()}
+        for row, frames in rows.items():
+            for place in links.lines.get(row, ()):
+                self._frames_of_line[place] = self._frames_of_line.get(place, frozenset()) | frames
+        return replace(links, callers=self._callers_of(links, rows))
+
+    def later_graph(self, text: str, sources: Mapping[str, Iterable[str]] | None = None) -> DocumentLinks:
+        """Link a graph of a later stage by its comments. `sources` are Dynamo's nodes of a node, as torch reported."""
+        links = self._graph(text, {})
+        rows = {
+            row: self._frames_of(found) for name, row in links.nodes.items() if (found := (sources or {}).get(name))
+        }
+        return replace(links, callers=self._callers_of(links, rows))
 
     def cached_graph(self, title: str, text: str, dynamo: str, forward: str | None) -> DocumentLinks:
         """Link a graph that may come from the FX graph cache, with the lines of the program that filled it.
@@ -72,7 +102,8 @@ class CompileLinker:
         if own is graph:
             return self.later_graph(text)
         lines = {name: node.source_line for name, node in own.nodes.items() if node.source_line is not None}
-        return self._graph(text, lines, trusts_comments=False)
+        links = self._graph(text, lines, trusts_comments=False)
+        return replace(links, callers=self._callers_of(links, {}))
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
         """Link a generated module by its kernel calls. If none of them is mapped, link it by comments and names."""
@@ -92,7 +123,42 @@ class CompileLinker:
             if statement.comment is not None and named:
                 lines.update(dict.fromkeys(range(statement.comment.line, statement.line), named))
                 lines.setdefault(statement.line, named)
-        return DocumentLinks({**lines, **known.lines}, frozenset(inferred), context=known.context)
+        links = DocumentLinks({**lines, **known.lines}, frozenset(inferred), context=known.context)
+        return replace(links, callers=self._callers_of(links, self._frames_of_calls(generated)))
+
+    def _frames_of_calls(self, generated: GeneratedModule | None) -> dict[int, frozenset[SourceLine]]:
+        """The lines of all frames on the way to what each line of a module computes, by Dynamo's nodes."""
+        found: dict[int, frozenset[SourceLine]] = {}
+        exact: dict[int, frozenset[SourceLine]] = {}
+        if generated is None:
+            return found
+        for call in generated.calls:
+            own, body = self._frames_of(call.dynamo_nodes), call.definition
+            for line in [call.line, *([body.line, *range(body.first_line, body.last_line + 1)] if body else [])]:
+                found[line] = found.get(line, frozenset()) | own
+            for statement in call.statements:
+                nodes = [generated.graph.nodes[name] for name in statement.nodes if name in generated.graph.nodes]
+                exact[statement.line] = self._frames_of(
+                    name for node in nodes for name in dynamo_nodes_of(generated, node)
+                )
+        return {**found, **{line: frames for line, frames in exact.items() if frames}}
+
+    def _frames_of(self, names: Iterable[str]) -> frozenset[SourceLine]:
+        return frozenset[SourceLine]().union(*(self._frames.get(name, ()) for name in names))
+
+    def _callers_of(
+        self, links: DocumentLinks, known: Mapping[int, frozenset[SourceLine]]
+    ) -> dict[int, frozenset[SourceLine]]:
+        """The frames of each line: of its own nodes where they are known, else of all nodes of its source lines."""
+        sets: dict[frozenset[SourceLine], frozenset[SourceLine]] = {}
+        found: dict[int, frozenset[SourceLine]] = {}
+        for row, places in links.lines.items():
+            if places not in sets:
+                sets[places] = frozenset[SourceLine]().union(*(self._frames_of_line.get(one, ()) for one in places))
+            if frames := known.get(row) or sets[places]:
+                found[row] = frames
+        found.update((row, frames) for row, frames in known.items() if frames)
+        return found
 
     def _graph(
         self, text: str, known: Mapping[str, SourceLine], *, is_dynamo: bool = False, trusts_comments: bool = True

@@ -5,9 +5,10 @@ The nodes of a call lead to the user's lines through the lowered graph and Dynam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.cost import RooflineCost
@@ -97,6 +98,32 @@ class GeneratedModule:
         return {place: tuple(names) for place, names in found.items()}
 
     @cached_property
+    def dynamo_by_run(self) -> Mapping[str, tuple[str, ...]]:
+        """Dynamo's nodes of each node on a line that was run several times, by their order.
+
+        Dynamo's graph has each operator of the line as often as the line was run, or a multiple of it. If an operator
+        of this graph is there as often, or a multiple of it, its nodes are dealt out in the same order. A backward
+        graph has an order of its own.
+        """
+        if self.parsed.stage == "backward":
+            return {}
+        ours: dict[SourceLine, dict[str, list[str]]] = {}
+        for node in self.graph.nodes.values():
+            if (line := node.source_line) is not None and line in self.dynamo_by_line and node.target:
+                ours.setdefault(line, {}).setdefault(node.target, []).append(node.name)
+        found: dict[str, tuple[str, ...]] = {}
+        for place, targets in ours.items():
+            theirs: dict[str, list[str]] = {}
+            for name in self.dynamo_by_line[place]:
+                theirs.setdefault(self.dynamo.nodes[name].target, []).append(name)
+            runs = gcd(*map(len, theirs.values()))
+            parts = [tuple(name for names in theirs.values() for name in _share(names, at, runs)) for at in range(runs)]
+            for names in targets.values():
+                if len(names) % runs == 0:
+                    found |= {name: parts[at] for at in range(runs) for name in _share(names, at, runs)}
+        return found
+
+    @cached_property
     def dynamo_by_name(self) -> Mapping[str, tuple[str, ...]]:
         """Dynamo's nodes of each printed name, which several subgraphs may share."""
         found: dict[str, list[str]] = {}
@@ -105,10 +132,22 @@ class GeneratedModule:
         return {printed: tuple(names) for printed, names in found.items()}
 
 
+def _share(names: Sequence[str], at: int, of: int) -> Sequence[str]:
+    """The part of a list that is dealt to one of several in order."""
+    size = len(names) // of
+    return names[at * size : (at + 1) * size]
+
+
 def dynamo_nodes_of(unit: GeneratedModule, node: PrintedNode) -> tuple[str, ...]:
-    """Return the Dynamo nodes that a node came from: as torch reported, else those of the same user line."""
-    return reported_dynamo_nodes(unit, node) or (
-        unit.dynamo_by_line.get(node.source_line, ()) if node.source_line else ()
+    """Return the Dynamo nodes that a node came from: as torch reported, else those of the same user line.
+
+    A line that is run several times, for each layer of a model, has the nodes of all of them: then those of the same
+    run are meant, as far as the order of both graphs shows it.
+    """
+    return (
+        reported_dynamo_nodes(unit, node)
+        or unit.dynamo_by_run.get(node.name, ())
+        or (unit.dynamo_by_line.get(node.source_line, ()) if node.source_line else ())
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
-from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of
 from dynadiag.kernels.graph_parser import SourceLine
-from dynadiag.recording.records import Graph, Node
+from dynadiag.kernels.node_origins import NodeOrigin
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.records import Frame, Graph, Node
 
 __all__ = ["MAX_LINKED_NODES", "MAX_MODULE_NODES", "CompileTexts", "RecordedLinks"]
 
@@ -33,20 +35,52 @@ class CompileTexts(Protocol):
 class RecordedLinks:
     """Links the documents of one compile. Dynamo's graphs must be linked first."""
 
-    def __init__(self, texts: CompileTexts, graphs: Sequence[Graph], *, from_cache: bool) -> None:
-        """``from_cache``: graphs from the FX graph cache bear the lines of the program that filled it."""
+    def __init__(
+        self,
+        texts: CompileTexts,
+        graphs: Sequence[Graph],
+        *,
+        from_cache: bool,
+        origins: Mapping[int, Mapping[str, NodeOrigin]] | None = None,
+        callers: Sequence[Frame] = (),
+        modules: Sequence[GeneratedModule] = (),
+    ) -> None:
+        """``from_cache``: graphs from the FX graph cache bear the lines of the program that filled it.
+
+        ``origins`` has those of the nodes of each of Dynamo's graphs, by its index, and ``callers`` the frames that led
+        to the compiled function: without them only the innermost line of a node is linked. ``modules`` know which of
+        Dynamo's nodes a node was made of.
+        """
         self._texts, self._linker = texts, CompileLinker()
+        self._origins, self._modules = origins or {}, modules
+        self._sources: dict[int, Mapping[str, Sequence[str]]] = {}  # by the event of the module
+        self._callers = [SourceLine(one.file, one.line) for one in callers if one.line and is_user_file(one.file)]
         self._dynamo = next((graph for graph in graphs if graph.stage == "dynamo"), None) if from_cache else None
         self._forward = next((graph for graph in graphs if graph.stage == "forward"), None)
 
     def graph(self, graph: Graph, text: str) -> DocumentLinks:
         """Link a graph of the compile, whose text is that of its payload."""
         if graph.stage == "dynamo":
-            return self._linker.dynamo_graph(text, self._node_lines(graph.index))
+            lines, origins = self._node_lines(graph.index), self._origins.get(graph.index)
+            return self._linker.dynamo_graph(text, lines, origins, self._callers)
         if self._dynamo is None:
-            return self._linker.later_graph(text)
+            return self._linker.later_graph(text, self.sources(graph))
         forward = self._texts.payload(self._forward.event) if self._forward is not None else None
         return self._linker.cached_graph(graph.stage, text, self._texts.payload(self._dynamo.event), forward)
+
+    def sources(self, graph: Graph) -> Mapping[str, Sequence[str]]:
+        """Return Dynamo's nodes of each node, as they are known for the code that was made of the graph.
+
+        Until the passes after AOTAutograd a node keeps its name, so they hold for the graph that was split, too.
+        """
+        made = next((one for one in self._modules if one.graph_event == graph.event), None)
+        made = made or next((one for one in self._modules if one.parsed.stage == graph.stage), None)
+        if made is None:
+            return {}
+        if made.event not in self._sources:
+            nodes = made.graph.nodes.values()
+            self._sources[made.event] = {node.name: names for node in nodes if (names := dynamo_nodes_of(made, node))}
+        return self._sources[made.event]
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
         """Link generated code."""

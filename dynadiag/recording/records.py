@@ -149,7 +149,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A source file of the user's as it was when recorded. Its text is the payload of the event."""
+    """A source file as it was when recorded: the program's, or one that a node's stack names. The event has it."""
 
     file: str
     event: int

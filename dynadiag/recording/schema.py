@@ -383,7 +383,7 @@ _TYPED_TABLES = (
     _record_table(
         records.SourceFile,
         "source",
-        "The user's source as it was when recorded.",
+        "Source as it was when recorded: the program's files, and each file that a node's stack names.",
         {"file": "the file's path", "event": "the event whose payload is its text"},
         after=("CREATE INDEX source_file ON source (file)",),
     ),

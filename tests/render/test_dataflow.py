@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from dynadiag.kernels.graph_parser import parse_graph
+from dynadiag.kernels.node_origins import read_origins
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph
-from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import graph_svg
 from tests.tui import build
 
@@ -107,5 +107,8 @@ def test_recorded_modules_are_those_of_the_nodes(tmp_path: Path) -> None:
         events = [*build.run_events(), ({"dynadiag_graph": {"stage": "dynamo"}, **here}, text)]
         made = build.recording(tmp_path, [*events, *build.compile_events("0/0"), *build.end_events()], f"{len(text)}")
         with open_recording(made) as recording:
-            found = [recorded_modules(recording, graph) for graph in recording.graphs()]
+            found = [
+                {name: origin.modules for name, origin in read_origins(recording, graph).items() if origin.modules}
+                for graph in recording.graphs()
+            ]
         assert found == [expected, {}]

@@ -161,7 +161,7 @@ async def test_a_jump_arrives_where_a_filter_or_a_closed_branch_hides_the_place(
         assert _app(pilot).current.NAME == "breaks"
         assert "GB0059" in screen(pilot)
         assert "with zebra" not in screen(pilot)
-        await press(pilot, "2", "C", "1", "G", "enter")
+        await press(pilot, "2", "E", "E", "1", "G", "enter")
         tree = _app(pilot).focused
         assert isinstance(tree, Tree)
         assert tree.branch is not None
@@ -191,6 +191,8 @@ async def test_a_name_in_a_title_is_no_markup(name: str, tmp_path: Path) -> None
             data["dynadiag_frame"].update(function=name, file=f"/x/{name}.py")
         if "compilation_metrics" in data:
             data["compilation_metrics"].update(co_name=name, co_filename=f"/x/{name}.py")
+        if "dynadiag_source" in data:
+            data["dynadiag_source"].update(file=f"/x/{name}.py")
     async with browsing(build.recording(tmp_path, events)) as pilot:
         await press(pilot, "6")
         assert f"Guards of 0/0 {name}" in screen(pilot)

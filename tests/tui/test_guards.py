@@ -83,7 +83,7 @@ async def test_a_guard_that_failed_tells_the_change_that_its_own_compile_did_not
     async with browsing(build.recording(tmp_path, [*events, *build.end_events()])) as pilot:
         await press(pilot, "6")
         assert "it failed: x.dtype: torch.float32 → torch.bfloat16" in screen(pilot)
-        await press(pilot, "]")
+        await press(pilot, "J")
         assert "it failed: x.dtype: torch.bfloat16 → torch.float32" in screen(pilot)
 
 

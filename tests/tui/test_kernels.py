@@ -7,28 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import SourceLine
-from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Kernel
 from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.kernel_costs import KernelCost
+from tui.kernel_costs import CallCost
 from tui.kernel_summary import _lines
 from tui.session import Session
 from tui.views.kernels import KernelsView
 
 
-def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
-    """As if the kernels of the second compile moved more, and nobody knew of the library's."""
+def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[CallCost]]:
+    """As if the kernels of the second compile moved more, and nobody knew of the library's. Each is called twice."""
     found = {}
     for item in session.all_kernels():
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
-            found[item.event, item.name] = KernelCost(2, moved, None, None, (f"{build.FILE}:6",))
+            cost = CallCost(1, 30, lines=(f"{build.FILE}:6",), bytes_moved=moved)
+            found[item.event, item.name] = [cost, replace(cost, number=2, bytes_moved=0 if moved else None)]
     return found
 
 
@@ -39,11 +40,12 @@ def _view(app: object) -> KernelsView:
 
 
 async def test_what_moves_most_comes_first_and_the_unknown_last(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", _costs)
+    monkeypatch.setattr("tui.views.kernels.read_call_costs", _costs)
     async with browsing(program) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table
-        moved = [row.cells[5] for row in table.rows]
+        assert [row.cells[-1] for row in table.rows].count("cpp_fused_relu_1 #2") == 2
+        moved = [row.cells[4] for row in table.rows]
         assert moved == sorted(moved, key=lambda text: int(text.replace(",", "").replace("-", "-1")), reverse=True)
         assert moved[0].startswith("1,000,")
         assert moved[-1] == "-"
@@ -53,27 +55,30 @@ async def test_what_moves_most_comes_first_and_the_unknown_last(program: Path, m
         assert {row.cells[1] for row in table.rows} == {"0/1"}
 
 
-async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
+async def test_of_many_kernels_the_costs_are_read_when_the_screen_is_shown(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", _costs)
+    asked: list[object] = []
+
+    def read(session: Session, compile_ids: list[str]) -> dict[tuple[int | None, str], list[CallCost]]:
+        asked.extend(compile_ids)
+        return _costs(session, compile_ids)
+
+    monkeypatch.setattr("tui.views.kernels.read_call_costs", read)
     monkeypatch.setattr("tui.views.kernels.MAX_AUTOMATIC", 2)
     monkeypatch.setattr("tui.views.kernels._COMPILES_PER_READ", 1)
     async with browsing(program) as pilot:
+        assert asked == []
         await press(pilot, "7")
-        table = _view(pilot.app).table
-        assert {row.cells[5] for row in table.rows} == {"-"}
-        assert "c estimates the bytes" in screen(pilot)
-        await press(pilot, "c")
-        assert "c estimates the bytes" not in screen(pilot)
-        assert table.rows[0].cells[5].startswith("1,000,")
+        assert asked == ["0/0", "0/1"]
+        assert _view(pilot.app).table.rows[0].cells[4].startswith("1,000,")
 
 
 async def test_costs_are_those_of_the_generated_code(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "7")
         rows = {row.cells[-1]: row.cells for row in _view(pilot.app).table.rows}
-    assert rows["cpp_fused_relu_1"][4] == "1"
+    assert rows["cpp_fused_relu_1"][2] == "inference"
 
 
 async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program: Path) -> None:
@@ -98,7 +103,7 @@ async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program:
         assert shown[: len(calls)] == [f"{number + 2:.1f}" for number in reversed(range(len(calls)))]
         assert set(shown[len(calls) :]) <= {"-"}
         assert "µs▼" in screen(pilot)
-        assert f"{len(calls) + 1:.1f} µs in 1 call" in screen(pilot)
+        assert f"{len(calls) + 1:.1f} µs" in screen(pilot)
 
 
 async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Path) -> None:
@@ -112,8 +117,8 @@ async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Pat
         table.move_to(next(place for place, row in enumerate(table.rows) if row.cells[-1] == "triton_poi_fused_sin_0"))
         await press(pilot)
         assert "triton_poi_fused_sin_0  triton, compile 0/" in screen(pilot)
-        await pilot.click(table, offset=(head.index("calls"), 0))
-        assert "calls▼" in screen(pilot).split("\n")[1]
+        await pilot.click(table, offset=(head.index("name"), 0))
+        assert "name▲" in screen(pilot).split("\n")[1]
         await pilot.resize_terminal(120, 40)
         await press(pilot)
         assert "language" in screen(pilot)
@@ -142,9 +147,8 @@ async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path
 def test_a_kernel_takes_one_line_of_the_overview(columns: int) -> None:
     name = "triton_poi_fused_" + "native_layer_norm_backward_" * 4
     kernels = [Kernel(number, "0/0", f"{name}{number}", "triton", 5) for number in (3, 14)]
-    costs: dict[tuple[int | None, str], KernelCost] = {
-        (5, item.name): KernelCost(1, 4, None, None, ("programs/run_transformer.py:20",)) for item in kernels
-    }
+    cost = CallCost(1, 4, lines=("programs/run_transformer.py:20",), bytes_moved=4)
+    costs: dict[tuple[int | None, str], list[CallCost]] = {(5, item.name): [cost] for item in kernels}
     told = [line.text for line in _lines(kernels, costs, 9, columns)][1:]
     assert all(len(line) <= columns and line.endswith("run_transformer.py:20") for line in told)
     assert [line.split()[-2].rpartition("_")[2] for line in told] == ["3", "14"]
@@ -161,24 +165,20 @@ async def test_where_compiling_failed_no_backend_is_blamed_for_the_missing_kerne
         assert "no kernel was generated: compiling failed before that" in screen(pilot)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "shown"), [(("dataflow", "dataflow"), "prog.py:6?"), (("dataflow", "comment"), "prog.py:6")]
-)
+@pytest.mark.parametrize(("evidence", "shown"), [("dataflow", "prog.py:6?"), ("comment", "prog.py:6")])
 async def test_a_line_that_was_only_inferred_bears_a_question_mark(
-    evidence: tuple[str, str], shown: str, program: Path, monkeypatch: pytest.MonkeyPatch
+    evidence: str, shown: str, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def calls(recording: Recording, compile_id: str) -> list[KernelCall]:
-        """Every kernel is called twice."""
+    def modules(recording: Recording, compile_id: str) -> list[GeneratedModule]:
         at = (SourceLine(build.FILE, 6),)
-        return [
-            replace(call, source_lines=at, evidence=how) for call in read(recording, compile_id) for how in evidence
-        ]
+        read = generated_modules(recording, compile_id)
+        calls = [[replace(call, source_lines=at, evidence=evidence) for call in unit.calls] for unit in read]
+        return [replace(unit, calls=tuple(changed)) for unit, changed in zip(read, calls, strict=True)]
 
-    read = kernel_calls
-    monkeypatch.setattr("tui.kernel_costs.kernel_calls", calls)
+    monkeypatch.setattr("tui.kernel_costs.generated_modules", modules)
     async with browsing(program) as pilot:
         await press(pilot, "7")
-        assert {row.cells[6].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
+        assert {row.cells[7].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
         assert ("? after a line: inferred from the generated code" in screen(pilot)) == shown.endswith("?")
 
 
@@ -186,11 +186,11 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
 async def test_a_share_above_the_peak_says_how_that_can_be(
     share: float, told: bool, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
-        costs = _costs(session, compile_ids)
-        return {key: replace(cost, seconds=1e-6, peak_share=share) for key, cost in costs.items()}
+    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[CallCost]]:
+        found = _costs(session, compile_ids)
+        return {key: [replace(cost, seconds=1e-6, peak_share=share) for cost in costs] for key, costs in found.items()}
 
-    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", measured)
+    monkeypatch.setattr("tui.views.kernels.read_call_costs", measured)
     async with browsing(program) as pilot:
         await press(pilot, "7")
         assert f"{share:.0%} of the device's peak" in screen(pilot)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from textual import events
 from textual.command import CommandList
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_palette import Palette
+from tui.views.code import CodeView
 from tui.widgets.keys import Keys
 from tui.widgets.lines import Lines
 
@@ -64,11 +67,11 @@ async def test_no_key_for_the_rows_of_a_list_that_has_none(program: Path, tmp_pa
     for path, offered in ((program, True), (empty, False)):
         async with browsing(path) as pilot:
             for key, words in (
-                ("2", ("go", "search", "filter", "time line")),
-                ("4", ("go", "search", "filter")),
-                ("5", ("go", "search", "filter")),
-                ("6", ("go", "search", "filter", "tree, list", "] compile")),
-                ("7", ("go", "search", "filter", "time")),
+                ("2", ("go", "find", "filter", "time line")),
+                ("4", ("go", "find", "filter")),
+                ("5", ("go", "find", "filter")),
+                ("6", ("go", "find", "filter", "tree, list", "J/K compile")),
+                ("7", ("go", "find", "filter", "time")),
             ):
                 await press(pilot, key)
                 keys = screen(pilot).splitlines()[-1]
@@ -87,7 +90,7 @@ async def test_the_search_of_the_recording_is_offered_without_hits(program: Path
     async with browsing(program) as pilot:
         await press(pilot, "0", *"zebra", "enter")
         keys = screen(pilot).splitlines()[-1]
-        assert "/ search" in keys
+        assert "/ find" in keys
         assert "filter" not in keys
 
 
@@ -154,3 +157,42 @@ async def test_what_the_palette_finds_while_it_is_closed_is_no_error(program: Pa
         await gone.remove()  # the list goes first, the dialog around it later
         assert found.is_attached
         found._refresh_command_list(gone, [], clear_current=True)
+
+
+@pytest.mark.parametrize(("burst", "asked"), [("fcpp", "cpp"), ("/relu\r", "relu"), ("0relu\r", "relu")])
+async def test_letters_sent_at_once_go_to_the_prompt_that_the_first_opens(
+    burst: str, asked: str, program: Path
+) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        for letter in burst:
+            key = {"\r": "enter", "/": "slash"}.get(letter, letter)
+            pilot.app.post_message(events.Key(key, letter))
+        await settle(pilot)
+        assert asked in screen(pilot)
+        lines = pilot.app.focused
+        if burst.startswith("/"):
+            assert isinstance(lines, Lines)
+            assert lines.matcher.pattern == asked
+
+
+async def test_keys_sent_at_once_go_through_screens_in_their_order(program: Path) -> None:
+    async with browsing(program) as pilot:
+        for key in ("2", "3", "tab", "tab", "j"):
+            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        view = pilot.app.query_one(CodeView)
+        assert view.pane("later").has_focus
+        assert view.pane("later").cursor > 0
+
+
+async def test_a_copy_for_an_editor_stays_until_the_browser_ends(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "e")
+        (copy,) = opened
+        assert "z = relu(y)" in copy.read_text()
+    assert not copy.exists()

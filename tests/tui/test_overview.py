@@ -9,16 +9,18 @@ import pytest
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
-from dynadiag.recording.records import GuardFailure, Span
+from dynadiag.recording.records import GuardFailure, SkippedFrame, Span
 from dynadiag.render import summary
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
 from tui.line_wrapping import wrap_lines
+from tui.location import Location
 from tui.run_header import run_lines
 from tui.session import Session
 from tui.views.overview import MIN_DETAILED
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 
 
@@ -133,10 +135,10 @@ async def test_a_tall_terminal_lists_more_kernels(tmp_path: Path) -> None:
     compiles = [event for number in range(10) for event in build.compile_events(f"{number}/0")]
     path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *compiles, *build.end_events()])
     async with browsing(path, (120, 40)) as pilot:
-        assert (screen(pilot).count("inference x 1"), "and 9 more" in screen(pilot)) == (11, True)
+        assert (screen(pilot).count("inference "), "and 9 more" in screen(pilot)) == (11, True)
         await pilot.resize_terminal(120, 60)
         await settle(pilot)
-        assert (screen(pilot).count("inference x 1"), "more" in screen(pilot)) == (20, False)
+        assert (screen(pilot).count("inference "), "more" in screen(pilot)) == (20, False)
 
 
 async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Path) -> None:
@@ -226,3 +228,41 @@ async def test_only_a_backend_with_later_graphs_is_said_to_run_autograd(
     made = build.recording(tmp_path, [*build.run_events(), *events[:3], *later, *events[3:], *build.end_events()])
     async with browsing(made) as pilot:
         assert told in screen(pilot)
+
+
+def test_recompiles_of_a_function_for_different_reasons_are_different_rows() -> None:
+    again = tuple(
+        a_recompile(guard, index=number, compile_id=f"0/{number + 1}", function="f", line=1)
+        for number, guard in enumerate(("n == 3", "mode == 'a'", "mode == 'b'"))
+    )
+    texts = [text for text in shown(FakeRecording(recompile_records=again)) if "recompile of f" in text]
+    assert len(texts) == 2, texts
+    assert ["2 times" in text for text in texts] == ["mode" in text for text in texts]
+
+
+@pytest.mark.parametrize(("code", "offered"), [(-15, False), (143, False), (-9, False), (1, True), (-11, True)])
+def test_a_search_is_offered_for_a_failure_of_the_program_itself(code: int, offered: bool, tmp_path: Path) -> None:
+    path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *build.end_events(code)])
+    with Session.open(path) as session:
+        lines = [item.text for item in overview.overview_lines(session.explanation(), 0, 0, live=False)]
+    assert any("bisect" in text for text in lines) == offered
+
+
+def test_skipped_frames_are_listed_with_their_reasons() -> None:
+    skipped = tuple(SkippedFrame(FILE, number, f"f{number}", "dynamo tracing is disabled") for number in range(6))
+    texts = shown(FakeRecording(skipped_records=skipped))
+    assert any("f0" in text and "dynamo tracing is disabled" in text for text in texts)
+    assert "and 2 more" in texts
+
+
+async def test_down_goes_from_item_to_item(tmp_path: Path) -> None:
+    compiles = [event for number in range(4) for event in build.compile_events(f"{number}/0", seconds=5.0 - number)]
+    events = [*build.run_events(), *build.source_events(), *build.break_events("0/0"), *compiles, *build.end_events()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        lines = pilot.app.focused
+        assert isinstance(lines, StyledLines)
+        assert lines.target == Location("breaks", item=0)
+        await press(pilot, "j")
+        assert lines.target == Location("compiles", compile_id="0/0"), "past advice, title and legend"
+        await press(pilot, "j", "k", "k")
+        assert lines.target == Location("breaks", item=0)

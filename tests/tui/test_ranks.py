@@ -297,3 +297,13 @@ async def test_the_first_divergence_stands_above_what_differs_and_leads_to_its_l
         await press(pilot, "tab", "enter")
         assert isinstance(pilot.app, Browser)
         assert (pilot.app.rank, pilot.app.location.view, pilot.app.location.compile_id) == (2, "code", "0/1")
+
+
+def test_how_a_measured_variant_was_ended_is_no_difference(tmp_path: Path) -> None:
+    ranks = [
+        read_rank(number, build.recording(tmp_path, [*build.run_events(), *build.end_events(code)], f"v{number}"))
+        for number, code in enumerate((0, -9))
+    ]
+    assert any("ended differently" in item.text for item in differences(ranks))
+    measured = [replace(rank, is_measured=True) for rank in ranks]
+    assert not any("ended differently" in item.text for item in differences(measured))

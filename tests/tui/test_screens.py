@@ -93,7 +93,7 @@ async def test_a_line_that_is_cut_says_so(program: Path) -> None:
 
 async def test_a_small_screen_tells_whose_guards_it_shows(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
-        await press(pilot, "6", "right_square_bracket")
+        await press(pilot, "6", "J")
         assert "Guards of 0/1 f · 1" in screen(pilot)
         await press(pilot, "4", "6")
         assert "Guards of 0/1 f · 1" in screen(pilot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -21,17 +22,27 @@ from tui.code_panes import (
     read_panes,
     set_stages,
 )
-from tui.documents import DocumentRef
+from tui.compiled_lines import CompiledLines
+from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
-from tui.pane_labels import EMPTY_PANE, PANE_TITLES, UNKNOWN_COMPILE, pane_status, user_lines_text
+from tui.node_places import called_lines, node_origins, origin_lines
+from tui.pane_labels import (
+    EMPTY_PANE,
+    PANE_TITLES,
+    UNKNOWN_COMPILE,
+    compiles_text,
+    pane_status,
+    user_lines_text,
+)
+from tui.session import Session
+from tui.styled_text import Line, one_line
 from tui.styled_text import line as styled_line
-from tui.styled_text import one_line
 from tui.views.graph_actions import GraphActions
 from tui.views.stage_actions import StageActions
-from tui.widgets.code_pane import CodePane
+from tui.widgets.code_pane import CodePane, is_kernel_line
 from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -64,7 +75,14 @@ class CodeView(GraphActions, StageActions):
             id="code.finding-back",
             tooltip="go to the previous finding in the source",
         ),
-        Binding("J", "compile(1)", "next compile", show=False, id="code.next-compile"),
+        Binding(
+            "J",
+            "compile(1)",
+            "compile",
+            key_display="J/K",
+            id="code.next-compile",
+            tooltip="go to the next compile: of this line, if several have it, else of all",
+        ),
         Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
     ]
 
@@ -73,6 +91,8 @@ class CodeView(GraphActions, StageActions):
         self._pending_target: Location | None = None  # where to go once the documents are read
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
         self._compiling: Path | None = None  # the recording of the kernel that is compiled
+        self._compiled: Mapping[int, tuple[str, ...]] = {}  # the compiles of each line of the source that is shown
+        self._model_session: Session | None = None  # the recording of the documents
 
     def compose(self) -> ComposeResult:
         with Columns():
@@ -89,6 +109,7 @@ class CodeView(GraphActions, StageActions):
             "picture": bool(made.get("dynamo") or made.get("later")),
             "stages": bool(made.get("kernel")),
             "finding(1)": bool(self.pane("source").notes),
+            "compile(1)": self._model is not None and len(self._compiles_to_choose()) > 1,
         }
         return super().offers(action) and needed.get(action, True)
 
@@ -98,23 +119,40 @@ class CodeView(GraphActions, StageActions):
         if self._model is None:
             for pane in self.panes().values():
                 pane.show_note("reading ...")
-        place = self._pending_target or (self.location() if self._model else Location(self.NAME))
-        self.fetch("board", lambda: self._read(place), lambda board: self._show(board, place))
+        self._load(self._pending_target or (self.location() if self._model else Location(self.NAME)))
 
-    def _read(self, place: Location) -> CodePaneModel | None:
-        compile_id = place.compile_id or (self._model.compile_id if self._model else None)
+    def _load(self, place: Location) -> None:
+        before = self._model if self._model_session is self.session else None
+        session = self.session
+
+        def shown(board: CodePaneModel | None) -> None:
+            self._model_session = session
+            self._show(board, place)
+
+        self.fetch("board", lambda: self._read(place, before), shown)
+
+    def _read(self, place: Location, before: CodePaneModel | None) -> CodePaneModel | None:
+        compile_id = place.compile_id or self._compile_of_line(place)
+        compile_id = compile_id or (before.compile_id if before is not None else None)
         if compile_id is None:
             explanation = self.session.explanation()
             ids = [item.compile_id for item in (explanation.graphs[:1] or explanation.compiles[:1])]
             if not ids:
                 return None
             compile_id = ids[0]  # a compile that has a graph
-        return read_panes(self.session, compile_id, place.document)
+        return read_panes(self.session, compile_id, place.document, before)
+
+    def _compile_of_line(self, place: Location) -> str | None:
+        """The compile of a source line for which no compile is named."""
+        kind, _, file = (place.document or "").partition(":")
+        return self.session.compiled_lines().nearest(file, place.line or 0) if kind == "source" else None
 
     def go_to(self, place: Location) -> None:
         board = self._model
         self._pending_target = place
         same = board is not None and place.compile_id in (None, board.compile_id)
+        if same and place.compile_id is None and (place.document or "").startswith("source:"):
+            same = False  # whichever compile has the line
         if same and board is not None and place.document is None:
             self._go_to_line(board, place)
         elif same and board is not None and place.document in board.links and board.find(place.document):
@@ -146,8 +184,16 @@ class CodeView(GraphActions, StageActions):
         if board is not None:
             self._go_to_line(board, place)
             self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
+            self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
         else:
             self.lay_out()
+
+    def _show_compiled(self, lines: CompiledLines) -> None:
+        """Take in which compiles made something of each line of the source that is shown."""
+        document = self.pane("source").document
+        self._compiled = lines.lines_of_file(document.ref.title) if document is not None else {}
+        self.pane("source").show_elsewhere(frozenset(self._compiled))
+        self.highlight()
 
     def show_pane(self, name: str) -> None:
         board, pane = self._model, self.pane(name)
@@ -200,16 +246,20 @@ class CodeView(GraphActions, StageActions):
         self.highlight()
 
     def _first_linked(self, pane: CodePane) -> int:
-        """The line at which compiling failed, the first one that an operator of a shown graph was made of, or any."""
+        """The line at which compiling failed, the first one that an operator of a shown graph was made of, or any.
+
+        Lines that only called something come last.
+        """
         failed = [at for at in sorted(pane.links.keys) if at in pane.notes and pane.notes[at].role == "error"]
+        own = [line for line in sorted(pane.links.keys) if not pane.is_calling(line)] or sorted(pane.links.keys)
         graphs = [(each.links, each.document) for each in (self.pane("dynamo"), self.pane("later"))]
         operators = (
             line
-            for line in sorted(pane.links.keys)
+            for line in own
             for links, document in graphs
             if document and links.first_operator(pane.links.keys_of(line), document.lines) is not None
         )
-        return next(chain(failed, operators), min(pane.links.keys))
+        return next(chain(failed, operators), own[0])
 
     def _first_finding(self, pane: CodePane, start: int) -> int:
         """The first line from here on that has a finding: of a compile without a graph it says why; or this line."""
@@ -312,11 +362,23 @@ class CodeView(GraphActions, StageActions):
         self.highlight()
 
     def action_compile(self, by: int) -> None:
-        """Go to the next or previous compile."""
-        ids = [item.compile_id for item in self.session.explanation().compiles]
+        """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""
+        board, ids = self._model, self._compiles_to_choose()
         if ids:
-            here = ids.index(self._model.compile_id) if self._model and self._model.compile_id in ids else 0
-            self.browser.go_to(Location(self.NAME, ids[(here + by) % len(ids)]))
+            here = ids.index(board.compile_id) if board is not None and board.compile_id in ids else 0
+            place = self.location() if len(self._compiles_here()) > 1 else Location(self.NAME)
+            self.browser.go_to(replace(place, compile_id=ids[(here + by) % len(ids)]))
+
+    def _compiles_to_choose(self) -> Sequence[str]:
+        """The compiles that have the cursor's line, if there are several, else all of them."""
+        explanation = self.session.known_explanation
+        every = [item.compile_id for item in explanation.compiles] if explanation is not None else []
+        here = self._compiles_here()
+        return here if len(here) > 1 else every
+
+    def _compiles_here(self) -> tuple[str, ...]:
+        """The compiles that made something of the cursor's line of source."""
+        return self._compiled.get(self.pane("source").cursor, ()) if self._current_pane == "source" else ()
 
     # Linked lines
 
@@ -326,33 +388,83 @@ class CodeView(GraphActions, StageActions):
 
     def highlight(self) -> None:
         """Highlight the lines linked to the cursor's line, and update the titles."""
-        here = self.pane(self._current_pane)
+        here, board = self.pane(self._current_pane), self._model
+        if board is not None and self._follow(board, here):
+            return
         places = here.links.keys_of(here.cursor)
         for name in PANES:
             pane = self.pane(name)
-            lit = pane.highlight(places, reveal=pane is not here)
+            above = here.links.callers.get(here.cursor, frozenset()) if name == "source" and pane is not here else ()
+            lit = pane.highlight(places, frozenset(above), reveal=pane is not here)
             said = pane_status(pane, places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
-        self._describe()
-        board = self._model
+        self._describe(places)
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
         shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
+        shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(part for part in shown if part), text)
 
-    def _describe(self) -> None:
-        """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line."""
+    def _follow(self, board: CodePaneModel, here: CodePane) -> bool:
+        """Show what the cursor's line needs, if it is not on the screen. Return whether it has to be read.
+
+        That is the compile of a source line that this compile has nothing of, and the source file of a node.
+        """
+        if self._current_pane == "source":
+            ids = self._compiles_here()
+            if not here.links.keys_of(here.cursor) and ids and board.compile_id not in ids:
+                self._load(Location(self.NAME, ids[0], document=here.document.ref.key if here.document else None))
+                return True
+            return False
+        keys = [place for place in here.links.keys_of(here.cursor) if not is_kernel_line(place)]
+        source = self.pane("source")
+        if not keys or source.links.lines_of(keys):
+            return False
+        key = f"source:{min(keys)[0]}"
+        if board.ref("source") is None or board.find(key) is None:
+            return False
+        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._followed())
+        return True
+
+    def _followed(self) -> None:
+        """Show the source file of the cursor's node."""
+        self.show_pane("source")
+        self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
+
+    def _describe(self, places: frozenset[LineKey]) -> None:
+        """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line.
+
+        Of a line of source that called something: what that became, by module.
+        """
         board, name = self._model, self.graph_pane()
         lines = [styled_line(("no graph is shown", "dim"))] if name is None else node_lines(None, None, None)
-        if board is not None and name is not None and (line := self.graph_line(name)) is not None:
-            document = self.pane(name).document  # the board may have another one selected that is being read
-            if document is not None:
-                printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
-                found = node_on_line(printed.lines, links.defined, document.row_of(line))
-                lines = node_lines(found, document, board.compile_id)
+        called = list[Line]()
+        document = self.pane(name).document if name is not None else None  # another one may be selected and not be read
+        if board is not None and name is not None and document is not None:
+            shown = self.pane(name).links
+            if self._current_pane == "source":
+                sources = board.sources(document.ref.key)
+                called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
+            if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
+                lines = [*self._node_lines(board, name, document, line), *called]
+            elif called:
+                lines = called
         self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
+        self.node_details.set_class(lines is called, "tall")
         self.node_details.show(lines)
+
+    def _node_lines(self, board: CodePaneModel, name: str, document: Document, line: int) -> list[Line]:
+        printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
+        found = node_on_line(printed.lines, links.defined, document.row_of(line))
+        if found is None:
+            return node_lines(None, None, None)
+        rows = {row: node for node, row in links.defined.items()}
+        node = rows.get(document.row_of(line), found.name)
+        origins = node_origins(node, board.sources(document.ref.key), board.origins)
+        head, *rest = node_lines(found, document, board.compile_id)
+        made = origin_lines(origins, board.callers, board.compile_id)
+        return [head, *made[:1], *rest, *made[1:]]
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""

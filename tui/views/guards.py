@@ -71,15 +71,15 @@ class GuardsView(ListingView):
             tooltip="show the guards as a tree of the values that they check, or as a list",
         ),
         Binding(
-            "right_square_bracket",
+            "J",
             "compile(1)",
             "compile",
-            key_display="]",
+            key_display="J/K",
             id="guards.next",
             tooltip="show the guards of the next compile",
         ),
         Binding(
-            "left_square_bracket",
+            "K",
             "compile(-1)",
             "previous compile",
             show=False,

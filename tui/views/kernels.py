@@ -8,13 +8,12 @@ from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import list_some
 from dynadiag.recording.records import Kernel
-from dynadiag.render.paths import fit_path
 from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
-from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
+from tui.kernel_costs import MAX_AUTOMATIC, CallCost, read_call_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -40,7 +39,7 @@ _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of i
 
 
 class KernelsView(ListingView):
-    """The kernels, sorted by time if measured, otherwise by bytes moved once known."""
+    """A row for each call of a kernel, sorted by time if measured, otherwise by bytes moved once known."""
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
@@ -51,20 +50,13 @@ class KernelsView(ListingView):
         Column("compile", spare=True),
         Column("pass"),
         Column("language", spare=True),  # most names begin with it
-        Column("calls", numeric=True),
         Column("bytes", numeric=True),
+        Column("shape", max_width=20, spare=True),
+        Column("module", max_width=30, is_path=True),
         Column("where", max_width=28, is_path=True),
         Column("name", max_width=200, is_name=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "c",
-            "costs",
-            "bytes",
-            show=False,
-            id="kernels.costs",
-            tooltip="estimate the bytes that each kernel moves, and sort by them",
-        ),
         Binding(
             "T", "app.measure", "time", id="kernels.measure", tooltip="run the generated code, and time each kernel"
         ),
@@ -72,7 +64,7 @@ class KernelsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._costs: dict[tuple[int | None, str], KernelCost] = {}
+        self._costs: dict[tuple[int | None, str], list[CallCost]] = {}
         self._costs_session: Session | None = None  # the recording that the costs belong to
 
     def offers(self, action: str) -> bool:
@@ -81,7 +73,7 @@ class KernelsView(ListingView):
 
     @property
     def _measured(self) -> bool:
-        return any(cost.seconds is not None for cost in self._costs.values())
+        return any(cost.seconds is not None for costs in self._costs.values() for cost in costs)
 
     def nothing(self, words: str) -> str:
         explanation = self.session.known_explanation
@@ -94,12 +86,8 @@ class KernelsView(ListingView):
 
     def rows(self) -> Sequence[Row]:
         known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
-
-        def row_at(index: int) -> Row:
-            item = kernels[index]
-            return _row(item, known.get((item.event, item.name)), measured=measured)
-
-        return LazyRows(len(kernels), row_at)
+        shown = [(item, cost) for item in kernels for cost in known.get((item.event, item.name)) or (None,)]
+        return LazyRows(len(shown), lambda index: _row(*shown[index], measured=measured))
 
     def _sort(self) -> None:
         titles = [column.title for column in self.columns()]
@@ -107,28 +95,15 @@ class KernelsView(ListingView):
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
-        if self._costs_session is not self.session and 0 < len(rows) <= MAX_AUTOMATIC:
+        if self._costs_session is not self.session and rows and (self.is_current or len(rows) <= MAX_AUTOMATIC):
             self._start_costs()
-        self._show_hint()
 
     async def screen_shown(self) -> None:
-        self._show_hint()
-
-    def _show_hint(self) -> None:
-        """Say how to estimate bytes where that is not done by itself."""
-        is_due = self.table.count > 0 and self._costs_session is not self.session
-        self.show_status("c estimates the bytes that they move" if is_due else "", "")
-
-    def action_costs(self) -> None:
-        """Read the costs of all kernels, or sort by them if they are known."""
-        if self._costs_session is not self.session:
+        if self._costs_session is not self.session and self.table.whole_count and not self.is_reading:
             self._start_costs()
-        else:
-            self._sort()
 
     def _start_costs(self) -> None:
         self._costs_session, self._costs = self.session, {}
-        self._show_hint()
         self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())))
 
     def _read_costs(self, ids: list[str]) -> None:
@@ -141,27 +116,33 @@ class KernelsView(ListingView):
                 self.table.move_to(0)
             return
 
-        def take(found: dict[tuple[int | None, str], KernelCost]) -> None:
+        def take(found: dict[tuple[int | None, str], list[CallCost]]) -> None:
             self._costs.update(found)
             self.table.show(self.rows(), self.columns())
             left = len(ids) - _COMPILES_PER_READ
             self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
             self._read_costs(ids[_COMPILES_PER_READ:])
 
-        self.fetch("costs", lambda: read_kernel_costs(session, ids[:_COMPILES_PER_READ]), take)
+        self.fetch("costs", lambda: read_call_costs(session, ids[:_COMPILES_PER_READ]), take)
 
-    def _kernel(self, key: int | str) -> Kernel | None:
+    def _kernel(self, key: int | str) -> tuple[Kernel | None, CallCost | None]:
+        """The kernel of a row, and its call if the calls have been read."""
+        index, _, number = str(key).partition("/")
         kernels = self.session.all_kernels()
-        return kernels[int(key)] if int(key) < len(kernels) else None
+        kernel = kernels[int(index)] if int(index) < len(kernels) else None
+        costs = self._costs.get((kernel.event, kernel.name), []) if kernel is not None else []
+        return kernel, next((cost for cost in costs if cost.number == int(number or 1)), None)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        kernel = self._kernel(key)
+        kernel, cost = self._kernel(key)
         if kernel is None:
             return []
         if kernel.event is None:
             return [line(("the source of this kernel is not in the recording", "dim"))]
         lines = split_lines(self.session.payload(kernel.event))
         first, last = kernel_bounds(lines, kernel.name)
+        if kernel.language == "extern" and cost is not None:  # this call, with the comment above it
+            first, last = max(0, cost.line - 2), cost.line
         code = split_lines(textwrap.dedent("\n".join(lines[first : min(last, first + _MAX_SOURCE_LINES)])))
         coloured = Highlighter(code, kernel_regions(code))
         made = [line(*coloured.line(number)) for number in range(len(code))]
@@ -170,16 +151,17 @@ class KernelsView(ListingView):
             if last - first > _MAX_SOURCE_LINES
             else []
         )
-        cost = self._costs.get((kernel.event, kernel.name))
-        about = f"  {kernel.language}, compile {one_line(kernel.compile_id)}"
+        about = f"  {kernel.language}, compile {one_line(kernel.compile_id)}{f', call {cost.number}' if cost else ''}"
         *name, end = wrap(kernel.name, max(self.detail_columns - len(about), _MIN_NAME_PART))
         head = [*(line((part, "strong")) for part in name), line((end, "strong"), (about, "dim"))]
         return [*head, *(_cost_lines(cost, self.detail_columns) if cost is not None else ()), *made, *cut]
 
     def target_of(self, key: int | str) -> Location | None:
-        kernel = self._kernel(key)
+        kernel, cost = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None
+        if kernel.language == "extern" and cost is not None:
+            return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=cost.line)
         first, last = kernel_bounds(split_lines(self.session.payload(kernel.event)), kernel.name)
         called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
@@ -190,34 +172,38 @@ def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
     return (*cells[:-1], *timed, cells[-1])
 
 
-def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
-    moved = "-" if cost is None or cost.bytes_moved is None else f"{cost.bytes_moved:,}"
-    calls = "-" if cost is None else str(cost.calls)
-    stage = (cost.stage if cost is not None else "") or "-"
-    where = (cost.where if cost is not None else "") or "-"
-    head = (str(item.index), one_line(item.compile_id), one_line(stage), item.language)
-    cells = (*head, calls, moved, where, one_line(item.name))
-    return Row(_insert_times(cells, _times(cost)) if measured else cells, item.index)
+def _row(item: Kernel, cost: CallCost | None, *, measured: bool) -> Row:
+    told = cost or CallCost(1, 0)
+    moved = "-" if told.bytes_moved is None else f"{told.bytes_moved:,}"
+    head = (str(item.index), one_line(item.compile_id), one_line(told.stage) or "-", item.language)
+    place = (told.shape or "-", told.module or "-", told.where or "-")
+    again = told.number > 1
+    cells = (*head, moved, *place, f"{one_line(item.name)}{f' #{told.number}' if again else ''}")
+    key = f"{item.index}/{told.number}" if again else item.index
+    return Row(_insert_times(cells, _times(cost)) if measured else cells, key)
 
 
-def _times(cost: KernelCost | None) -> tuple[str, str]:
+def _times(cost: CallCost | None) -> tuple[str, str]:
     seconds = "-" if cost is None or cost.seconds is None else f"{cost.seconds * 1e6:,.1f}"
     return seconds, "-" if cost is None or cost.peak_share is None else f"{cost.peak_share:.0%}"
 
 
-def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
-    """Return the measured time of a kernel and the source lines that it computes."""
+def _cost_lines(cost: CallCost, columns: int) -> list[Line]:
+    """Return the measured time of a call, what it computes, and where that is in the program."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
     of += _CACHED if (cost.peak_share or 0) > 1 else ""
-    timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
+    timed = [line((f"{time} µs", "strong"), (of.removeprefix(", "), "dim"))] if cost.seconds else []
     work = [f"{cost.bytes_moved:,} bytes moved"] if cost.bytes_moved is not None else []
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
     work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []
+    work += [cost.shape] if cost.shape else []
     about = [line((part, "dim")) for part in wrap(", ".join(work), columns)] if work else []
+    of_modules = f"of {list_some(cost.modules)}" if cost.modules else ""
+    places = [part for part in (of_modules, cost.chain) if part] if cost.chain else cost.lines
     guessed = any(at.endswith("?") for at in cost.lines)
     meaning = [line((_INFERRED, "dim"))] if guessed else []
-    return [*timed, *about, *(line((fit_path(at, columns), "key")) for at in cost.lines), *meaning]
+    return [*timed, *about, *(line((part, "key")) for at in places for part in wrap(at, columns)), *meaning]
 
 
 def kernel_bounds(lines: Sequence[str], name: str) -> tuple[int, int]:

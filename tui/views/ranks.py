@@ -77,7 +77,8 @@ class RanksView(ListingView):
 
     def _add_rank(self, rank: RankSummary) -> None:
         call = self._measured.get(self.browser.paths[rank.index])
-        self._ranks.append(replace(rank, name=call.variant) if call else rank)
+        is_measured = call is not None and call.warm is not None
+        self._ranks.append(replace(rank, name=call.variant, is_measured=is_measured) if call else rank)
         self._show([self._row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
 

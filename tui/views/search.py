@@ -39,7 +39,7 @@ class SearchView(ListingView):
         Column("text", max_width=240),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "stop", "stop the search", show=False, id="everywhere.stop"),
+        Binding("x", "stop", "stop", id="everywhere.stop", tooltip="stop the search"),
     ]
 
     def __init__(self) -> None:
@@ -59,7 +59,9 @@ class SearchView(ListingView):
     # The search
 
     def offers(self, action: str) -> bool:
-        """Whether a key does something now: a search of the recording needs no rows."""
+        """Whether a key does something now: a search of the recording needs no rows, and only one that runs stops."""
+        if action == "stop":
+            return self.search is not None and not self.search.finished
         return action == "app.search" or super().offers(action)
 
     async def ask_search(self) -> bool:
@@ -89,6 +91,7 @@ class SearchView(ListingView):
         if self._poll_timer is None:
             self._poll_timer = self.set_interval(_POLL_SECONDS, self._poll)
         self._poll()
+        self.refresh_bindings()
 
     def load(self) -> None:
         """Search again if the recording has grown or is another one.
@@ -124,6 +127,7 @@ class SearchView(ListingView):
         if over and self._poll_timer is not None:
             self._poll_timer.stop()
             self._poll_timer = None
+            self.refresh_bindings()
             if hunt.error is not None:
                 self.browser.report_problem(hunt.error)
 

@@ -23,6 +23,7 @@ from tui.widgets.lines import Lines, cut_columns
 __all__ = ["CodePane", "is_kernel_line"]
 
 _HIGHLIGHT_SHARE = 0.30  # share of the link color in the background of highlighted lines
+_CALLED_SHARE = 0.12  # the same for lines that the cursor's line led to, or that led to it
 _FRAME = 2  # columns of the border
 _NOTE_GAP = 5  # columns between a line and the finding on it, with its sign
 _EMPTY = LineLinks()
@@ -34,7 +35,7 @@ class CodePane(Lines):
     """Shows a document. A linked line has a bar in the color of its source line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "open this line in $EDITOR", show=False, id="code.edit"),
+        Binding("e", "app.edit", "edit", id="code.edit", tooltip="open this line in $EDITOR"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -43,8 +44,10 @@ class CodePane(Lines):
         self.links = _EMPTY
         self._colors: Mapping[LineKey, int] = {}
         self._highlighted: Mapping[int, LineKey] = {}
+        self._called: frozenset[int] = frozenset()  # lines that the cursor's line led to by a call, or the other way
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
+        self._elsewhere: frozenset[int] = frozenset()  # lines that another compile made something of
 
     @property
     def document(self) -> Document | None:
@@ -53,6 +56,7 @@ class CodePane(Lines):
     def show_note(self, note: str) -> None:
         """Show a message instead of a document."""
         self._document, self.links, self._highlighted, self._note = None, _EMPTY, {}, note
+        self._called = frozenset()
         self.resize_content(0)
 
     def render_line(self, y: int) -> Strip:
@@ -66,10 +70,15 @@ class CodePane(Lines):
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._highlighted, self._note = document, links, {}, ""
-        self.notes = {}
+        self._called, self.notes, self._elsewhere = frozenset(), {}, frozenset()
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
         self.scroll_to(0, max(0, self.cursor - self.page_height // 3), animate=False, immediate=True, force=True)
+        self.refresh()
+
+    def show_elsewhere(self, lines: frozenset[int]) -> None:
+        """Mark the lines that have no links here, but that another compile made something of."""
+        self._elsewhere = lines
         self.refresh()
 
     def set_colors(self, colours: Mapping[LineKey, int]) -> None:
@@ -77,26 +86,33 @@ class CodePane(Lines):
         self._colors = colours
         self.refresh()
 
-    def highlight(self, places: Set[LineKey], *, reveal: bool) -> int:
-        """Highlight the lines linked to these source lines. Return how many there are."""
+    def highlight(self, places: Set[LineKey], callers: Set[LineKey], *, reveal: bool) -> int:
+        """Highlight the lines made of these source lines, and faintly those that they led to, or that led to them.
+
+        `callers` are the lines of the frames that led to the cursor's line. Where nothing was made of the lines
+        themselves, what they led to is highlighted instead. Return how many lines are.
+        """
         lines = self.linked_lines(places)
-        before, self._highlighted = (
-            self._highlighted,
-            {line: _color_key(self.links.keys_of(line) & places) for line in lines},
-        )
+        before, before_called = self._highlighted, self._called
+        self._highlighted = {line: _color_key(self.links.keys_of(line) & places or self._keys(line)) for line in lines}
+        self._called = frozenset({*self.links.called_from(places), *self.links.lines_of(callers)}.difference(lines))
         top = int(self.scroll_y)
         for line in range(top, top + self.page_height):
-            if before.get(line) != self._highlighted.get(line):
+            if before.get(line) != self._highlighted.get(line) or (line in before_called) != (line in self._called):
                 self.refresh_row(line)
-        if reveal and lines:
-            first = self.first_highlighted
-            if not any(self.is_line_visible(line) for line in lines if line >= first):
+        shown = lines or tuple(sorted(self._called))
+        if reveal and shown:
+            first = self.first_highlighted if lines else shown[-1]
+            if not any(self.is_line_visible(line) for line in shown if line >= first):
                 self.reveal(first, middle=True)
         return len(lines)
 
+    def _keys(self, line: int) -> frozenset[LineKey]:
+        return self.links.keys_of(line) or self.links.callers[line]
+
     def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:
         """Return the linked lines; if a kernel line is given, only the lines linked to it."""
-        return self.links.lines_of([place for place in places if is_kernel_line(place)]) or self.links.lines_of(places)
+        return self.links.lines_of([place for place in places if is_kernel_line(place)]) or self.links.made_of(places)
 
     @property
     def first_highlighted(self) -> int:
@@ -173,11 +189,19 @@ class CodePane(Lines):
         note = self.notes.get(index)
         guess = index in self.links.inferred
         mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
+        if self.is_calling(index) and not lit:
+            mark = "│"
+        elif place is None and index in self._elsewhere:
+            mark = "·"
         return [
             Segment(number, role_style("gutter", self.palette)),
             Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.palette)),
             Segment(f"{mark} ", Style(color=self._color_of(place))),
         ]
+
+    def is_calling(self, index: int) -> bool:
+        """Whether a line of source led to nodes only by what it calls."""
+        return self.document is not None and self.document.ref.kind == "source" and index in self.links.callers
 
     def line_suffix(self, index: int) -> list[Segment]:
         margins = self.document.margins if self.document else ()
@@ -186,11 +210,13 @@ class CodePane(Lines):
 
     def line_background(self, index: int) -> Style | None:
         place = self._highlighted.get(index)
-        if place is None:
+        is_called = place is None and index in self._called
+        if place is None and not is_called:
             return None
         if self.palette == "terminal":  # its background is not known
-            return Style(bold=True)
-        return Style(bgcolor=tint(self._color_of(place), self._surface(), _HIGHLIGHT_SHARE))
+            return Style(bold=True, dim=is_called)
+        color = self._color_of(_color_key(self._keys(index)) if place is None else place)
+        return Style(bgcolor=tint(color, self._surface(), _CALLED_SHARE if is_called else _HIGHLIGHT_SHARE))
 
     def _surface(self) -> str:
         return self.background_colors[1].hex6

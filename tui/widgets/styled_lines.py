@@ -110,6 +110,20 @@ class StyledLines(Lines):
         """Where the cursor's line leads. Ask this and not for a line of a message: other lines may be shown by now."""
         return self._lines[self.cursor].target if self.cursor < self.count else None
 
+    def action_move(self, by: int) -> None:
+        """Move the cursor to the next or previous line that leads somewhere, past what belongs to the last one.
+
+        If none is within a page, nothing is passed over that has not been on the screen: the cursor moves by a line.
+        """
+        way = 1 if by > 0 else -1
+        for _ in range(abs(by)):
+            near = self.cursor + way * self.page_height
+            ahead = range(self.cursor + way, max(-1, min(near, self.count)), way)
+            self.cursor = next((index for index in ahead if self._begins_item(index)), self.cursor + way)
+
+    def _begins_item(self, index: int) -> bool:
+        return self._lines[index].target is not None and not self._lines[index].continues
+
     @property
     def count(self) -> int:
         return len(self._lines)

@@ -46,8 +46,7 @@ class Tree(FilterableLines):
         Binding("l,right,plus", "open", "open the branch", show=False, id="tree.open"),
         Binding("h,left,minus", "close", "close the branch, or go up", show=False, id="tree.close"),
         Binding("o", "toggle_branch", "open or close", show=False, id="tree.toggle"),
-        Binding("E", "everything(True)", "open every branch", show=False, id="tree.open-all"),
-        Binding("C", "everything(False)", "close every branch", show=False, id="tree.close-all"),
+        Binding("E", "everything", "open every branch, or close them", show=False, id="tree.everything"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -146,11 +145,13 @@ class Tree(FilterableLines):
         if (branch := self.branch) is not None:
             self._set(branch, not self._is_open(branch))
 
-    def action_everything(self, is_open: bool) -> None:
-        """Open or close all visible branches."""
-        for shown in list(self._visible):
-            if shown.branch.children is not None and self._is_open(shown.branch) != is_open:
-                self._toggled ^= {shown.branch.key}
+    def action_everything(self) -> None:
+        """Open all visible branches, or close them where all are open."""
+        branches = [shown.branch for shown in self._visible if shown.branch.children is not None]
+        is_open = all(map(self._is_open, branches))
+        for branch in branches:
+            if self._is_open(branch) == is_open:
+                self._toggled ^= {branch.key}
         self._rebuild()
 
     def clicked(self, index: int, column: int) -> None:

@@ -18,13 +18,13 @@ from dynadiag.kernels.document_links import DocumentLinks
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
 from dynadiag.kernels.line_table import Stage
+from dynadiag.kernels.node_origins import read_origins
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.clean import clean
 from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
-from dynadiag.render.dataflow.modules import recorded_modules
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.page.kernel_stages import KernelStages
@@ -205,7 +205,8 @@ def _drawings(
     recording: Recording, graph: Graph, text: str, links: DocumentLinks, block: str
 ) -> Iterator[tuple[str, str]]:
     """A graph as SVG, with regions folded and with every node. A drawing with too many boxes is left out."""
-    flow = DrawableGraph(parse_graph(text), recorded_modules(recording, graph))
+    modules = {name: origin.modules for name, origin in read_origins(recording, graph).items()}
+    flow = DrawableGraph(parse_graph(text), modules)
     shown = partial(relative_path, cwd=recording.run.cwd)
     for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
         if 0 < len(drawn.boxes) <= MAX_BOXES:
