@@ -29,6 +29,7 @@ COMMANDS = {
     "caches": "say why a start compiles again: what each cache was asked, and which part of a key changed",
     "check": "hold programs, recordings or logs to a baseline and to budgets",
     "fix": "find changes that remove graph breaks and recompiles, and prove each one",
+    "run": "run a program with overlays: changed functions of installed packages",
     "diff": "find where two runs differ first: breaks, guards, graphs, kernels, caches",
     "compare": "time eager against compile modes: does compiling pay?",
     "kernels": "list generated kernels, or print one",

@@ -1,6 +1,6 @@
 """The entry point that torch calls at the end of ``import torch`` (group ``torch.backends``).
 
-If neither of our environment variables is set, it returns after two lookups and loads nothing else of dynadiag.
+If none of our environment variables is set, it returns after three lookups and loads nothing else of dynadiag.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import os
 
 
 def start() -> None:
-    """Record this process, or make it take part in a trial, if the environment asks for that.
+    """Load overlays, record this process, or make it take part in a trial, as the environment asks.
 
     Never raises: an error becomes one line on stderr.
     """
+    if os.environ.get("DYNADIAG_OVERLAY"):
+        _call_or_report("changed by its overlay", "dynadiag.overlay", "load_named")
     if os.environ.get("DYNADIAG_RECORD"):
         _call_or_report("recorded", "dynadiag.capture.process", "record_this_process")
     if os.environ.get("DYNADIAG_JOIN"):

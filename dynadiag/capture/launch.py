@@ -25,7 +25,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "record_exit"]
+__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "launch_plain", "record_exit"]
 
 Streams = tuple[int | None, int | None]
 
@@ -79,6 +79,11 @@ def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> Proc
     except OSError as error:
         raise DynadiagError(f"cannot run {command[0][:200]}: {error.strerror}") from error
     return replace(ended, other_journals=tuple(sorted(set(folder.glob(f"*{SUFFIX}")) - before, key=_rank_order)))
+
+
+def launch_plain(command: Sequence[str], variables: Mapping[str, str]) -> ProcessEnd:
+    """Run a program with these variables added to its environment. Nothing is recorded."""
+    return _run(command, {**os.environ, **variables})
 
 
 def launch_counted(

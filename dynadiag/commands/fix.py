@@ -5,6 +5,11 @@ change is proved if the break or recompile is gone, no new one appears, and the 
 and changes of state are the same, with its own inputs and with others. Your files are not changed without --apply; -o
 writes a patch for `patch -p1` or `git apply`.
 
+Functions of installed packages are changed by an overlay: --overlay FILE.py writes a module that puts the changed
+functions in place when the package is imported (`dynadiag run --overlay FILE.py TARGET`, or DYNADIAG_OVERLAY=FILE.py in
+the environment, or an import at the top of the program). --overlay FILE.diff writes them as a patch for that package.
+No installed file is changed.
+
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 every cause has a proved fix (a recompile that no proved change removes does not count), 1 some
 have none, 3 there is nothing to fix, 4 the program fails uncompiled, 2 usage error.
@@ -38,6 +43,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the patch to write")
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
+    parser.add_argument(
+        "--overlay",
+        type=Path,
+        metavar="FILE",
+        help="where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch",
+    )
     parser.add_argument("--apply", action="store_true", help="change your files")
     parser.add_argument(
         "--timeout",
@@ -55,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     if args.output is not None:
         common.check_writable(args.output, force=args.force)
+    if args.overlay is not None:
+        if args.overlay.suffix not in (".py", ".diff", ".patch"):
+            raise DynadiagError(f"--overlay {args.overlay}: name a FILE.py, or a FILE.diff")
+        common.check_writable(args.overlay, force=args.force)
     project = Project.of(program)
     recording = common.new_recording(args.recording, program.text, force=args.force)
     log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
@@ -96,15 +111,20 @@ def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[Fix
 
 
 def _write(result: FixResult, project: Project, document: FixDocument, args: argparse.Namespace) -> FixDocument:
-    """Write the patch, and with ``--apply`` the files."""
+    """Write the patch and the overlay, and with ``--apply`` the user's files."""
     import msgspec
 
     if not result.edits:
         return document
     sources = {name: project.source(name) for name in result.changed}
-    if args.output is not None:
+    if args.output is not None and result.changed:
         common.write_file(args.output, unified_diff(sources, result.changed).encode(), force=True)
         document = msgspec.structs.replace(document, patch=str(args.output.absolute()))
+    overlay = result.overlay(project) if args.overlay is not None else ""
+    if overlay:
+        text = overlay if args.overlay.suffix == ".py" else result.package_diff(project)
+        common.write_file(args.overlay, text.encode(), force=True)
+        document = msgspec.structs.replace(document, overlay=str(args.overlay.absolute()))
     if args.apply:
         for name, text in result.changed.items():
             if (project.root / name).read_bytes() != sources[name].encode():

@@ -25,6 +25,7 @@ __all__ = [
     "add_recorder_options",
     "add_target",
     "exit_code",
+    "overlay_command",
     "parse_program",
     "python_command",
     "recorder_settings",
@@ -33,6 +34,10 @@ __all__ = [
 
 _SIGNAL_BASE = 128  # a shell adds it to the number of the signal that ended a program
 
+_RUN_OVERLAID = (
+    "import sys; from dynadiag.overlay import load_named; load_named(); "
+    "from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
+)
 _RUN_PROGRAM = "import sys; from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
 
 
@@ -184,6 +189,11 @@ def exit_code(ended: ProcessEnd) -> int:
     if ended.interrupted:
         return common.INTERRUPTED
     return _SIGNAL_BASE - ended.exit_code if ended.exit_code < 0 else ended.exit_code
+
+
+def overlay_command(program: Program, refusal: Path) -> list[str]:
+    """Return the command line that loads the overlays of the environment, and then runs a program."""
+    return [sys.executable, "-P", "-c", _RUN_OVERLAID, dump(program), str(refusal)]
 
 
 def python_command(program: Program, path: str, refusal: Path, gpu: str | None) -> list[str]:

@@ -114,16 +114,22 @@ class StateAfter:
 
 
 def record_of(
-    call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = "", root: str = ""
+    call: ReplayableCall,
+    index: int,
+    inputs: str,
+    ran: RunResult,
+    after: StateAfter,
+    printed: str = "",
+    roots: tuple[str, ...] = (),
 ) -> CallRecord:
-    """The record of a run. ``root`` is the folder of the user's modules."""
+    """The record of a run. ``roots`` are what the paths of the user's modules begin with."""
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     names = [f"argument {i}" for i in positions]
     arguments = dict(zip(names, (_plain(value) for value in ran.inputs), strict=False))
     if (error := ran.error) is not None:
         name = "math domain error" if str(error) == "math domain error" else type(error).__name__
-        record = CallRecord(index, inputs, name, _is_deliberate(error, root), positions, printed=printed)
+        record = CallRecord(index, inputs, name, _is_deliberate(error, roots), positions, printed=printed)
         changed = replace(record, arguments=arguments, state=after.tensors, scalars=after.scalars, random=after.random)
         return changed if record.deliberate else record
     return CallRecord(
@@ -143,18 +149,13 @@ def record_of(
     )
 
 
-def _is_deliberate(error: Exception, root: str) -> bool:
+def _is_deliberate(error: Exception, roots: tuple[str, ...]) -> bool:
     """Whether a `raise` of the user's raised the exception, so that a caller may rely on its type. An `assert` has
     another type in every compiled function.
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
-    return (
-        last is not None
-        and bool(root)
-        and last.filename.startswith(root)
-        and _RAISES.match(last.line or "") is not None
-    )
+    return last is not None and last.filename.startswith(roots) and _RAISES.match(last.line or "") is not None
 
 
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:

@@ -274,14 +274,14 @@ def _run_variant(
         return result
 
     with captured_output() as printed, every_warning():
-        restore, held = _random_restorer(), UserGlobals(asked.root, call)
+        restore, held = _random_restorer(), UserGlobals(asked.roots, call)
         changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
         try:
             ran = run_call(call, observed, arguments)
         finally:
             restore()
             held.restore()
-    return record_of(call, index, name, ran, after, printed_text(printed), asked.root)
+    return record_of(call, index, name, ran, after, printed_text(printed), asked.roots)
 
 
 def _random_restorer() -> Callable[[], None]:

@@ -19,6 +19,7 @@ __all__ = [
     "ProblemPlace",
     "Rejected",
     "encode_document",
+    "evidence_lines",
     "report_text",
 ]
 
@@ -75,6 +76,8 @@ class FixEntry(msgspec.Struct, frozen=True):
     rejected: tuple[Rejected, ...]
     advice: tuple[str, ...] = ()
     combined: bool = False
+    where: str = "program"  # "program" | "library": whose code the change is in
+    package: str | None = None  # the package and its version, as pip writes them
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     fixes: tuple[FixEntry, ...]
     patch: str | None
+    overlay: str | None = None
     evidence: Evidence | None  # of all proved fixes together
     trials: int
     seconds: float
@@ -140,9 +144,11 @@ def _change(entries: list[FixEntry], style: Style, told: Evidence | None) -> str
     lines.append(f"  {entry.verdict}: {entry.title}")
     if entry.why:
         lines.append(f"  why: {entry.why}")
+    if entry.where == "library" and entry.verdict == "proved":
+        lines.append(f"  in {entry.package}: --overlay FILE.py writes it, and no installed file is changed")
     if entry.evidence not in (None, told):
         assert entry.evidence is not None
-        lines += [f"  {text}" for text in _evidence(entry.evidence)]
+        lines += [f"  {text}" for text in evidence_lines(entry.evidence)]
     lines += [f"  not: {one.title}: {one.why}" for one in entry.rejected]
     lines += [f"  advice, not tried: {text}" for text in entry.advice]
     if entry.diff and not entry.combined:
@@ -156,7 +162,8 @@ def _cause(entry: FixEntry) -> str:
     return f"{problem.kind} {id_}at {f'{problem.file}:{problem.line}' if problem.file else 'a library'}"
 
 
-def _evidence(evidence: Evidence) -> list[str]:
+def evidence_lines(evidence: Evidence) -> list[str]:
+    """The figures of a proof, as lines of a report."""
     pairs = [("breaks", evidence.breaks), ("recompiles", evidence.recompiles), ("graphs", evidence.graphs)]
     counts = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in pairs)
     gradients = f", gradients {evidence.gradients}" if evidence.gradients else ""
@@ -170,4 +177,4 @@ def _evidence(evidence: Evidence) -> list[str]:
 
 def _combined_evidence(document: FixDocument) -> str:
     assert document.evidence is not None
-    return "\n".join(["all proved fixes together:", *(f"  {text}" for text in _evidence(document.evidence)), ""])
+    return "\n".join(["all proved fixes together:", *(f"  {text}" for text in evidence_lines(document.evidence)), ""])

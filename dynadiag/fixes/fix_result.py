@@ -8,13 +8,21 @@ from dataclasses import dataclass
 
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.edits import Edit, apply_edits, unified_diff
-from dynadiag.fixes.fix_report import Evidence, FixDocument, FixEntry, ProblemPlace, Rejected
+from dynadiag.fixes.fix_report import (
+    Evidence,
+    FixDocument,
+    FixEntry,
+    ProblemPlace,
+    Rejected,
+    evidence_lines,
+)
+from dynadiag.fixes.overlay_file import changes_of, library_edits, overlay_text, package_diff, package_of
 from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.project import Project
+from dynadiag.fixes.project import Project, is_library
 
 __all__ = ["Fix", "FixResult", "document_of", "entries_of", "exit_code_of"]
 
-_NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
+_NOT_THEIRS = "the cause lies in torch or Python, where nothing is changed"
 _NAMED = re.compile(r"`[^`]*?(\w+)(?:\s*=\s*\w+)?`")  # the last name of a setting or a function
 _NO_REWRITE = "no rewrite fits this place"
 
@@ -35,13 +43,41 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts."""
+    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts of
+    the user's own files.
+    """
 
     fixes: tuple[Fix, ...]
     edits: tuple[Edit, ...]
     changed: dict[str, str]
     evidence: Evidence | None
     torch: str | None = None
+
+    def overlay(self, project: Project) -> str:
+        """The overlay of the proved changes of packages' functions; empty where there are none."""
+        changes = tuple(changes_of(project, self.edits))
+        return overlay_text(changes, project, self.edits, tuple(_notes(self, project))) if changes else ""
+
+    def package_diff(self, project: Project) -> str:
+        """The same changes as a patch, with paths from the packages on."""
+        return package_diff(project, self.edits)
+
+
+def _notes(result: FixResult, project: Project) -> Iterator[str]:
+    """What a reader of an overlay has to know of each change, and what was proved."""
+    known = set[str]()
+    for fix in result.fixes:
+        made = fix.candidate
+        if made is None or fix.combined or not library_edits(made.edits) or made.title in known:
+            continue
+        known.add(made.title)
+        place = _place_of(fix.problem, project)
+        id_ = f" [{fix.problem.gb_id}]" if fix.problem.gb_id else ""
+        yield from (f"* {made.title}", f"  for the {place.kind}{id_} in {fix.problem.function}, line {place.line}")
+        yield f"  right because {made.why}"
+    if result.evidence is not None:
+        yield f"Proved with {project.program.text} on torch {result.torch}:"
+        yield from (f"  {text}" for text in evidence_lines(result.evidence))
 
 
 def exit_code_of(result: FixResult) -> int:
@@ -100,17 +136,22 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         verdict, title = tried if fix.rejected else ("none", _none(fix))
         place, why = _place_of(fix.problem, project), fix.problem.title
         return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, _untried(fix))
-    sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
+    edits = fix.candidate.edits
+    own = tuple(edit for edit in edits if not is_library(edit.file))
+    inside = library_edits(edits)
+    sources = {edit.file: project.source(edit.file) for edit in own}
     return FixEntry(
         problem=_place_of(fix.problem, project),
         verdict="proved",
         title=fix.candidate.title,
         kind=fix.candidate.kind,
-        diff=unified_diff(sources, apply_edits(sources, fix.candidate.edits)),
+        diff=unified_diff(sources, apply_edits(sources, own)) + package_diff(project, edits),
         why=fix.candidate.why,
         evidence=fix.evidence,
         rejected=fix.rejected,
         combined=fix.combined,
+        where="library" if inside else "program",
+        package="==".join(package_of(inside[0].file)) if inside else None,
     )
 
 
@@ -125,5 +166,5 @@ def _none(fix: Fix) -> str:
 
 
 def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:
-    file = problem.span.file if problem.file is None else str(project.root / problem.file)
+    file = problem.span.file if problem.file is None else str(project.path(problem.file))
     return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dynadiag.fixes.candidate import Candidate, Refusal, Sources
+from dynadiag.fixes.candidate import Candidate, Refusal, Rewrite, Sources
 from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.fix_report import Evidence, Rejected
 from dynadiag.fixes.fix_result import Fix, FixResult
+from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, library_edits
 from dynadiag.fixes.problems import FixProblem, RunSummary
-from dynadiag.fixes.project import Project
+from dynadiag.fixes.project import Project, is_library
 from dynadiag.fixes.proof import (
     COUNTED,
     MENDABLE,
@@ -141,10 +142,23 @@ class _Search:
             cause.untried = [*found, *(each for each in cause.untried if each not in found)]
 
     def _cause(self, problem: FixProblem) -> _Cause:
-        found = [each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources)]
+        places = [problem] if problem.file is None or not is_library(problem.file) else [problem, problem.from_outside]
+        found = [each for place in places for rewrite in CATALOGUE for each in self._candidates(rewrite, place)]
         for each in found:
             self.prover.conditions += each.both_sides if isinstance(each, Candidate) else ()
         return _Cause(problem, found)
+
+    def _candidates(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
+        """The candidates of a rewrite. One in a package has to be a change of functions, which an overlay can hold."""
+        for each in rewrite.candidates(problem, self._sources):
+            if isinstance(each, Candidate) and library_edits(each.edits):
+                try:
+                    list(changes_of(self._project, each.edits))
+                except NotOfFunctions as why:
+                    yield Refusal(each.title, f"an overlay cannot hold it: {why}")
+                    continue
+                self.trials.libraries |= {edit.file for edit in library_edits(each.edits)}
+            yield each
 
     def _message_causes(self) -> None:
         kinds = [cause.problem.kind for cause in self._causes]
@@ -306,7 +320,8 @@ class _Search:
             return FixResult(tuple(_taken_back(cause, why) for cause in self._causes), (), {}, None, torch)
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
         fixes = tuple(_fix(cause, whole) for cause in self._causes)
-        return FixResult(fixes, edits, apply_edits(sources, edits), evidence_of(whole), torch)
+        changed = {name: text for name, text in apply_edits(sources, edits).items() if not is_library(name)}
+        return FixResult(fixes, edits, changed, evidence_of(whole), torch)
 
 
 def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:

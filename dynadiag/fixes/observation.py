@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -36,7 +37,8 @@ class Observation:
     written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``own_records`` is where
     a run that compares writes its own. ``compiled_records`` are those that the unchanged program made in this way: what
     does as they say is right, too. ``seed`` is for a program that seeds nothing, ``root`` is the folder of the user's
-    modules. ``time_calls`` measures a warm call at the end.
+    modules. ``time_calls`` measures a warm call at the end. ``changed_modules`` are modules of packages by name, with
+    the file that is loaded in the place of each. ``libraries`` are files of packages whose globals count as the user's.
     ``sides`` are branches of which both sides are wanted. ``as_tensors`` are attributes that the candidate turns from
     numbers into tensors.
     """
@@ -50,9 +52,16 @@ class Observation:
     time_calls: bool = False
     seed: int = 0
     root: str = ""
+    libraries: tuple[str, ...] = ()
+    changed_modules: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 10.0  # for other inputs
     sides: tuple[str, ...] = ()
     as_tensors: tuple[str, ...] = ()
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What the paths of the modules begin with whose globals, and whose own exceptions, are compared."""
+        return (self.root, *self.libraries, *self.changed_modules.values()) if self.root else ()
 
     def to_task(self) -> str:
         """The observation as the text of a plan's task."""

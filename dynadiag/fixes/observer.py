@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch
 from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CompiledOperators, Observation, WarmCallTime
 from dynadiag.fixes.operator_counter import OperatorCounter
+from dynadiag.overlay_runtime import CopiedLoader, LibraryFinder
 from dynadiag.recording.journal import Journal
 from dynadiag.trial.context import TRIAL
 
@@ -43,6 +45,7 @@ def _start() -> None:
     asked = Observation.from_task(TRIAL.plan.task)
     _seed(asked.seed)
     _write_through(asked.stderr)
+    _change_modules(asked)
     recorder = _record(Path(asked.journal)) if asked.journal else None
     if asked.records:
         watch: ReferenceWatch | CandidateWatch = ReferenceWatch(asked) if asked.uncompiled else CandidateWatch(asked)
@@ -55,6 +58,14 @@ def _start() -> None:
         atexit.register(_send_operators, OperatorCounter())  # before the last call is repeated
     if recorder is not None:
         atexit.register(_end_recording, recorder, time.time())  # runs first: what is registered last does
+
+
+def _change_modules(asked: Observation) -> None:
+    """Load changed copies in the place of modules of packages."""
+    loaders = {name: partial(CopiedLoader, copy=copy) for name, copy in asked.changed_modules.items()}
+    if late := sorted(loaders.keys() & sys.modules.keys()):
+        raise RuntimeError(f"{late[0]} is imported before the trial begins, and cannot be changed")
+    sys.meta_path.insert(0, LibraryFinder(loaders))
 
 
 def _send_operators(counter: OperatorCounter) -> None:

@@ -27,7 +27,8 @@ _MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
 class FixProblem:
     """One cause of breaks or of recompiles.
 
-    ``file`` is the user's file relative to the project, ``None`` if the cause is in a library. ``span`` is the place
+    ``file`` is the user's file relative to the project, or the name of a package's file (`Project.name`); ``None`` if
+    the cause is in neither. ``span`` is the place
     of a break, and the function of a recompile. ``source``, ``was`` and ``now`` are those of the guard that failed, and
     ``guarded`` is the user's line that set it up. ``stack`` leads to the call of the compiled function; a file in it is
     relative to the project, and empty where it is not the user's. ``identity`` is the same in every run.
@@ -51,6 +52,11 @@ class FixProblem:
     advice: tuple[str, ...] = ()  # what `explain` advises
     nothing_before: bool = False  # torch compiled no operator of the function in front of the break
     from_before_break: bool = False  # what changes was computed before a graph break: the recompile ends with it
+
+    @property
+    def from_outside(self) -> FixProblem:
+        """The cause as the user's own files see it, where it is in a library."""
+        return replace(self, file=None)
 
     def before(self, edits: Collection[Edit], project: Project) -> FixProblem | None:
         """The cause at its place in the unchanged program, if it was found in the one with these edits; ``None`` if an
@@ -132,9 +138,9 @@ def _location(problem: FixProblem) -> str:
 
 
 def _break_problem(item: Break, explanation: Explanation, project: Project) -> FixProblem:
-    span, file = item.span, project.relative(item.span.file)
+    span, file = item.span, project.name(item.span.file)
     if file is None and (frame := user_frame(item)) is not None:
-        file, span = project.relative(frame.file), Span(frame.file, frame.line)
+        file, span = project.name(frame.file), Span(frame.file, frame.line)
     return FixProblem(
         kind="break",
         identity=identity("break", item.gb_id, item.function, (item.span,), explanation.sources),

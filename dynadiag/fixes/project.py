@@ -1,4 +1,6 @@
-"""The user's files: which folder they are in, and copies of it in which a candidate is tried."""
+"""The files that fix changes: the user's, and copies of them in which a candidate is tried; and those of installed
+packages, of which a changed copy is loaded in place of the module (`overlay_runtime`).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.trial.program import Program
 
-__all__ = ["Project"]
+__all__ = ["Project", "is_library", "module_of"]
 
+_PACKAGES = "site-packages"  # in the name of a library's file: no name of the user's begins so
+_NOT_CHANGED = ("torch", "torchgen", "functorch", "triton", "numpy", "dynadiag")  # the compiler, and what it stands on
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 _MAX_COPIED_BYTES = 64 << 20  # of one copy; larger data is linked, and a program only reads it
 _MAX_COPIED_FILE = 4 << 20
@@ -24,7 +29,8 @@ class Project:
     """The folder that the program's own modules are imported from, and where the program is started.
 
     ``sources`` has the texts of the files that were asked for, by their path relative to ``root``. ``added`` are files
-    that every copy has besides the user's.
+    that every copy has besides the user's. ``installed`` has the files of packages by their names, which begin with
+    "site-packages/".
     """
 
     program: Program
@@ -32,6 +38,7 @@ class Project:
     cwd: Path
     sources: dict[str, str] = field(default_factory=dict)
     added: Mapping[str, bytes] = field(default_factory=dict)
+    installed: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Project:
@@ -50,22 +57,41 @@ class Project:
         hidden = any(part in _SKIPPED or part.startswith(".") for part in path.parts)
         return None if hidden or not (self.root / path).is_file() else path.as_posix()
 
+    def name(self, file: str | None) -> str | None:
+        """The name of a file that fix may change: the project's own as `relative`, or an installed package's."""
+        if (own := self.relative(file)) is not None or file is None or not file.endswith(".py"):
+            return own
+        inside = path_in_packages(file)
+        if inside is None or inside.partition("/")[0] in _NOT_CHANGED:
+            return None
+        name = f"{_PACKAGES}/{inside}"
+        if name not in self.installed and Path(file).is_file():
+            self.installed[name] = Path(file)  # first met where it is installed: a changed copy has the same name
+        return name if name in self.installed else None
+
+    def path(self, name: str) -> Path:
+        """The file of a name."""
+        return self.installed.get(name) or self.root / name
+
     def source(self, name: str) -> str:
         """The text of a file. Raises `DynadiagError` if it cannot be read."""
         if name not in self.sources:
+            path = self.path(name)
             try:
-                self.sources[name] = (self.root / name).read_bytes().decode("utf-8")
+                self.sources[name] = path.read_bytes().decode("utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise DynadiagError(f"{self.root / name}: cannot read it as UTF-8 ({error})") from error
+                raise DynadiagError(f"{path}: cannot read it as UTF-8 ({error})") from error
         return self.sources[name]
 
     def copy_to(self, folder: Path, changed: Mapping[str, str]) -> Project:
-        """A copy of the project in ``folder``, with these files changed."""
+        """A copy of the project in ``folder``, with these files changed. Changed files of packages are beside it."""
         root = folder / (self.root.name or "root")
         _copy_tree(self.root, root, _Budget())
         for name, content in {**self.added, **{name: text.encode() for name, text in changed.items()}}.items():
-            (root / name).unlink(missing_ok=True)  # it may be a link
-            (root / name).write_bytes(content)
+            place = (folder if is_library(name) else root) / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)  # it may be a link
+            place.write_bytes(content)
         return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
 
     def _moved(self, root: Path) -> Program:
@@ -79,6 +105,20 @@ class Project:
         except ValueError:
             return self.cwd
         return moved if moved.is_dir() else root
+
+
+def is_library(name: str) -> bool:
+    """Whether a name of a project's file is that of an installed package's."""
+    return name.startswith(f"{_PACKAGES}/")
+
+
+def module_of(name: str) -> str:
+    """The module of a library's file.
+
+    >>> module_of("site-packages/transformers/models/bert/__init__.py")
+    'transformers.models.bert'
+    """
+    return name.removeprefix(f"{_PACKAGES}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,9 +27,11 @@ from dynadiag.fixes.observation import (
     VariantRun,
     WarmCallTime,
 )
+from dynadiag.fixes.overlay_file import changes_of, overlay_text
 from dynadiag.fixes.printed_output import comparable, comparable_run
 from dynadiag.fixes.problems import FixProblem, RunSummary, problems_of, summarize
-from dynadiag.fixes.project import Project
+from dynadiag.fixes.project import Project, is_library, module_of
+from dynadiag.overlay import VARIABLE
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
 from dynadiag.trial.events import HookEvent
@@ -124,12 +126,15 @@ def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
 
 @dataclass(slots=True)
 class Trials:
-    """All trials of one search. ``on_outcome`` is called with each outcome."""
+    """All trials of one search. ``on_outcome`` is called with each outcome. ``libraries`` are files of packages, by
+    name, whose globals are compared as the user's are: those that a change may be made in.
+    """
 
     project: Project
     runner: Runner
     on_outcome: OnOutcome
     count: int = 0
+    libraries: set[str] = field(default_factory=set)
     _slowest: float = 0.0  # seconds of the unchanged program under the recorder
     _registry: Registry = field(default_factory=Registry.installed)
 
@@ -145,11 +150,12 @@ class Trials:
         limit = _HANG_SLACK + _HANG_FACTOR * self._slowest if wanted and self._slowest else None
         with self._copy(wanted) as (folder, copy):
             journal = folder / "run.journal"
-            plan = Plan(
-                rung=rung, task=Observation(journal=str(journal), time_calls=not fresh and rung is None).to_task()
-            )
+            asked = Observation(journal=str(journal), time_calls=not fresh and rung is None)
+            changed = asked if fresh else self._changed(asked, folder, wanted)
+            variables = self._overlay(folder, wanted) if fresh else {}
+            plan = Plan(rung=rung, task=changed.to_task())
             before = snapshot(copy.root)
-            outcome = self._run(label, copy, plan, fresh=fresh, limit=limit)
+            outcome = self._run(label, copy, plan, fresh=fresh, limit=limit, variables=variables)
             if not wanted:
                 self._slowest = max(self._slowest, outcome.seconds)
             files = _contents(changed_files(before, snapshot(copy.root)), copy.root)
@@ -171,7 +177,8 @@ class Trials:
         """Run the unchanged program uncompiled, with the program's inputs and others; note which sides are taken."""
         wanted = tuple(conditions)
         records = self.runner.scratch / "reference.records"
-        with self._copy(_instrumented(self.project, wanted)) as (folder, copy):
+        edits = _instrumented(self.project, wanted)
+        with self._copy(edits) as (folder, copy):
             errors = folder / "stderr"
             asked = Observation(
                 stderr=str(errors),
@@ -182,7 +189,8 @@ class Trials:
                 sides=tuple(condition.key for condition in wanted),
             )
             before = snapshot(copy.root)
-            outcome = self._run("unchanged, uncompiled, with other inputs", copy, Plan(task=asked.to_task()))
+            plan = Plan(task=self._changed(asked, folder, edits).to_task())
+            outcome = self._run("unchanged, uncompiled, with other inputs", copy, plan)
             folders = _folders(folder, copy)
             return ReferenceRun(
                 outcome,
@@ -212,8 +220,9 @@ class Trials:
     def _compared(self, label: str, edits: list[Edit], asked: Observation) -> ComparedRun:
         with self._copy(edits) as (folder, copy):
             errors = folder / "stderr"
-            task = replace(asked, stderr=str(errors), root=str(copy.root)).to_task()
-            outcome = self._run(label, copy, Plan(rung="eager", task=task))
+            asked = replace(asked, stderr=str(errors), root=str(copy.root))
+            plan = Plan(rung="eager", task=self._changed(asked, folder, edits).to_task())
+            outcome = self._run(label, copy, plan)
             folders = _folders(folder, copy)
             return ComparedRun(
                 outcome,
@@ -222,6 +231,24 @@ class Trials:
                 comparable_run(outcome.tail, folders),
                 comparable_run(_read(errors), folders),
             )
+
+    def _changed(self, asked: Observation, folder: Path, edits: Iterable[Edit]) -> Observation:
+        """The observation of a run whose copy is in ``folder``, with the modules of packages that the edits change."""
+        names = {edit.file for edit in edits if is_library(edit.file)}
+        return replace(
+            asked,
+            libraries=tuple(str(self.project.path(name)) for name in sorted(self.libraries)),
+            changed_modules={module_of(name): str(folder / name) for name in sorted(names)},
+        )
+
+    def _overlay(self, folder: Path, edits: Collection[Edit]) -> dict[str, str]:
+        """The variable that names the overlay of these edits, as the user will have it."""
+        changes = tuple(changes_of(self.project, edits))
+        if not changes:
+            return {}
+        file = folder / "overlay.py"
+        file.write_text(overlay_text(changes, self.project, edits, ()))
+        return {VARIABLE: str(file)}
 
     @contextmanager
     def _copy(self, edits: Iterable[Edit]) -> Iterator[tuple[Path, Project]]:
@@ -235,9 +262,17 @@ class Trials:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(
-        self, label: str, copy: Project, plan: Plan, *, fresh: bool = False, limit: float | None = None
+        self,
+        label: str,
+        copy: Project,
+        plan: Plan,
+        *,
+        fresh: bool = False,
+        limit: float | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Outcome:
         with self.runner.for_program(copy.program, copy.cwd) as runner:
+            runner.environment = {**runner.environment, **(variables or {})}
             if limit is not None:
                 runner.limits = replace(runner.limits, seconds=min(limit, runner.limits.seconds))
             outcome = runner.run_fresh(plan) if fresh else runner.run(plan)

@@ -30,10 +30,12 @@ _SCALARS = (bool, int, float, str, bytes, complex, type(None))
 
 
 class UserGlobals:
-    """The globals of the modules below the folder ``root``, without what a call reaches itself, as they are now."""
+    """The globals of the modules whose paths begin with one of ``roots``, without what a call reaches itself, as they
+    are now.
+    """
 
-    def __init__(self, root: str, call: ReplayableCall) -> None:
-        self._namespaces = list(_namespaces(root))  # once: torch alone has thousands of modules
+    def __init__(self, roots: tuple[str, ...], call: ReplayableCall) -> None:
+        self._namespaces = list(_namespaces(roots))  # once: torch alone has thousands of modules
         names = Counter(name for space in self._namespaces for name, _ in _own_globals(space))
         self._repeated = {name for name, count in names.items() if count > 1}
         self._known = {id(value) for value in (*call.state, *call.containers)}
@@ -121,10 +123,10 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, each) for name, each in list(space.items()) if not name.startswith("__") and name not in added)
 
 
-def _namespaces(root: str) -> Iterator[dict[str, Any]]:
+def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if root and isinstance(file, str) and file.startswith(root) and isinstance(module, ModuleType):
+        if isinstance(file, str) and file.startswith(roots) and isinstance(module, ModuleType):
             yield vars(module)
 
 

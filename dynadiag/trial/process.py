@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NoReturn
 
+from dynadiag import overlay
 from dynadiag.trial import program
 from dynadiag.trial.child_processes import install_hooks, let_children_join
 from dynadiag.trial.context import TRIAL
@@ -71,6 +72,8 @@ def main(request: str, descriptor: int) -> NoReturn:
     else:
         let_children_join(None)
     TRIAL.plan = wanted.plan
+    if os.environ.get(overlay.VARIABLE):
+        overlay.load_named()
     run_program_and_exit(wanted.program)
 
 

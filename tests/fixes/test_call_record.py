@@ -41,7 +41,7 @@ def recorded(module: torch.nn.Module, x: torch.Tensor, n: int = 3, name: str = O
     def observed(*args: object, **kwargs: object) -> object:
         nonlocal after
         result = function(*args, **kwargs)
-        after = StateAfter.of(call, UserGlobals("", call), result)
+        after = StateAfter.of(call, UserGlobals((), call), result)
         return result
 
     return record_of(call, 0, name, run_call(call, observed, arguments), after)
@@ -174,7 +174,7 @@ def test_what_a_call_changes_and_draws_before_its_own_error_is_compared() -> Non
 
         with torch.random.fork_rng():
             ran = run_call(call, observed, call.copies())
-        return record_of(call, 0, OWN, ran, after, root=str(Path(__file__).parent))
+        return record_of(call, 0, OWN, ran, after, roots=(str(Path(__file__).parent),))
 
     assert what(of(torch.sin), of(torch.cos)) == []
     assert what(of(torch.sin), of(torch.Tensor.exp_)) == ["mutations"]
@@ -190,7 +190,7 @@ def test_only_a_line_that_raises_is_the_programs_own_error() -> None:
     def of(x: torch.Tensor) -> CallRecord:
         call = ReplayableCall(refuses, (x,), {})
         root = str(Path(__file__).parent)
-        return record_of(call, 0, OWN, run_call(call, refuses, call.copies()), StateAfter(), root=root)
+        return record_of(call, 0, OWN, run_call(call, refuses, call.copies()), StateAfter(), roots=(root,))
 
     assert (of(X).error, of(X).deliberate) == ("ValueError", True)
     assert (of(X.T).error, of(X.T).deliberate) == ("RuntimeError", False)

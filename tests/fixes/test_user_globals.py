@@ -42,7 +42,7 @@ def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
 def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], tmp_path: Path) -> None:
     call = ReplayableCall(lambda x: note(x), (torch.ones(1),), {})
-    held = UserGlobals(str(tmp_path), call)
+    held = UserGlobals((str(tmp_path),), call)
     before = held.scalars()
     note(2.5)
     kept = {"COUNT": 1, "len(SEEN)": 1, "SEEN[0]": 2.5}
@@ -58,12 +58,12 @@ def test_a_global_has_the_name_by_which_the_called_function_knows_it(
 ) -> None:
     """A changed program may name it in a function that the called one calls."""
     calls = [ReplayableCall(each, (2.5,), {}) for each in (note, sys.modules[note.__module__].pass_on)]
-    first, second = [scalars_of(call) | UserGlobals(str(tmp_path), call).scalars() for call in calls]
+    first, second = [scalars_of(call) | UserGlobals((str(tmp_path),), call).scalars() for call in calls]
     assert first == second == {"COUNT": 0, "len(SEEN)": 0}
     (tmp_path / "more_notes.py").write_text("COUNT = 3")
     import more_notes  # type: ignore[import-not-found]
 
-    found = UserGlobals(str(tmp_path), calls[0]).scalars()
+    found = UserGlobals((str(tmp_path),), calls[0]).scalars()
     del sys.modules[more_notes.__name__]
     assert found == {"notes_of_a_user.COUNT": 0, "more_notes.COUNT": 3}
 
@@ -72,16 +72,16 @@ def test_a_compiled_model_counts_as_the_model(note: Callable[[Any], None], tmp_p
     module = sys.modules[note.__module__]
     call = ReplayableCall(lambda x: x, (torch.ones(1),), {})
     module.MODEL = torch.nn.Linear(1, 1)  # type: ignore[attr-defined]
-    before = UserGlobals(str(tmp_path), call).scalars()
+    before = UserGlobals((str(tmp_path),), call).scalars()
     module.MODEL = torch.compile(module.MODEL)  # type: ignore[attr-defined]
     own = {"MODEL._is_torch_compile": True} if hasattr(module.MODEL, "_is_torch_compile") else {}  # not in torch 2.11
-    assert UserGlobals(str(tmp_path), call).scalars() == {**before, **own}
+    assert UserGlobals((str(tmp_path),), call).scalars() == {**before, **own}
 
 
 def test_what_a_class_holds_is_seen_and_restored(note: Callable[[Any], None], tmp_path: Path) -> None:
     holder = sys.modules[note.__module__].Holder
     holder.shared = [1]
-    held = UserGlobals(str(tmp_path), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
+    held = UserGlobals((str(tmp_path),), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
     holder.shared.append(2.5)
     assert held.scalars()["Holder.shared[1]"] == 2.5
     held.restore()
@@ -96,7 +96,7 @@ def test_a_lock_that_a_call_left_taken_is_free_again(
     module.LOCK = threading.Lock()  # type: ignore[attr-defined]
     module.HOLDER = module.Holder()  # type: ignore[attr-defined]
     module.HOLDER.own = threading.Lock()
-    held = UserGlobals(str(tmp_path), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
+    held = UserGlobals((str(tmp_path),), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
     module.LOCK.acquire()
     module.HOLDER.own.acquire()
     held.restore()

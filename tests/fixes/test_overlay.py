@@ -1,0 +1,188 @@
+"""Overlays: changed functions of installed packages, put in place at import, and left out where they do not fit."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dynadiag.fixes import overlay_file
+from dynadiag.fixes.edits import Edit
+from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, overlay_text, package_diff
+from dynadiag.fixes.project import Project
+from dynadiag.overlay_runtime import Change, changed_text, functions_in
+from dynadiag.trial.program import Program
+from tests.fixes.library import SCALE, install_package
+
+NAME = "site-packages/fakelib/scale.py"
+DYNADIAG = [sys.executable, "-m", "dynadiag"]
+PROGRAM = """import torch
+from fakelib.scale import Scale
+
+torch.manual_seed(0)
+model = torch.compile(Scale(), backend="eager")
+out = model(torch.randn(3, 4))
+out.sum().backward()
+print(out.sum().item())
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project beside an installed package, which this process can import."""
+    place = install_package(tmp_path, {"__init__.py": "", "scale.py": SCALE})
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "program.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(str(place))
+    overlay_file._distributions.cache_clear()
+    before, finders = set(sys.modules), list(sys.meta_path)
+    made = Project.of(Program(str(tmp_path / "program" / "program.py")))
+    assert made.name(str(place / "fakelib" / "scale.py")) == NAME
+    yield made
+    sys.meta_path[:] = finders
+    for name in [name for name in sys.modules if name.startswith(("fakelib", "overlay")) and name not in before]:
+        del sys.modules[name]
+    overlay_file._distributions.cache_clear()
+
+
+def edit(old: str, new: str, text: str = SCALE) -> Edit:
+    start = text.index(old)
+    return Edit(NAME, start, start + len(old), new)
+
+
+ITEM = edit("n = y.abs().max().item()", "n = y.abs().max().detach()")
+HELPER = edit("class Scale", "def _helper(x):\n    return x\n\n\nclass Scale")
+
+
+def written(project: Project, *edits: Edit) -> types.ModuleType:
+    """The overlay of these edits, imported."""
+    text = overlay_text(tuple(changes_of(project, edits)), project, edits, ("* why",))
+    (project.root / "overlay.py").write_text(text)
+    return importlib.import_module("overlay")
+
+
+def test_the_functions_of_a_module_have_their_decorators_and_classes() -> None:
+    text = "if True:\n    @f\n    def a(): pass\n"
+    text += "class C:\n    class D:\n        async def b(self):\n            def c(): pass\n"
+    found = {name: source for name, _, _, source in functions_in(text)}
+    assert found == {
+        "a": "    @f\n    def a(): pass",
+        "C.D.b": "        async def b(self):\n            def c(): pass",
+    }
+
+
+def test_an_overlay_changes_a_function_at_import_and_no_file(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(project.root))
+    written(project, ITEM, HELPER)
+    scale = importlib.import_module("fakelib.scale")
+    assert "detach()" in inspect.getsource(scale.Scale.forward)
+    assert inspect.getsource(scale.Scale.extra) == "    def extra(self):\n        return 1\n"
+    assert scale._helper(3) == 3
+    assert '\\\\ and "a quote"' in scale.Scale.forward.__doc__.replace("\\", "\\\\")
+    assert project.path(NAME).read_text() == SCALE
+    with pytest.raises(TypeError) as raised:
+        scale.Scale().forward(None)
+    assert "y = self.linear(x)" in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("what", ["version", "source", "imported"])
+def test_what_does_not_fit_is_left_as_it_is(project: Project, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.syspath_prepend(str(project.root))
+    if what == "imported":
+        importlib.import_module("fakelib.scale")
+        with pytest.warns(RuntimeWarning, match="imported already"):
+            written(project, ITEM)
+    else:
+        written(project, ITEM)
+        place = project.path(NAME).parents[1]
+        if what == "version":
+            (place / "fakelib-1.2.dist-info" / "METADATA").write_text(
+                "Metadata-Version: 2.1\nName: fakelib\nVersion: 2\n"
+            )
+        else:
+            project.path(NAME).write_text(SCALE.replace("torch.relu(y / n)", "torch.tanh(y / n)"))
+        importlib.invalidate_caches()
+        with pytest.warns(
+            RuntimeWarning, match="is left as it is: " + ("the changes" if what == "version" else "Scale")
+        ):
+            importlib.import_module("fakelib.scale")
+    assert ".item()" in inspect.getsource(sys.modules["fakelib.scale"].Scale.forward)
+
+
+def test_one_change_that_does_not_fit_leaves_out_the_others_of_its_module() -> None:
+    version = importlib.metadata.version("torch")
+    own = next(source for name, _, _, source in functions_in(SCALE) if name == "Scale.extra")
+    digest = hashlib.sha256(own.encode()).hexdigest()
+    right = Change("torch", version, "m", "Scale.extra", digest, "    def extra(self):\n        return 2")
+    assert "return 2" in changed_text(SCALE, [right])
+    for wrong in (right._replace(function="Scale.forward"), right._replace(sha256="0"), right._replace(version="0")):
+        with pytest.raises(ValueError, match="proved for"):
+            changed_text(SCALE, [right, wrong])
+
+
+def test_lines_below_a_changed_function_keep_their_numbers() -> None:
+    version = importlib.metadata.version("torch")
+    own = next(source for name, _, _, source in functions_in(SCALE) if name == "Scale.forward")
+    digest = hashlib.sha256(own.encode()).hexdigest()
+    change = Change("torch", version, "m", "Scale.forward", digest, "    def forward(self, x):\n        return x")
+    assert changed_text(SCALE, [change]).split("\n")[16] == "    def extra(self):"
+
+
+def test_a_change_of_more_than_functions_is_refused(project: Project) -> None:
+    for wrong in (edit("class Scale(nn.Module):", "class Scale(nn.Identity):"), edit("import torch\n", "")):
+        with pytest.raises(NotOfFunctions):
+            list(changes_of(project, [wrong]))
+    (added,) = changes_of(project, [HELPER])
+    assert (added.function, added.source) == ("", "def _helper(x):\n    return x")
+
+
+def test_a_patch_for_the_package_has_its_paths(project: Project) -> None:
+    assert package_diff(project, [ITEM]).startswith("--- a/fakelib/scale.py\n+++ b/fakelib/scale.py\n")
+
+
+def test_libraries_that_stand_below_are_not_changed(project: Project) -> None:
+    import numpy
+    import torch
+
+    assert project.name(torch.nn.__file__) is None
+    assert project.name(numpy.__file__) is None
+    assert replace(project).name(str(project.path(NAME))) == NAME
+
+
+def test_fix_proves_a_change_of_a_package_and_run_uses_it(project: Project) -> None:
+    place = project.path(NAME).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+
+    def dynadiag(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*DYNADIAG, *words], cwd=project.root, env=environment, capture_output=True, text=True, check=False
+        )
+
+    done = dynadiag("fix", "--json", "fix.json", "--overlay", "overlay.py", "program.py")
+    assert done.returncode == 0, done.stderr
+    document = json.loads((project.root / "fix.json").read_text())
+    (fix,) = (entry for entry in document["fixes"] if entry["for"]["kind"] == "break")
+    assert (fix["verdict"], fix["where"], fix["package"]) == ("proved", "library", "fakelib==1.2")
+    assert document["overlay"] == str(project.root / "overlay.py")
+    assert document["patch"] is None
+    assert project.path(NAME).read_text() == SCALE
+    plain = subprocess.run(
+        [sys.executable, "program.py"], cwd=project.root, env=environment, capture_output=True, text=True, check=True
+    )
+    changed = dynadiag("run", "--overlay", "overlay.py", "program.py")
+    assert (changed.returncode, changed.stdout) == (0, plain.stdout)
+    environment["DYNADIAG_OVERLAY"] = str(project.root / "overlay.py")
+    explained = dynadiag("explain", "--json", "-", "program.py")
+    assert json.loads(explained.stdout)["break_count"] == 0
+    assert dynadiag("run", "--overlay", "missing.py", "program.py").returncode == 2
