@@ -62,6 +62,7 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/draw_imports.py
 	$(BIN)/python docs/write_advice.py
+	$(BIN)/python docs/write_outputs.py
 	$(BIN)/python docs/write_schema.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs

@@ -13,9 +13,10 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import argparse
 import os
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dynadiag import __version__
 from dynadiag.errors import DynadiagError
@@ -40,6 +41,7 @@ COMMANDS = {
     "pack": "store the recordings of a distributed job in one file",
     "report": "write recordings as one HTML page, to be sent",
     "schema": "print the JSON Schema of a command's document",
+    "prune": "say what of the stored recordings may go, and remove it",
     "doctor": "check for torch, Triton, a compiler, a GPU",
 }
 _MODULES = {"import": "import_"}
@@ -52,9 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if _OwnPackageFinder not in sys.meta_path:
         sys.meta_path.insert(0, _OwnPackageFinder)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
     try:
         code = _run(arguments)
         sys.stdout.flush()  # here, because a full disk can still be reported
@@ -75,8 +77,19 @@ def _print_error(reason: str) -> int:
     text = f"dynadiag: {_one_line(reason)}"
     if os.environ.get("GITHUB_ACTIONS") == "true":
         text = text.replace("##[", "##\\[")  # a runner would take it for a command
-    print(text, file=sys.stderr)  # noqa: T201 - the command line reports here
+    with suppress(OSError):  # stderr is on a full disk: the exit code says it
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command line reports here
     return USAGE_ERROR
+
+
+def _open_closed_streams() -> None:
+    """Open the null device where stdin, stdout or stderr is closed (``>&-``), so that no file of ours gets its number.
+
+    A program that we start gets it closed, as it would without us.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - it stays open; pathlib is slow to load
 
 
 def _discard_stdout() -> None:
@@ -104,16 +117,29 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         _main_parser().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
-    module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
+    module, parser = _module_of(name), parser_of(name)
+    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
+    args = parser.parse_args(separated(arguments[1:]))
+    outputs = sys.modules.get("dynadiag.commands.outputs")  # a command that writes nothing has not loaded it
+    with outputs.guard(parser, args) if outputs else nullcontext():
+        return int(module.run(args))
+
+
+def _module_of(command: str) -> Any:
+    return import_module(f"dynadiag.commands.{_MODULES.get(command, command)}")
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command's arguments."""
+    module = _module_of(command)
     parser = _Parser(
-        prog=f"dynadiag {name}",
+        prog=f"dynadiag {command}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     module.prepare_parser(parser)
-    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
-    return int(module.run(parser.parse_args(separated(arguments[1:]))))
+    return parser
 
 
 class _Parser(argparse.ArgumentParser):

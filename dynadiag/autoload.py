@@ -1,11 +1,13 @@
 """The entry point that torch calls at the end of ``import torch`` (group ``torch.backends``).
 
-If none of our environment variables is set, it returns after three lookups and loads nothing else of dynadiag.
+If this process is not to be recorded and takes no part in a trial, it returns after a few lookups and loads nothing
+else of dynadiag.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 
 def start() -> None:
@@ -15,7 +17,7 @@ def start() -> None:
     """
     if os.environ.get("DYNADIAG_OVERLAY"):
         _call_or_report("changed by its overlay", "dynadiag.overlay", "load_named")
-    if os.environ.get("DYNADIAG_RECORD"):
+    if os.environ.get("DYNADIAG_RECORD") or "_dynadiag_start" in sys.modules:
         _call_or_report("recorded", "dynadiag.capture.process", "record_this_process")
     if os.environ.get("DYNADIAG_JOIN"):
         _call_or_report("part of the trial", "dynadiag.trial.child_processes", "join")

@@ -1,7 +1,8 @@
 """The errors that dynadiag itself raises.
 
     DynadiagError            what a user can mend: the message names the input and the cure
-    └── UnreadableInput      a file or target that cannot be read
+    ├── UnreadableInput      a file or target that cannot be read
+    └── UnwritableOutput     a file that cannot be written: a full disk, no permission
 
 ``main`` catches `DynadiagError` once, prints it as one line and exits with 2. Failures of the user's own program
 are never raised as these: they are outcomes. While the user's program runs, an error of ours is one line on its stderr
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["DynadiagError", "UnreadableInput", "say"]
+__all__ = ["DynadiagError", "UnreadableInput", "UnwritableOutput", "say"]
 
 
 class DynadiagError(Exception):
@@ -21,6 +22,10 @@ class DynadiagError(Exception):
 
 class UnreadableInput(DynadiagError):  # noqa: N818 - it says what is wrong; "Error" would add nothing
     """A recording, log or target that is missing, truncated beyond use, or not what it claims to be."""
+
+
+class UnwritableOutput(DynadiagError):  # noqa: N818 - as above
+    """The system refused to write a file: the disk is full, or permission is missing."""
 
 
 def say(what: str, error: BaseException) -> None:

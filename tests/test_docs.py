@@ -68,6 +68,11 @@ def test_a_page_is_at_most_120_columns_wide(page: Path) -> None:
     assert wide == []
 
 
+def test_the_table_of_outputs_is_that_of_the_parsers() -> None:
+    page = (ROOT / "docs" / "outputs.md").read_text()
+    assert program_of_docs("write_outputs").markdown() == page, "run `make docs`"
+
+
 def test_the_commands_for_agents_are_commands_with_these_options() -> None:
     """Each command line of the page is parsed by the parser of its command."""
     lines = re.findall(r"`dynadiag ([^`]+)`", (ROOT / "docs" / "agents.md").read_text())

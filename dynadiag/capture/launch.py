@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -17,29 +16,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import FrameType
 
-from dynadiag.capture.run_metadata import run_header
+from dynadiag.capture.run_metadata import run_header, writer
 from dynadiag.capture.settings import Settings
-from dynadiag.errors import DynadiagError
-from dynadiag.recording.journal import SUFFIX, Journal
+from dynadiag.capture.signals import SignalRelay
+from dynadiag.errors import DynadiagError, UnwritableOutput, say
+from dynadiag.recording.journal import SUFFIX, Identity, Journal, journal_stem
 from dynadiag.recording.opening import journal_header
 
 __all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "launch_plain", "record_exit"]
 
 Streams = tuple[int | None, int | None]
 
-_MAX_INTERRUPTS = 2  # times that Ctrl-C is left to the program; the next one kills it
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a recorded program ended. ``other_journals`` are those of its other processes, by rank."""
+    """How a recorded program ended. ``other_journals`` are those of its other processes, by rank.
+
+    ``has_journal`` is false where the file of its journal is gone, or is another by now.
+    """
 
     exit_code: int
     seconds: float
     interrupted: bool
-    other_journals: tuple[Path, ...]
+    other_journals: tuple[Path, ...] = ()
+    has_journal: bool = True
 
 
 def launch(
@@ -53,18 +54,39 @@ def launch(
 ) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
-    ``variables`` are added to its environment, ``notes`` to the recording. ``streams`` are the descriptors of its
-    stdout and stderr where these are not ours, ``limit`` the seconds after which it is killed. Raises `DynadiagError`
-    if the recorder is not installed in this interpreter.
+    The journal is made before the program starts, so that nobody else can take its name. ``variables`` are added to
+    the program's environment, ``notes`` to the recording. ``streams`` are the descriptors of its stdout and stderr
+    where these are not ours, ``limit`` the seconds after which it is killed. Raises `DynadiagError` if the recorder is
+    not installed in this interpreter, or if the journal exists or cannot be made. Once the program runs, nothing of
+    ours is raised: what goes wrong is one line on stderr.
     """
     _check_installed()
     journal = journal.absolute()
-    settings = replace(settings, journal=str(journal), parent=os.getpid())
-    environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
-    ended = _run(command, environment, streams, limit)
+    claimed = _claim(journal)
+    claim = [*claimed.identity, claimed.size]
+    settings = replace(settings, journal=str(journal), claim=claim, parent=os.getpid())
+    environment = settings.program_environment(str(journal.parent), {**os.environ, **(variables or {})})
+    try:
+        ended = _run(command, environment, streams, limit)
+    except OSError as error:
+        claimed.close()
+        journal.unlink()
+        raise DynadiagError(f"cannot run {command[0][:200]}: {error.strerror}") from error
     others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
-    _record_end(journal, settings, ended.exit_code, ended.seconds, others, notes)
-    return replace(ended, other_journals=others)
+    try:
+        _record_end(journal, settings, ended, others, notes)
+    except DynadiagError as error:
+        say(f"{journal} has no end", error)
+    has_journal = not claimed.removed
+    claimed.close()
+    return replace(ended, other_journals=others, has_journal=has_journal)
+
+
+def _claim(journal: Path) -> Journal:
+    """Make the journal, with who launched the program. It stays open, so that no other file gets its inode."""
+    made = Journal.create(journal)
+    made.append({"dynadiag_launch": writer()})
+    return made
 
 
 def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> ProcessEnd:
@@ -75,7 +97,7 @@ def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> Proc
     _check_installed()
     before = set(folder.glob(f"*{SUFFIX}"))
     try:
-        ended = _run(command, {**os.environ, **settings.environment(str(folder.absolute()))})
+        ended = _run(command, settings.program_environment(str(folder.absolute()), os.environ))
     except OSError as error:
         raise DynadiagError(f"cannot run {command[0][:200]}: {error.strerror}") from error
     return replace(ended, other_journals=tuple(sorted(set(folder.glob(f"*{SUFFIX}")) - before, key=_rank_order)))
@@ -94,7 +116,7 @@ def launch_counted(
     Nothing is recorded. The program's standard input is empty, because an earlier run has read it.
     """
     settings = replace(settings, parent=os.getpid(), coverage=str(folder))
-    environment = {**os.environ, **variables, **settings.environment(str(folder))}
+    environment = settings.program_environment(str(folder), {**os.environ, **variables})
     return _run(command, environment, (subprocess.DEVNULL, subprocess.DEVNULL), stdin=subprocess.DEVNULL)
 
 
@@ -106,14 +128,12 @@ def _run(
     stdin: int | None = None,
 ) -> ProcessEnd:
     began = time.time()
-    process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1])
-    with _SignalForwarder(process) as signals:
-        try:
-            code = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-    return ProcessEnd(code, time.time() - began, signals.interrupts > 0, ())
+    with SignalRelay() as signals:
+        process = subprocess.Popen(
+            command, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1], preexec_fn=signals.unblock
+        )
+        code = signals.wait(process, limit)
+    return ProcessEnd(code, time.time() - began, signals.interrupts > 0)
 
 
 def _check_installed() -> None:
@@ -125,7 +145,7 @@ def _check_installed() -> None:
 
 def _find_other_journals(journal: Path) -> Iterator[Path]:
     """The journals of the program's other processes: those beside the main one that name us as their launcher."""
-    for path in journal.parent.glob(f"{glob.escape(journal.stem)}-*{SUFFIX}"):
+    for path in journal.parent.glob(f"{glob.escape(journal_stem(journal))}-*{SUFFIX}"):
         header = journal_header(path)
         if header is not None and header.get("launcher") == os.getpid():
             yield path
@@ -136,19 +156,30 @@ def _rank_order(path: Path) -> tuple[int, str]:
     return (int(rank[1]) if rank else sys.maxsize, path.name)
 
 
-def record_exit(journal: Path, code: int | None, seconds: float, notes: Sequence[str] = ()) -> None:
-    """Append to a program's journal how it ended: its exit code, negative for a signal, and how long it ran."""
-    end = Journal.reopen(journal)
+def record_exit(
+    journal: Path, code: int | None, seconds: float, notes: Sequence[str] = (), identity: Identity | None = None
+) -> None:
+    """Append to a program's journal how it ended: its exit code, negative for a signal, and how long it ran.
+
+    Raises `DynadiagError` if that cannot be written, or if the journal has not this ``identity`` any more.
+    """
+    end = Journal.reopen(journal, identity=identity)
     end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": list(notes)}})
     end.close()
+    if end.failure is not None:
+        raise UnwritableOutput(f"cannot write {journal}: {end.failure}")
 
 
 def _record_end(
-    journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path], extra_notes: Sequence[str]
+    journal: Path, settings: Settings, ended: ProcessEnd, others: Sequence[Path], extra_notes: Sequence[str]
 ) -> None:
+    """Append the end of a program that was launched. Raises as `record_exit`."""
+    device, inode, size = settings.claim or (0, 0, 0)
     notes = list(extra_notes)
-    if not journal.exists():
-        Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
+    if journal.exists() and journal.stat().st_size == size:
+        start = Journal.reopen(journal, identity=(device, inode))
+        start.append({"dynadiag_run": run_header(settings.target, os.getpid())})
+        start.close()
         notes.append(_why_not_recorded())
     if others:
         one = len(others) == 1
@@ -158,50 +189,10 @@ def _record_end(
         )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")
-    record_exit(journal, code, seconds, notes)
+    record_exit(journal, ended.exit_code, ended.seconds, notes, (device, inode))
 
 
 def _why_not_recorded() -> str:
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return "TORCH_DEVICE_BACKEND_AUTOLOAD is 0 in this environment: torch did not load the recorder"
     return "the program never imported torch, or ended before it had"
-
-
-class _SignalForwarder:
-    """Leaves Ctrl-C to the program while it runs, but kills it at the third one. SIGTERM is passed on."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self.interrupts = 0
-
-    def __enter__(self) -> _SignalForwarder:
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGTERM:
-            self._process.terminate()
-            return
-        self.interrupts += 1
-        if self.interrupts > _MAX_INTERRUPTS:
-            self._process.kill()
-        elif not _in_foreground():
-            self._process.send_signal(signal.SIGINT)
-
-
-def _in_foreground() -> bool:
-    """Whether we are in a terminal's foreground group: then its Ctrl-C also went to the program."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)

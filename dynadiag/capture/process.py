@@ -7,12 +7,10 @@ import functools
 import itertools
 import os
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
@@ -24,8 +22,9 @@ from dynadiag.capture.run_metadata import (
     run_footer,
     run_header,
 )
+from dynadiag.capture.startup import sitecustomize
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.journal import SUFFIX, Journal
+from dynadiag.recording.journal import SUFFIX, Journal, journal_stem
 from dynadiag.torch_private import capture as torch_private
 
 __all__ = ["StoppedAfterCalls", "record_this_process", "stop_after"]
@@ -38,11 +37,11 @@ def record_this_process() -> None:
     The main process of one of our commands has its journal from the start. Any other process gets one at its first
     event, so that workers which never compile leave no file. Raises whatever prevents recording.
     """
-    folder = Path(os.environ[settings_.FOLDER_VARIABLE]).absolute()
-    settings = settings_.from_environment(os.environ)
+    variables = settings_.recorder_variables()
+    folder = Path(variables[settings_.FOLDER_VARIABLE]).absolute()
+    settings = settings_.from_environment(variables)
     if settings.parent is not None:
-        settings_.hide_variables()
-        _pass_variables_on(settings.environment(str(folder)))
+        sitecustomize.take()  # it has, unless Python ran without `site`, or without its variables
     if settings.coverage is not None:
         _count_operators(settings.coverage, settings)
         return
@@ -83,6 +82,8 @@ def _open_journal(folder: Path, settings: settings_.Settings) -> Journal:
 
 
 def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
+    if (own := _claimed_journal(settings)) is not None:
+        return own
     for path in _candidate_paths(folder, settings):
         try:
             return Journal.create(path, settings.limit)
@@ -92,11 +93,24 @@ def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
     raise DynadiagError(f"{folder}: no name is left for a recording; empty the folder")
 
 
+def _claimed_journal(settings: settings_.Settings) -> Journal | None:
+    """The journal that the command made for its main process. None in any other process, and if it is in use."""
+    if settings.journal is None or settings.claim is None or settings.parent != os.getppid():
+        return None
+    try:
+        status = os.stat(settings.journal)  # noqa: PTH116 - one call, before anything is opened
+        if [status.st_dev, status.st_ino, status.st_size] != settings.claim:
+            return None  # removed, replaced, or written by what this process was before an exec
+        return Journal.reopen(Path(settings.journal), settings.limit, (status.st_dev, status.st_ino))
+    except (OSError, DynadiagError):
+        return None
+
+
 def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
     """The paths for this process's recording, of which the first free one is taken."""
-    if settings.journal is not None and settings.parent == os.getppid():
+    if settings.journal is not None and settings.claim is None and settings.parent == os.getppid():
         yield Path(settings.journal)
-    lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
+    lead = journal_stem(Path(settings.journal)) if settings.journal else socket.gethostname()
     yield from (folder / f"{stem}{SUFFIX}" for stem in recording_stems(lead, os.environ))
 
 
@@ -121,27 +135,12 @@ def _end_recording(recorder: Recorder, started: float) -> None:
             recorder.record_collectives()
             recorder.record_exception(error)
             footer = run_footer(started, error, source=recorder.keeps_source)
-            recorder.note("end", footer)
             for frame in footer["stack"][-1:]:
                 recorder.record_source(frame["file"], {})
+            recorder.note("end", footer)  # the last event: from then on others may fold the journal
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)
-
-
-def _pass_variables_on(variables: dict[str, str]) -> None:
-    """Add our variables to the environments that the program makes for its child processes.
-
-    ``torchrun`` copies ``os.environ``, in which our variables are hidden. Without this its workers would not record.
-    """
-    original = subprocess.Popen.__init__
-
-    def start(self: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(kwargs.get("env"), Mapping):
-            kwargs["env"] = {**variables, **kwargs["env"]}
-        original(self, *args, **kwargs)
-
-    subprocess.Popen.__init__ = start  # type: ignore[method-assign]  # there is no hook for it in subprocess
 
 
 class StoppedAfterCalls(SystemExit):

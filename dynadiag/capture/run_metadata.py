@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynadiag.recording.journal import process_space
+
 __all__ = [
     "ending_exception",
     "exit_codes_of_ranks",
@@ -20,6 +22,7 @@ __all__ = [
     "run_footer",
     "run_header",
     "uses_gpu",
+    "writer",
 ]
 
 _RELEVANT_PREFIXES = (
@@ -52,13 +55,17 @@ def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any
         "python": sys.version.split()[0],
         "rank": job_place(os.environ).get("rank"),
         "job": job_place(os.environ),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
+        **writer(),
         "parent": os.getppid(),
         "launcher": launcher,
         "started": time.time(),
         "environment": _relevant_variables(os.environ),
     }
+
+
+def writer() -> dict[str, Any]:
+    """Return which process writes a journal: whether it still runs can be known on its own machine only."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "space": process_space()}
 
 
 def _working_directory() -> str | None:

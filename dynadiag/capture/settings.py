@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from dynadiag.capture.startup import sitecustomize
 
 FOLDER_VARIABLE = "DYNADIAG_RECORD"
 SETTINGS_VARIABLE = "DYNADIAG_RECORD_SETTINGS"
@@ -21,13 +24,15 @@ class Settings:
     """What to record.
 
     ``limit`` is in bytes. ``parent`` is the process id of the command that started the program. Its child, the main
-    process, writes ``journal``; other processes write beside it. With ``coverage``, a folder, nothing is recorded:
+    process, writes ``journal``, if that is still what its command made (``claim``: device, inode and size in bytes);
+    other processes write beside it. With ``coverage``, a folder, nothing is recorded:
     each process counts its operator calls and leaves the counts there. ``options`` of torch are set at the end of its
     import, to try a cure.
     """
 
     target: str | None = None
     journal: str | None = None
+    claim: list[int] | None = None
     parent: int | None = None
     source: bool = True
     stop_after: int | None = None
@@ -39,6 +44,17 @@ class Settings:
         """Return the variables that make a child process record itself into ``folder``."""
         return {FOLDER_VARIABLE: folder, SETTINGS_VARIABLE: json.dumps(asdict(self))}
 
+    def program_environment(self, folder: str, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a program that records itself into ``folder`` and does not see these variables."""
+        path = sitecustomize.variables(environment.get(sitecustomize.PATH))
+        return {**environment, **path, **self.environment(folder)}
+
+
+def recorder_variables() -> Mapping[str, str]:
+    """Return our variables in this process: those that were taken out of its environment, or that are still there."""
+    start = sys.modules.get(sitecustomize.MODULE)
+    return os.environ if start is None else start.HELD
+
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Return the settings in an environment, or the defaults if there are none or they are invalid."""
@@ -46,14 +62,3 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         return Settings(**json.loads(environment.get(SETTINGS_VARIABLE, "{}")))
     except (ValueError, TypeError):
         return Settings()
-
-
-def hide_variables() -> None:
-    """Remove our variables from ``os.environ``, so that the program sees the environment that it was given.
-
-    They stay in the C environment: processes that the program starts still inherit them and record themselves.
-    """
-    for name in (FOLDER_VARIABLE, SETTINGS_VARIABLE):
-        value = os.environ.pop(name, None)
-        if value is not None:
-            os.putenv(name, value)

@@ -24,9 +24,18 @@ import msgspec
 
 from dynadiag.errors import DynadiagError, UnreadableInput
 
-__all__ = ["BUDGETS", "Budgets", "Configuration", "bytes_of", "find_configuration", "parse_budgets", "relative_seconds"]
+__all__ = [
+    "BUDGETS",
+    "CONFIGURATION_FILES",
+    "Budgets",
+    "Configuration",
+    "bytes_of",
+    "find_configuration",
+    "parse_budgets",
+    "relative_seconds",
+]
 
-_FILES = ("dynadiag.toml", "pyproject.toml")
+CONFIGURATION_FILES = ("dynadiag.toml", "pyproject.toml")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _B = TypeVar("_B", bound="Budgets")
@@ -85,7 +94,7 @@ def find_configuration(folder: Path) -> tuple[Configuration, Path]:
     Raises `DynadiagError` that names the file and the entry if it cannot be used.
     """
     for place in (folder, *folder.parents):
-        for name in _FILES:
+        for name in CONFIGURATION_FILES:
             if (table := _table(place / name)) is not None:
                 return _parsed(table, place / name, Configuration), place
     return Configuration(), folder

@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if args.prune and not args.target:
         return bisect_releases.prune()
     program = parse_program(args)
+    common.check_json_path(args.json)
     if args.candidate is not None:
         return _one_trial(program, args)
     log = _new_trial_log(program, args)

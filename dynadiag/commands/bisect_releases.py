@@ -274,8 +274,8 @@ def _move_recording(
     recording = result.trials[index].recording
     if index not in kept and recording is not None:
         name = output.with_stem(f"{output.stem}-torch-{result.candidates[index].version}")
-        common.check_writable(name, force=args.force)
-        shutil.move(recording, name)
+        with common.writing(name, force=args.force) as scratch:
+            shutil.move(recording, scratch)
         kept[index] = name
     return kept.get(index)
 

@@ -24,7 +24,7 @@ from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
 from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.opening import open_recording
 from dynadiag.render.cache_report import cache_report_text, caches_document
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
@@ -67,38 +67,41 @@ def _run_twice(args: argparse.Namespace) -> int:
     program = parse_program(args)
     second = common.new_recording(args.output, program.text, force=args.force)
     first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
-    if not _start_twice(program, (first, second), args, {}):
+    if (made := _start_twice(program, (first, second), args, {})) is None:
         return common.INTERRUPTED
-    report = _read([first, second])
+    report = _read(made)
     if report.options and args.try_:
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
             tried = [Path(folder, f"{name}.dynadiag") for name in ("first", "second")]
             sys.stderr.write("the cure can be tried: two more starts (--no-try leaves them out)\n")
-            if not _start_twice(program, tried, args, report.options):
+            if (again := _start_twice(program, tried, args, report.options)) is None:
                 return common.INTERRUPTED
-            report = report.with_tried(report.options, _read(tried))
+            report = report.with_tried(report.options, _read(again))
     _write_report(report, args)
-    common.print_path(first)
-    common.print_path(second)
+    for path in made:
+        common.print_path(path)
     return 0
 
 
 def _start_twice(
     program: Program, recordings: Sequence[Path], args: argparse.Namespace, options: Mapping[str, Any]
-) -> bool:
-    """Start a program twice with caches that are empty at first. Returns whether it was left to run.
+) -> list[Path] | None:
+    """Start a program twice with caches that are empty at first. Returns the recordings, None after Ctrl-C.
 
     What it prints goes to stdout, but for starts that only try ``options``.
     """
     streams = (common.STDERR, None) if options else (None, None)
+    made: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
         for recording in recordings:
             sys.stdout.flush()
-            ended = run_recorded(program, recording, args, caches=Path(folder), streams=streams, options=options)
-            fold_in_place(recording)
-            if ended.interrupted:
-                return False
-    return True
+            ran = run_recorded(program, recording, args, caches=Path(folder), streams=streams, options=options)
+            made += ran.keep()[:1]
+            if ran.ended.interrupted:
+                return None
+    if len(made) < len(recordings):
+        raise DynadiagError(f"{program.text}: it removed its recording while it ran")
+    return made
 
 
 def _read(paths: Sequence[Path]) -> CacheReport:

@@ -24,7 +24,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
-from dynadiag.check.configuration import BUDGETS, Configuration, find_configuration, parse_budgets, relative_seconds
+from dynadiag.check.configuration import (
+    BUDGETS,
+    CONFIGURATION_FILES,
+    Configuration,
+    find_configuration,
+    parse_budgets,
+    relative_seconds,
+)
 from dynadiag.check.measurement import Measurement, measure, peak_memory
 from dynadiag.check.proved_fixes import ProvedFixes, read_fixes
 from dynadiag.check.result import CheckResult, after_update, check
@@ -55,9 +62,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "%(prog)s [OPTIONS] TARGET..."
     common.add_json(parser)
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="the findings that are known")
+    common.add_file_option(parser, "--baseline", "the findings that are known", common.BASELINE)
     parser.add_argument("--update", action="store_true", help="write the baseline: all present findings become known")
-    parser.add_argument("--sarif", type=Path, metavar="FILE", help="also write the problems as SARIF 2.1.0")
+    common.add_file_option(parser, "--sarif", "also write the problems as SARIF 2.1.0", common.SARIF)
     parser.add_argument(
         "--fixes",
         type=Path,
@@ -66,7 +73,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a document of `dynadiag fix --json`, whose proved changes the SARIF offers",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the recordings as one HTML page")
+    common.add_file_option(parser, "--html", "also write the recordings as one HTML page", common.PAGE)
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file that is not such a result")
     parser.add_argument(
         "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
     )
@@ -92,9 +100,12 @@ def run(args: argparse.Namespace) -> int:
         targets = [(name, False) for name in configuration.targets if not set(name) & set("*?[")]
     if not targets:
         raise DynadiagError("check: name a program, a recording or a log, or list targets in dynadiag.toml")
-    for path in (args.sarif, args.html, Path(args.json) if args.json not in (None, "-") else None):
-        if path is not None:
-            common.check_writable(path, force=True)
+    for name in CONFIGURATION_FILES:
+        common.input_at(root / name)
+    common.check_json_path(args.json)
+    for output, kind in ((args.sarif, common.SARIF), (args.html, common.PAGE)):
+        if output is not None:
+            common.check_writable(output, force=args.force, kind=kind)
     if args.fixes and args.sarif is None:
         raise DynadiagError("check: --fixes needs --sarif FILE, which is where the changes stand")
     fixes = read_fixes(args.fixes)
@@ -106,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     before = known or Baseline()
     if args.update:
         known = updated_baseline(before, runs, root, _relative(configuration, runs))
-        common.write_file(path, known.to_json(), force=True)
+        common.write_file(path, known.to_json(), force=args.force, kind=common.BASELINE)
     result = check(runs, known, lambda run: configuration.budgets(run.names, given), root)
     if args.update and known is not None:
         result = after_update(result, changes_of(relative_path(str(path), str(Path.cwd())), before, known))
@@ -128,7 +139,9 @@ def _number_or_text(text: str) -> float | str:
 def _read_baseline(path: Path, args: argparse.Namespace) -> Baseline | None:
     """The baseline. None if there is no file, unless the user named it."""
     if args.update:
-        common.check_writable(path, force=True)
+        common.check_writable(path, force=args.force, kind=common.BASELINE)
+    else:
+        common.input_at(path)
     if path.exists() or (args.baseline is not None and not args.update):
         return read_baseline(path)
     return None
@@ -194,9 +207,11 @@ def _relative_name(name: str, root: Path) -> str:
 
 def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -> None:
     if args.sarif is not None:
-        common.write_file(args.sarif, sarif_json(result, fixes), force=True)
+        common.write_file(args.sarif, sarif_json(result, fixes), force=args.force, kind=common.SARIF)
     if args.html is not None:
-        write_report([Path(each.recording) for each in result.runs if each.recording], args.html)
+        recordings = [Path(each.recording) for each in result.runs if each.recording]
+        with common.writing(args.html, force=args.force, kind=common.PAGE) as scratch:
+            write_report(recordings, scratch)
     common.write_json(args.json, check_json(result))
     if args.json != "-":
         common.print_text(check_text(result, common.style_for(sys.stdout)))
@@ -205,5 +220,4 @@ def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -
         sys.stdout.flush()
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if args.github and summary:
-        with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(step_summary(result))
+        common.append_text(Path(summary), step_summary(result))

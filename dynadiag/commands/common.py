@@ -1,4 +1,4 @@
-"""What the commands share: options, output files, colors."""
+"""What the commands share: output files (`dynadiag.commands.outputs`), colors, types of options."""
 
 from __future__ import annotations
 
@@ -11,100 +11,72 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dynadiag.errors import DynadiagError
-from dynadiag.recording.journal import unused_path
-from dynadiag.recording.store import atomic_write
-from dynadiag.render.clean import clean
+from dynadiag.commands.outputs import (
+    BASELINE,
+    PAGE,
+    SARIF,
+    OutputOption,
+    add_file_option,
+    add_folder_option,
+    add_json,
+    add_output,
+    append_text,
+    change_input,
+    check_json_path,
+    check_writable,
+    input_at,
+    new_recording,
+    opened_log,
+    set_aside,
+    write_document,
+    write_file,
+    writing,
+)
+from dynadiag.commands.state import STATE_BYTES, state_folder, stored_results
+from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.markdown import escape_commands
 from dynadiag.render.style import Style
 
 __all__ = [
+    "BASELINE",
     "INTERRUPTED",
+    "PAGE",
+    "SARIF",
+    "STATE_BYTES",
     "STDERR",
+    "OutputOption",
+    "add_file_option",
+    "add_folder_option",
     "add_json",
     "add_output",
+    "append_text",
+    "change_input",
     "check_json_path",
     "check_writable",
     "for_log",
+    "input_at",
     "new_recording",
+    "opened_log",
     "positive_int",
     "positive_number",
+    "print_error",
     "print_path",
     "print_text",
+    "set_aside",
     "state_folder",
+    "stored_results",
     "style_for",
     "tolerance",
     "width_of",
     "write_file",
     "write_json",
     "write_result",
+    "writing",
 ]
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
 _CONTROL_CHARS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-
-
-def add_output(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``-o/--output`` and ``--force``."""
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=what)
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json FILE``."""
-    parser.add_argument(
-        "--json", metavar="FILE", help="also write the result as JSON; - writes it to stdout instead of the text"
-    )
-
-
-def state_folder() -> Path:
-    """Return the folder for recordings without a name of their own. It is never the current folder."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return Path(base or Path.home() / ".local" / "state") / "dynadiag"
-
-
-def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
-    """Return the path of a new recording: `output` if given, otherwise a new name in the state folder.
-
-    Deletes the file that it replaces. Raises `DynadiagError` if that file exists and ``force`` is not given, or if its
-    folder cannot be created or written.
-    """
-    if output is not None:
-        check_writable(output, force=force)
-        output.unlink(missing_ok=True)
-        return output
-    folder = state_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DynadiagError(f"cannot make {folder}: {error.strerror}; name a file with -o") from error
-    return unused_path(folder, target)
-
-
-def check_writable(path: Path, *, force: bool) -> None:
-    """Raise `DynadiagError` if a result cannot be written to `path`, or if it exists without ``force``.
-
-    Called before long work.
-    """
-    try:
-        if path.is_dir():
-            raise DynadiagError(f"{path} is a folder: name a file")
-        if path.exists() and not force:
-            raise DynadiagError(f"{path} exists: give another name, or --force to overwrite it")
-        folder = path.absolute().parent
-        if not folder.is_dir():
-            raise DynadiagError(f"{path}: there is no folder {folder}")
-        if not os.access(path if path.exists() else folder, os.W_OK):
-            raise DynadiagError(f"cannot write {path}: permission denied")
-    except (OSError, ValueError) as error:  # a name too long, a loop of links
-        raise DynadiagError(f"cannot write {str(path)[:200]}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def check_json_path(destination: str | None) -> None:
-    """Raise `DynadiagError` if the destination of ``--json`` cannot be written. It may exist."""
-    if destination not in (None, "-"):
-        check_writable(Path(destination), force=True)
 
 
 def write_json(destination: str | None, document: bytes) -> None:
@@ -114,8 +86,7 @@ def write_json(destination: str | None, document: bytes) -> None:
         sys.stdout.buffer.write(_escape_controls(document))
         sys.stdout.flush()
     elif destination is not None:
-        check_json_path(destination)
-        _write(Path(destination), document)
+        write_document(destination, document)
 
 
 def write_result(destination: str | None, document: bytes, text: Callable[[Style], str]) -> None:
@@ -129,24 +100,6 @@ def _escape_controls(document: bytes) -> bytes:
     """Escape the characters that JSON allows in strings but that control a terminal."""
     text = _CONTROL_CHARS.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
     return text.encode()
-
-
-def write_file(path: Path, content: bytes, *, force: bool) -> None:
-    """Write bytes to a file. Raises `DynadiagError` if it exists and ``force`` is not given, or on an error."""
-    check_writable(path, force=force)
-    _write(path, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all. A pipe or a terminal is written to directly."""
-    if path.exists() and not path.is_file():
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
-        return
-    with atomic_write(path, True) as scratch:
-        scratch.write_bytes(content)
 
 
 def style_for(stream: object) -> Style:
@@ -183,6 +136,11 @@ def print_path(path: Path) -> None:
     """Print the path of a result as the last line on stderr."""
     shown = for_log(clean(str(path)).replace("\n", "\\n").replace("\t", "\\t"))
     print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the last line on stderr is the path
+
+
+def print_error(text: str) -> None:
+    """Print what went wrong, as one line on stderr, where the command goes on."""
+    print(for_log(f"dynadiag: {clean_line(text)}"), file=sys.stderr, flush=True)  # noqa: T201 - the command line reports
 
 
 def tolerance(args: argparse.Namespace) -> tuple[float, float] | None:

@@ -37,7 +37,7 @@ _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder for the recordings of the variants")
+    common.add_folder_option(parser, "folder for the recordings of the variants")
     parser.add_argument("--force", action="store_true", help="overwrite the recordings of an earlier comparison")
     _add_variants(parser)
     parser.add_argument(
@@ -111,10 +111,11 @@ def run(args: argparse.Namespace) -> int:
     folder = _recordings_folder(args.output, program, chosen, force=args.force)
     options = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
-        with ProgressPrinter(sys.stderr) as progress:
+        with common.set_aside(folder, lambda: _recordings(folder)), ProgressPrinter(sys.stderr) as progress:
             comparison = compare(program, chosen, folder, options, progress.on_trial)
     except DynadiagError:
-        _discard(folder)
+        with suppress(OSError):  # the folder has other files
+            folder.rmdir()
         raise
     _report(comparison, program, args, folder)
     common.print_path(folder)
@@ -143,23 +144,14 @@ def _recordings_folder(output: Path | None, program: Program, chosen: tuple[Vari
         if folder.is_dir() and any(folder.iterdir()) and not force:
             raise DynadiagError(f"{folder} is not empty: name another folder, or --force to replace recordings in it")
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_recordings(folder)
     except OSError as error:
         raise DynadiagError(f"cannot write {folder}: {error.strerror}; name a folder with -o") from error
     return folder
 
 
-def _remove_recordings(folder: Path) -> None:
-    """Delete the recordings of an earlier comparison, by their names, and nothing else."""
-    for old in (*folder.glob("[0-9][0-9]-*.dynadiag"), folder / COMPARISON_NAME):
-        old.unlink(missing_ok=True)
-
-
-def _discard(folder: Path) -> None:
-    """Delete what this run created, because nothing was measured."""
-    _remove_recordings(folder)
-    with suppress(OSError):  # the folder has other files
-        folder.rmdir()
+def _recordings(folder: Path) -> list[Path]:
+    """What a comparison writes into its folder, by the names."""
+    return [*folder.glob("[0-9][0-9]-*.dynadiag"), folder / COMPARISON_NAME]
 
 
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:

@@ -27,7 +27,7 @@ from dynadiag.diff.difference import COMPILED_STAGES, Comparison
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, open_recording
+from dynadiag.recording.opening import has_recordings, list_recordings, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text, stage_text
 from dynadiag.render.style import Style
@@ -77,10 +77,10 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
     recording = common.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
-    run_recorded(program, recording, args, caches=folder / "caches", streams=(common.STDERR, None))
-    fold_in_place(recording)
-    common.print_path(recording)
-    return open_recording(recording)
+    ran = run_recorded(program, recording, args, caches=folder / "caches", streams=(common.STDERR, None))
+    made, *_ = ran.keep() or (recording,)
+    common.print_path(made)
+    return open_recording(made)
 
 
 def _open_file(path: Path, folder: Path) -> Recording:

@@ -25,11 +25,11 @@ from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.commands.target_recordings import named_recordings
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnwritableOutput
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.job import find_divergence
-from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.job import JobReport, job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
@@ -101,13 +101,17 @@ def run(args: argparse.Namespace) -> int:
 def _run_program(args: argparse.Namespace) -> int:
     program = parse_program(args)
     recording = common.new_recording(args.output, program.text, force=args.force)
-    ended = run_recorded(program, recording, args)
-    if args.coverage and not ended.interrupted:
-        add_coverage(program, recording, args, ended.exit_code)
-    fold_in_place(recording)
-    _report((recording, *ended.other_journals), args, recording)
-    common.print_path(recording)
-    return exit_code(ended)
+    ran = run_recorded(program, recording, args)
+    if args.coverage and not ran.ended.interrupted:
+        add_coverage(program, ran.journal, args, ran.ended.exit_code)
+    paths = ran.keep()
+    try:
+        if paths:
+            _report(paths, args, paths[0])
+            common.print_path(paths[0])
+    except UnwritableOutput as error:  # a full disk: what was recorded is kept, and the exit code is the program's
+        common.print_error(str(error))
+    return exit_code(ran.ended)
 
 
 def _explain_id(args: argparse.Namespace) -> int:

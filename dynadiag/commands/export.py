@@ -21,7 +21,7 @@ from dynadiag.render.trace_events import trace_events
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_output(parser, "the log to write")
-    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="write a trace for ui.perfetto.dev")
+    common.add_file_option(parser, "--perfetto", "write a trace for ui.perfetto.dev")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         if args.perfetto is not None:
             common.write_file(args.perfetto, trace_events(recording), force=args.force)
     if args.output is not None:
-        export_log(args.recording, args.output, force=args.force)
+        with common.writing(args.output, force=args.force) as scratch:
+            export_log(args.recording, scratch)
     for path in wanted:
         common.print_path(path)
     return 0

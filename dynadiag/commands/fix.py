@@ -21,7 +21,6 @@ import argparse
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import common
@@ -42,12 +41,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the patch to write")
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
-    parser.add_argument(
+    common.add_file_option(parser, "--recording", "the recording of the search")
+    common.add_file_option(
+        parser,
         "--overlay",
-        type=Path,
-        metavar="FILE",
-        help="where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch",
+        "where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch",
     )
     parser.add_argument("--apply", action="store_true", help="change your files")
     parser.add_argument(
@@ -118,18 +116,18 @@ def _write(result: FixResult, project: Project, document: FixDocument, args: arg
         return document
     sources = {name: project.source(name) for name in result.changed}
     if args.output is not None and result.changed:
-        common.write_file(args.output, unified_diff(sources, result.changed).encode(), force=True)
+        common.write_file(args.output, unified_diff(sources, result.changed).encode(), force=args.force)
         document = msgspec.structs.replace(document, patch=str(args.output.absolute()))
     overlay = result.overlay(project) if args.overlay is not None else ""
     if overlay:
         text = overlay if args.overlay.suffix == ".py" else result.package_diff(project)
-        common.write_file(args.overlay, text.encode(), force=True)
+        common.write_file(args.overlay, text.encode(), force=args.force)
         document = msgspec.structs.replace(document, overlay=str(args.overlay.absolute()))
     if args.apply:
         for name, text in result.changed.items():
             if (project.root / name).read_bytes() != sources[name].encode():
                 raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
-            common.write_file(project.root / name, text.encode(), force=True)
+            common.change_input(project.root / name, text.encode())
     return document
 
 

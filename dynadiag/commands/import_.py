@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 
 from dynadiag.commands import common
+from dynadiag.commands.target_recordings import import_to
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.import_export import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
             raise UnreadableInput(f"{args.log}: no such file or folder")
     except (OSError, ValueError) as error:  # not a valid file name
         raise UnreadableInput(f"{str(args.log)[:200]}: {getattr(error, 'strerror', None) or error}") from error
-    output = common.new_recording(args.output, args.log.name, force=args.force)
-    for path in import_log(args.log, output, force=args.force).recordings:
+    for path in import_to(args.log, args.output, force=args.force):
         common.print_path(path)
     return 0

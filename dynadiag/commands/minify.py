@@ -38,12 +38,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the repro to write")
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
+    common.add_file_option(parser, "--recording", "the recording of the search")
     add_search_options(parser)
     add_resume(parser)
-    parser.add_argument(
-        "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
-    )
+    common.add_file_option(parser, "--issue", "also write a bug report with the repro, as Markdown")
     parser.add_argument("--source", action="store_true", help="reduce the program's source even if a graph fails")
     bisect_releases.add_release_range(parser)
     add_target(parser)
@@ -53,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
+    common.check_json_path(args.json)
     output = _output(args, program)
     recording = _recording(args, program)
     with ProgressPrinter(sys.stderr) as progress:
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
-        common.write_file(args.issue, issue_text(result).encode(), force=True)
+        common.write_file(args.issue, issue_text(result).encode(), force=args.force)
     _report(result, program, args)
     common.print_path(recording)
     return result.exit_code

@@ -16,8 +16,7 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.opening import list_recordings, open_recording
-from dynadiag.recording.packing import Content, write_packed
-from dynadiag.recording.store import atomic_write
+from dynadiag.recording.packing import Content, is_packed, write_packed
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +30,9 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise DynadiagError("pack: name the file to write with -o job.dynadiag")
     paths = list_recordings(args.folder)
-    common.check_writable(args.output, force=args.force)
     left_out: list[str] = []
-    with atomic_write(args.output, True) as scratch:
-        write_packed(_contents([path for path in paths if path.name != args.output.name], left_out), scratch)
+    with common.writing(args.output, force=args.force) as scratch:
+        write_packed(_contents([path for path in paths if not is_packed(path)], left_out), scratch)
         if len(left_out) == len(paths):
             raise UnreadableInput(left_out[0])
     for problem in left_out:

@@ -34,13 +34,17 @@ from dynadiag.commands.target_options import (
 )
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.opening import open_recording
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="the recording to write; or FOLDER/, for a recording of each process"
+        "-o",
+        "--output",
+        action=common.OutputOption,
+        metavar="FILE",
+        help="the recording to write; or FOLDER/, for a recording of each process",
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file, or add to a folder")
     add_recorder_options(parser)
@@ -58,11 +62,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         output = None if args.output is None else Path(args.output)
         recording = common.new_recording(output, program.text, force=args.force)
-    ended = run_recorded(program, recording, args)
-    for path in (recording, *ended.other_journals):
-        fold_in_place(path)
-    common.print_path(recording)
-    return exit_code(ended)
+    ran = run_recorded(program, recording, args)
+    for path in ran.keep()[:1]:
+        common.print_path(path)
+    return exit_code(ran.ended)
 
 
 def _folder(output: str | None) -> Path | None:

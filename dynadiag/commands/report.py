@@ -24,7 +24,6 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import UnreadableInput
 from dynadiag.explanation.formatting import count
-from dynadiag.recording.store import atomic_write
 from dynadiag.render.clean import clean_line
 from dynadiag.render.page import KernelStages, Redaction, write_page
 
@@ -45,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     output = args.output or common.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
     with ProgressPrinter(sys.stderr) as progress:
         stages = KernelStages(args.assembly and not args.redact, progress.message)
-        write_report(paths, output, redact=args.redact, compare=len(args.recordings) > 1, stages=stages)
+        with common.writing(output, force=args.force) as scratch:
+            write_report(paths, scratch, redact=args.redact, compare=len(args.recordings) > 1, stages=stages)
         if args.assembly and stages.missing:
             progress.message(f"no assembly of {count(len(stages.missing), 'kernel')}: {clean_line(stages.missing[0])}")
     common.print_path(output)
@@ -60,8 +60,8 @@ def write_report(
     compare: bool = False,
     stages: KernelStages | None = None,
 ) -> None:
-    """Write the page of these recordings, completely or not at all. With ``compare`` it has what `diff` finds."""
-    with atomic_write(output, True) as scratch, scratch.open("w", encoding="utf-8", errors="backslashreplace") as file:
+    """Write the page of these recordings to a new file. With ``compare`` it has what `diff` finds."""
+    with output.open("x", encoding="utf-8", errors="backslashreplace") as file:
         write_page(paths, file, Redaction(redact), compare=compare, stages=stages)
 
 

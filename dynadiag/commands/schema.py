@@ -26,6 +26,7 @@ DOCUMENTS = {
     "fix": ("dynadiag.fixes.fix_report", "FixDocument"),
     "kernels": ("dynadiag.render.kernels_document", "KernelsDocument"),
     "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
+    "prune": ("dynadiag.commands.prune", "PruneDocument"),
     "triage": ("dynadiag.triage.document", "TriageDocument"),
 }
 

@@ -7,14 +7,16 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
-from dynadiag.recording.journal import SUFFIX
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import SUFFIX, journal_path
 from dynadiag.recording.opening import READ_SUFFIXES
 from dynadiag.torch_private.gpu_specs import GPU_SPECS, gpu_spec
 from dynadiag.trial.program import Program, TargetError
@@ -22,6 +24,7 @@ from dynadiag.trial.sandbox import cache_variables
 from dynadiag.trial.typed_json import dump
 
 __all__ = [
+    "LaunchedProgram",
     "add_recorder_options",
     "add_target",
     "exit_code",
@@ -145,6 +148,36 @@ def parse_program(args: argparse.Namespace) -> Program:
         raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchedProgram:
+    """A program that was run and recorded. Its journal becomes the recording once `keep` is called."""
+
+    recording: Path
+    journal: Path
+    ended: ProcessEnd
+
+    def keep(self) -> tuple[Path, ...]:
+        """Make the recordings of its processes complete. Returns their paths, the program's own first.
+
+        If one cannot be written, its journal is kept, and a line on stderr says where. So the program's exit code is
+        never lost to a full disk. A program that removed its journal has no recording: a line on stderr has said so.
+        """
+        own = (_keep(self.journal, self.recording),) if self.ended.has_journal else ()
+        return (*own, *(_keep(path, path) for path in self.ended.other_journals))
+
+
+def _keep(journal: Path, recording: Path) -> Path:
+    try:
+        fold(journal, recording, force=True)
+    except DynadiagError as error:
+        kept = f"; what was recorded is kept in {journal}: dynadiag explain {journal}" if journal.exists() else ""
+        common.print_error(f"{error}{kept}")
+        return journal
+    if journal != recording:
+        journal.unlink()
+    return recording
+
+
 def run_recorded(
     program: Program,
     recording: Path,
@@ -154,8 +187,8 @@ def run_recorded(
     streams: Streams = (None, None),
     limit: float | None = None,
     options: Mapping[str, Any] | None = None,
-) -> ProcessEnd:
-    """Run a program and record it into ``recording``.
+) -> LaunchedProgram:
+    """Run a program and record it. ``recording`` is written, and what it replaces kept, until `LaunchedProgram.keep`.
 
     With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
     and stderr where these are not ours, ``limit`` the seconds after which it is killed, ``options`` of torch
@@ -168,15 +201,16 @@ def run_recorded(
         streams = common.STDERR, streams[1]
     gpu = gpu_spec(args.gpu).name if args.gpu else ""
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
+    journal = journal_path(recording)
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
         variables = cache_variables(caches or Path(folder)) if caches or args.fresh else {}
         command = python_command(program, args.target, refusal, args.gpu)
-        ended = launch(command, recording, settings, variables, notes, streams, limit)
+        ended = launch(command, journal, settings, variables, notes, streams, limit)
         if refusal.exists():
-            recording.unlink(missing_ok=True)
+            journal.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())
-    return ended
+    return LaunchedProgram(recording, journal, ended)
 
 
 def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Settings:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import stat
 from pathlib import Path
 
+from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.commands.target_options import parse_program, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.recording.import_export import import_log
-from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import READ_SUFFIXES, fold_in_place, has_recordings, list_recordings, read_head
+from dynadiag.recording.fold import fold
+from dynadiag.recording.import_export import import_log, planned_recordings
+from dynadiag.recording.journal import SUFFIX, clean_stem
+from dynadiag.recording.opening import READ_SUFFIXES, has_recordings, list_recordings, read_head
 from dynadiag.recording.packing import is_packed
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.schema import VERSION
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
-__all__ = ["existing_recordings", "named_recordings", "recordings_of"]
+__all__ = ["existing_recordings", "import_to", "named_recordings", "recordings_of"]
 
 
 def recordings_of(
@@ -51,13 +57,13 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
     path = Path(target)
     try:
         if has_recordings(path):
-            return list_recordings(path)
+            return _already_recorded(target, output, list_recordings(path))
         if path.is_dir():
             return _import_log(path, output, force=force)
         if path.suffix == ".py":
             return None
         if is_packed(path.parent):
-            return (path,)
+            return _already_recorded(target, output, (path,))
         if not path.exists():
             if target.endswith(os.sep):
                 raise UnreadableInput(f"{target}: no such folder; a process leaves a recording there once it compiles")
@@ -67,13 +73,59 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
     except OSError as error:
         raise UnreadableInput(f"{target[:200]}: {error.strerror}") from error
     if path.suffix == SUFFIX or read_head(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-        return (path,)
+        return _already_recorded(target, output, (path,))
     return _import_log(path, output, force=force)
+
+
+def _already_recorded(target: str, output: Path | None, recordings: tuple[Path, ...]) -> tuple[Path, ...]:
+    if output is not None:
+        raise DynadiagError(f"{target}: it is recorded already, so -o has nothing to write: leave it out")
+    return recordings
+
+
+def import_to(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
+    """Convert a log, or each log in a folder, to recordings at ``output``, or else in the state folder.
+
+    There a log has one recording, named by the hash of its content: it is made once, however often the log is read.
+    """
+    if output is not None:
+        for _, target in planned_recordings(log, output):
+            common.new_recording(target, "", force=force)
+        return import_log(log, output, force=force).recordings
+    made = []
+    for source, target in planned_recordings(log, common.new_recording(None, log.name, force=False)):
+        kept = target.with_name(f"{clean_stem(source.name)}-{_content_key(source)}{SUFFIX}")
+        if _is_readable(kept):
+            os.utime(kept)  # it is in use, which `dynadiag prune` goes by
+        else:
+            fold(source, kept, force=True)
+        made.append(kept)
+    return tuple(made)
+
+
+def _content_key(log: Path) -> str:
+    """The hash of a log and of what makes a recording of it."""
+    try:
+        with log.open("rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableInput(f"{log}: not a file")
+            content = hashlib.file_digest(file, hashlib.blake2b).digest()
+    except OSError as error:
+        raise UnreadableInput(f"{log}: {error.strerror}") from error
+    return hashlib.blake2b(content + f"{__version__} {VERSION}".encode(), digest_size=8).hexdigest()
+
+
+def _is_readable(recording: Path) -> bool:
+    try:
+        Recording(recording).close()
+    except UnreadableInput:
+        return False
+    return True
 
 
 def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
     """Convert a log to recordings, and print the path of the first."""
-    recordings = import_log(log, common.new_recording(output, log.name, force=force), force=force).recordings
+    recordings = import_to(log, output, force=force)
     common.print_path(recordings[0])
     return recordings
 
@@ -83,11 +135,11 @@ def _record(target: str, arguments: tuple[str, ...], *, module: bool, args: argp
     words = argparse.Namespace(target=target, arguments=list(arguments), module=module)
     program = parse_program(words)
     recording = common.new_recording(None, program.text, force=False)
-    ended = run_recorded(program, recording, argparse.Namespace(**vars(args) | {"target": target}))
-    paths = (recording, *ended.other_journals)
-    for path in paths:
-        fold_in_place(path)
-    common.print_path(recording)
-    if ended.interrupted:
+    ran = run_recorded(program, recording, argparse.Namespace(**vars(args) | {"target": target}))
+    paths = ran.keep()
+    if not paths:
+        raise DynadiagError(f"{target}: it removed its recording while it ran")
+    common.print_path(paths[0])
+    if ran.ended.interrupted:
         raise KeyboardInterrupt
     return paths

@@ -38,7 +38,7 @@ from dynadiag.trial.program import Program
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="the folder to make")
+    common.add_folder_option(parser, "the folder to make")
     parser.add_argument("--force", action="store_true", help="write into an existing folder")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     add_search_options(parser)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     kept = _private_folder(program) if args.redact else folder
     ending = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit: as after Ctrl-C
     try:
-        with ProgressPrinter(sys.stderr) as progress:
+        with common.set_aside(folder, lambda: _files(folder)), ProgressPrinter(sys.stderr) as progress:
             triage = TriageRun(program, args, folder, kept, progress)
             document = triage.run()
     except DynadiagError:
@@ -77,18 +77,22 @@ def _folder(args: argparse.Namespace, program: Program) -> tuple[Path, bool]:
     folder: Path = args.output or common.new_recording(None, f"triage-{Path(program.target).stem}", force=False)
     folder = folder.absolute() if args.output else folder.with_suffix("")
     exists = folder.exists()
-    if exists and not (args.force and folder.is_dir()):
-        cure = "name a folder" if args.force else "give another name, or --force to write into it"
-        raise DynadiagError(f"{args.output} exists: {cure}")
+    if exists and not folder.is_dir():
+        raise DynadiagError(f"{args.output} is not a folder: name one")
+    if exists and not args.force:
+        raise DynadiagError(f"{args.output} exists: give another name, or --force to write into it")
     if not folder.parent.is_dir():
         raise DynadiagError(f"{args.output}: there is no folder {folder.parent}")
     try:
         folder.mkdir(exist_ok=True)
-        for path in (*(folder / name for name in FILES), *folder.glob(OF_RELEASES)):
-            path.unlink(missing_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot write {folder}: {error.strerror}") from error
     return folder, not exists
+
+
+def _files(folder: Path) -> list[Path]:
+    """What a triage writes into its folder, by the names."""
+    return [*(folder / name for name in FILES), *folder.glob(OF_RELEASES)]
 
 
 def _private_folder(program: Program) -> Path:

@@ -20,7 +20,6 @@ from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import run_recorded
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
 from dynadiag.minify.minimizer import Interrupted
-from dynadiag.recording.opening import fold_in_place
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
 from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
@@ -86,7 +85,7 @@ class TriageRun:
         self._part("report", self._write_report, _REPORT, always=True)
         self._part("issue", lambda: self._write_issue(environment), _ISSUE, always=True)
         document = self._document()
-        (self.folder / _JSON).write_bytes(encode(document))
+        common.write_file(self.folder / _JSON, encode(document), force=True)
         return document
 
     def _part(
@@ -149,14 +148,14 @@ class TriageRun:
         left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)
         recording = self.kept / _RUN
-        with (self.kept / _OUTPUT).open("wb") as file:
+        with common.opened_log(self.kept / _OUTPUT) as file:
             streams = (file.fileno(), file.fileno())
-            ended = run_recorded(self.program, recording, options, streams=streams, limit=limit)
-        paths = (recording, *ended.other_journals)
-        for path in paths:
-            fold_in_place(path)
+            ran = run_recorded(self.program, recording, options, streams=streams, limit=limit)
+        ended, paths = ran.ended, ran.keep()
         self.recordings += paths
-        self.explained = explain_document(paths, recording)
+        if not ended.has_journal:
+            return "the program removed its recording"
+        self.explained = explain_document(paths, paths[0])
         if ended.interrupted:
             raise KeyboardInterrupt
         return f"the program was stopped after {limit:.0f} s" if ended.seconds >= limit else None
@@ -227,12 +226,13 @@ class TriageRun:
     def _write_report(self) -> str | None:
         if not self.recordings:
             return "nothing was recorded"
-        write_report(self.recordings, self.folder / _REPORT, redact=self.args.redact)
+        with common.writing(self.folder / _REPORT, force=True) as scratch:
+            write_report(self.recordings, scratch, redact=self.args.redact)
         return None
 
     def _write_issue(self, environment: str) -> str | None:
         text = issue_text(self._case(environment))
-        (self.folder / _ISSUE).write_text(text, encoding="utf-8", errors="backslashreplace")
+        common.write_file(self.folder / _ISSUE, text.encode("utf-8", "backslashreplace"), force=True)
         return None
 
     def _case(self, environment: str) -> TriagedCase:

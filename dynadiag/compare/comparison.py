@@ -133,7 +133,7 @@ class MeasurementSession:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self._running.values():
-            process.kill() if self.interrupted or kind else process.end()
+            process.kill("the comparison is over") if self.interrupted or kind else process.end()
         self._sandboxes.remove()
 
     def start(self, variant: Variant) -> None:

@@ -90,8 +90,11 @@ class VariantProcess:
             os.write(self._requests, (json.dumps({"do": kind, **arguments}) + "\n").encode())
         try:
             reply = self._reply()
+        except VariantFailedError as failed:
+            self.kill(failed.signature.message)
+            raise
         except BaseException:
-            self.kill()
+            self.kill("the comparison was interrupted")
             raise
         if reply["event"] == "done":
             return reply
@@ -106,14 +109,15 @@ class VariantProcess:
             self._close(self._requests)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_EXIT_TIMEOUT)
-            self.kill()
+            self.kill(f"it had not exited {_EXIT_TIMEOUT:g} s after its last measurement")
 
-    def kill(self) -> None:
-        """Kill the process at once. The recording stays, with the exit code."""
+    def kill(self, why: str) -> None:
+        """Kill the process at once. The recording stays, with the exit code, or with why we ended it."""
+        code = self._process.poll()
         kill_session(self._process.pid)
         if self._output >= 0:
-            code = self._process.wait()
-            self._record_end(code)
+            self._process.wait()
+            self._record_end(code, why)
             for descriptor in (self._requests, self._replies, self._output):
                 self._close(descriptor)
             self._output = -1
@@ -153,8 +157,8 @@ class VariantProcess:
         message = f"killed by {name}" + (f": {last_lines}" if last_lines else "")
         return VariantFailedError(Signature("signal", name, message))
 
-    def _record_end(self, code: int) -> None:
-        """Add to the recording what the program printed, and its exit code."""
+    def _record_end(self, code: int | None, why: str) -> None:
+        """Add to the recording what the program printed, and its exit code; without one, why we ended it."""
         if not self.recording.exists():  # it ended before `import torch` was done
             return
         journal = Journal.reopen(self.recording)
@@ -163,6 +167,7 @@ class VariantProcess:
         journal.append({"dynadiag_output": {}}, read_tail(self._output))
         seconds = time.time() - self._began
         notes = [UNCOMPILED_NOTE] if self._variant.mode == EAGER and not self._variant.compiles else []
+        notes += [f"dynadiag ended the process: {why}"] if code is None else []
         journal.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}})
         journal.close()
 

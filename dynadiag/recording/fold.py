@@ -26,7 +26,7 @@ from dynadiag.recording.records import Event, Record, Run
 from dynadiag.recording.schema import BLOCK_SIZE
 from dynadiag.recording.store import RecordingWriter, atomic_write
 
-__all__ = ["MAX_DIGEST_PAYLOAD", "fold"]
+__all__ = ["MAX_DIGEST_PAYLOAD", "fold", "fold_into"]
 
 MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest can read, to bound its memory
 _MAX_KINDS = 1000  # kinds that are counted; torch has about a hundred, so a log with more is not torch's
@@ -43,7 +43,13 @@ def fold(log: Path, recording: Path, *, force: bool = False) -> None:
     Raises `UnreadableInput` if `log` has no event, `DynadiagError` if `recording` exists (without `force`) or cannot be
     written.
     """
-    with _open_log(log) as source, atomic_write(recording, force) as scratch, RecordingWriter(scratch) as store:
+    with atomic_write(recording, force) as scratch:
+        fold_into(log, scratch)
+
+
+def fold_into(log: Path, scratch: Path) -> None:
+    """Make a recording of `log` in a new file, which is not complete if this raises. Raises `UnreadableInput`."""
+    with _open_log(log) as source, RecordingWriter(scratch) as store:
         _Fold(log, source, store).run()
 
 

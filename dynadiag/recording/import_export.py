@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.fold import fold
+from dynadiag.recording.fold import fold_into
 from dynadiag.recording.log import LogParser
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import atomic_write
 
-__all__ = ["ImportResult", "export_log", "import_log"]
+__all__ = ["ImportResult", "export_log", "import_log", "planned_recordings"]
 
 _RANK = re.compile(r"rank_?(\d+)")
 
@@ -28,22 +29,25 @@ class ImportResult:
 def import_log(log: Path, output: Path, *, force: bool = False) -> ImportResult:
     """Make a recording of a log, or of each log in a folder (torch writes one per rank).
 
-    One log becomes `output`. Several become ``NAME-rank0.dynadiag`` and so on, or ``NAME-0`` if the logs do not name
-    their rank. If one fails, none is left. Raises `UnreadableInput` if there is no log, `DynadiagError` if an output
-    exists and `force` is false.
+    One log becomes `output`, several as `planned_recordings` says. If one fails, none is written. Raises
+    `UnreadableInput` if there is no log, `DynadiagError` if an output exists and `force` is false.
     """
     logs, skipped = _find_logs(log)
     outputs = _output_paths(logs, output)
-    recordings: list[Path] = []
-    try:
+    with ExitStack() as complete:
         for source, target in zip(logs, outputs, strict=True):
-            fold(source, target, force=force)
-            recordings.append(target)
-    except BaseException:
-        for target in recordings:
-            target.unlink(missing_ok=True)
-        raise
-    return ImportResult(tuple(recordings), skipped)
+            fold_into(source, complete.enter_context(atomic_write(target, force)))
+    return ImportResult(outputs, skipped)
+
+
+def planned_recordings(log: Path, output: Path) -> tuple[tuple[Path, Path], ...]:
+    """Return each log at a path, and the recording that it becomes. Raises `UnreadableInput` if there is no log.
+
+    One log becomes `output`. Several become ``NAME-rank0.dynadiag`` and so on, or ``NAME-0`` if the logs do not name
+    their rank.
+    """
+    logs, _ = _find_logs(log)
+    return tuple(zip(logs, _output_paths(logs, output), strict=True))
 
 
 def export_log(recording: Path, output: Path, *, force: bool = False) -> None:

@@ -22,20 +22,59 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["LIMIT_KIND", "SUFFIX", "Journal", "unused_path"]
+__all__ = [
+    "JOURNAL_SUFFIX",
+    "LIMIT_KIND",
+    "SUFFIX",
+    "Identity",
+    "Journal",
+    "clean_stem",
+    "journal_path",
+    "journal_stem",
+    "process_space",
+    "unused_path",
+]
 
 SUFFIX = ".dynadiag"  # journals, and the recordings that they become
+JOURNAL_SUFFIX = ".journal"  # added to the name of a recording that exists until its journal is complete
 _DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
 LIMIT_KIND = "dynadiag_limit"
+Identity = tuple[int, int]  # device and inode of a file: its name may come to mean another one
 _HIGH_DESCRIPTOR = 500  # above the numbers that programs use, below the usual soft limit of 1024 open files
 
 
 def unused_path(folder: Path, target: str) -> Path:
     """Return a path in this folder for a recording of this target: the target's name, the time, the process's id."""
-    stem = re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
-    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    name = f"{clean_stem(target)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     names = (f"{name}{f'-{number}' if number else ''}{SUFFIX}" for number in itertools.count())
     return next(path for each in names if not (path := folder / each).exists())
+
+
+def journal_path(recording: Path) -> Path:
+    """Return where the journal of a recording is written: in its place, or beside a file that it is to replace."""
+    return Path(f"{recording}{JOURNAL_SUFFIX}") if os.path.lexists(recording) else recording
+
+
+def journal_stem(journal: Path) -> str:
+    """Return the name of a recording without its suffixes: other processes of the program have names that begin so."""
+    return journal.name.removesuffix(JOURNAL_SUFFIX).removesuffix(SUFFIX)
+
+
+def process_space() -> str | None:
+    """Return the boot and the namespace in which this process's id means this process. None where there is no /proc.
+
+    Containers and machines may share a host name, but not this.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def clean_stem(target: str) -> str:
+    """Return the name of a target as the beginning of a file name."""
+    return re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
 
 
 class Journal:
@@ -51,7 +90,7 @@ class Journal:
         self.failure: str | None = None  # the system's message when writing failed
         self.full = False  # the size limit was reached and events were dropped
         self._descriptor: int | None = descriptor
-        self._identity = _identity(descriptor)
+        self.identity = _identity(descriptor)
         self.limit = limit
         self._size = 0
         self._pid = os.getpid()
@@ -73,18 +112,21 @@ class Journal:
         return cls(path, _move_to_high_descriptor(descriptor), limit)
 
     @classmethod
-    def reopen(cls, path: Path, limit: int | None = None) -> Journal:
+    def reopen(cls, path: Path, limit: int | None = None, identity: Identity | None = None) -> Journal:
         """Open an existing journal to append to it.
 
         Its process has ended and its exit is to be recorded, or the program closed the descriptor. The next event
         begins a line even if the last one was cut short (a full disk, a kill during the write). Raises `DynadiagError`
-        if the file cannot be opened for writing.
+        if the file cannot be opened for writing, or has not this ``identity``: its name has become another file's.
         """
         try:
             descriptor = _move_to_high_descriptor(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
         journal = cls(path, descriptor, limit)
+        if identity not in (None, journal.identity):
+            journal.close()
+            raise DynadiagError(f"{path} was replaced by another file while the program ran")
         journal._size = size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             journal._write(b"\n")
@@ -102,7 +144,7 @@ class Journal:
             status = self.path.stat()
         except OSError:
             return True
-        return (status.st_dev, status.st_ino) != self._identity
+        return (status.st_dev, status.st_ino) != self.identity
 
     @property
     def size(self) -> int:
@@ -158,7 +200,7 @@ class Journal:
             return False
         try:
             status = os.fstat(descriptor)
-            if (status.st_dev, status.st_ino) != self._identity:  # the program closed all and opened its own
+            if (status.st_dev, status.st_ino) != self.identity:  # the program closed all and opened its own
                 self._descriptor, self.failure = None, "the program closed the journal"
                 return False
             if not status.st_nlink:
@@ -172,14 +214,14 @@ class Journal:
                 written, self._size = written + step, self._size + step
         except OSError as error:
             self._descriptor, self.failure = None, error.strerror or str(error)
-            _close(descriptor, self._identity)
+            _close(descriptor, self.identity)
             return False
         return True
 
     def _detach(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            _close(descriptor, self._identity)
+            _close(descriptor, self.identity)
 
 
 def _event(prefix: str, metadata: Mapping[str, object], payload: str | None) -> bytes:
@@ -258,13 +300,13 @@ def _find_relative(pathname: str) -> str:
     return resolved
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
+def _identity(descriptor: int) -> Identity:
     """Device and inode: a descriptor's number alone may be reused for another file."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
 
-def _close(descriptor: int, identity: tuple[int, int]) -> None:
+def _close(descriptor: int, identity: Identity) -> None:
     """Close `descriptor` if it is still the same file."""
     try:
         if _identity(descriptor) == identity:

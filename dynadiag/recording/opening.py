@@ -1,7 +1,8 @@
 """Open what a user names: a recording, a journal that is not folded yet, or a TORCH_TRACE log.
 
 A ``.dynadiag`` file may still be a journal: of a program that is running, that crashed with its recorder, or that
-recorded itself on a cluster. Opening it folds it in place once its process has ended.
+recorded itself on a cluster. Opening it folds it in place once its end is known. A journal that somebody may still be
+writing, here or on another machine, is read through a snapshot: folded in place, it would get no further events.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import socket
 import stat
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from dynadiag.errors import UnreadableInput
-from dynadiag.recording.journal import SUFFIX
+from dynadiag.errors import UnreadableInput, UnwritableOutput
+from dynadiag.recording.journal import SUFFIX, process_space
 from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
@@ -25,7 +28,9 @@ __all__ = [
     "COMPARISON_NAME",
     "READ_SUFFIXES",
     "fold_in_place",
+    "has_ended",
     "has_recordings",
+    "is_being_written",
     "is_journal",
     "is_running",
     "journal_header",
@@ -36,20 +41,24 @@ __all__ = [
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
 READ_SUFFIXES = (SUFFIX, ".log")  # of files that are read and never run
-_HEADER = b'{"dynadiag_run": '
+_HEADERS = {kind: f'{{"{kind}": '.encode() for kind in ("dynadiag_launch", "dynadiag_run")}
 _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
 
 def open_recording(path: Path) -> Recording:
     """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`.
 
-    The journal of a running process is folded into a temporary file and is not changed. The same holds for a file
-    without the suffix of recordings: it may be an exported log that must stay one.
+    A journal that may still be written is folded into a temporary file and is not changed. The same holds for one that
+    cannot be replaced (a read-only folder, a full disk), and for a file without the suffix of recordings: it may be an
+    exported log that must stay one.
     """
     if not is_packed(path.parent) and is_journal(path):
-        if path.suffix != SUFFIX or is_running(path):
+        if path.suffix != SUFFIX or not has_ended(path):
             return _snapshot(path)
-        fold_in_place(path)
+        try:
+            fold_in_place(path)
+        except UnwritableOutput:
+            return _snapshot(path)
     return Recording(path)
 
 
@@ -74,7 +83,7 @@ def list_recordings(folder: Path) -> tuple[Path, ...]:
 def is_journal(path: Path) -> bool:
     """Whether a file is an unfolded journal of ours. Raises `UnreadableInput` if the path is not a file."""
     start = read_head(path, _HEAD_BYTES)
-    return not start.startswith(SQLITE_MAGIC) and _HEADER in start.split(b"\n", 1)[0]
+    return not start.startswith(SQLITE_MAGIC) and any(mark in start.split(b"\n", 1)[0] for mark in _HEADERS.values())
 
 
 def read_head(path: Path, size: int) -> bytes:
@@ -101,22 +110,66 @@ def fold_in_place(path: Path) -> None:
 
 def journal_header(path: Path) -> dict[str, Any] | None:
     """Return what a journal says about the process that writes it, or None if the file is not a journal."""
-    line = read_head(path, _HEAD_BYTES).split(b"\n", 1)[0]
-    start = line.find(_HEADER)
-    if start < 0:
-        return None
-    try:
-        header = orjson.loads(line[start:])["dynadiag_run"]
-    except (ValueError, KeyError):
-        return None
-    return header if isinstance(header, dict) else None
+    return _headers(path).get("dynadiag_run")
+
+
+def _headers(path: Path) -> dict[str, dict[str, Any]]:
+    """What the first lines of a journal say: of the command that launched the program, and of the program."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in read_head(path, _HEAD_BYTES).split(b"\n", 2)[:2]:
+        for kind, mark in _HEADERS.items():
+            if (start := line.find(mark)) >= 0:
+                with suppress(ValueError, KeyError):
+                    header = orjson.loads(line[start:])[kind]
+                    found.update({kind: header} if isinstance(header, dict) else {})
+    return found
 
 
 def is_running(path: Path) -> bool:
-    """Whether the process that writes this journal is alive on this machine."""
-    header = journal_header(path) or {}
-    pid = header.get("pid")
-    return header.get("host") == socket.gethostname() and isinstance(pid, int) and pid > 0 and _is_alive(pid)
+    """Whether a process that writes this journal is known to be alive on this machine."""
+    return any(_is_here(header) and _is_alive(header["pid"]) for header in _headers(path).values())
+
+
+def has_ended(path: Path) -> bool:
+    """Whether nothing will be appended to a journal any more, as far as can be known from here.
+
+    Its end is in it, or each process that writes it was one of this machine and namespace, and is gone.
+    """
+    headers = _headers(path)
+    if "dynadiag_launch" not in headers and _has_event(path, b'{"dynadiag_end": '):
+        return not is_running(path)
+    if _has_event(path, b'{"dynadiag_exit": '):
+        return not is_running(path)
+    return bool(headers) and all(
+        _is_here(header) and header.get("space") is not None and not _is_alive(header["pid"])
+        for header in headers.values()
+    )
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a file is the journal of a program that runs on this machine."""
+    try:
+        return path.is_file() and is_journal(path) and is_running(path)
+    except UnreadableInput:
+        return False
+
+
+def _has_event(path: Path, mark: bytes) -> bool:
+    """Whether an event of this kind is among the last of a journal. Lines of payloads begin with a tab."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _HEAD_BYTES))
+        return any(mark in line and not line.startswith(b"\t") for line in file.read().split(b"\n"))
+
+
+def _is_here(header: Mapping[str, Any]) -> bool:
+    """Whether the process id of a header means a process of this machine and namespace."""
+    pid, space = header.get("pid"), header.get("space")
+    return (
+        isinstance(pid, int)
+        and pid > 0
+        and header.get("host") == socket.gethostname()
+        and (space is None or space == process_space())
+    )
 
 
 def _is_alive(pid: int) -> bool:

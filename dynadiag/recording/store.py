@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 import zstandard
 
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnwritableOutput
 from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping_of
 
@@ -39,23 +40,45 @@ _TIMEOUT = 2.0  # seconds to wait for another process that writes to the same fi
 def atomic_write(output: Path, force: bool) -> Iterator[Path]:
     """Yield a temporary path beside `output` that is renamed to `output` at the end, or removed when the body raises.
 
-    Raises `DynadiagError` if `output` exists and `force` is false, or if its folder cannot be written.
+    What it replaces stays as it is until then, and its permissions are kept. Raises `DynadiagError` if `output` exists
+    and `force` is false, or if its folder is missing, and `UnwritableOutput` if the system refuses to write.
     """
     if not force and os.path.lexists(output):
-        raise DynadiagError(f"{output} already exists: give another name with -o, or --force to replace it")
+        raise _exists(output)
     if not output.parent.is_dir():
         raise DynadiagError(f"{output}: there is no folder {output.parent}")
     scratch = output.with_name(f".{output.name[:100]}.{os.urandom(6).hex()}.part")
     try:
         yield scratch
         _flush(scratch)
-        scratch.replace(output)
+        _publish(scratch, output, force)
     except OSError as error:
-        raise DynadiagError(f"cannot write {output}: {error.strerror}") from error
+        raise UnwritableOutput(f"cannot write {output}: {error.strerror or error}") from error
     except sqlite3.Error as error:  # a full disk, a folder without permission
-        raise DynadiagError(f"cannot write {output}: {error}") from error
+        raise UnwritableOutput(f"cannot write {output}: {error}") from error
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _publish(scratch: Path, output: Path, force: bool) -> None:
+    """Give a complete file its name. Without ``force`` it replaces nothing, whoever made the other file meanwhile."""
+    if force:
+        with suppress(FileNotFoundError):
+            scratch.chmod(stat.S_IMODE(output.stat().st_mode))
+        scratch.replace(output)
+        return
+    try:
+        os.link(scratch, output)
+    except FileExistsError:
+        raise _exists(output) from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(output):
+            raise _exists(output) from None
+        scratch.replace(output)
+
+
+def _exists(output: Path) -> DynadiagError:
+    return DynadiagError(f"{output} already exists: give another name with -o, or --force to replace it")
 
 
 def _flush(path: Path) -> None:

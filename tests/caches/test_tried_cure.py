@@ -27,6 +27,15 @@ REASON = (
 SOURCE = "import torch\n\n\ndef soft(x):\n    return x\n\n\ntorch._dynamo.allow_in_graph(soft)\n"
 
 
+class Ran:
+    """A run whose recording is complete already."""
+
+    ended = ProcessEnd(0, 20.0, False)
+
+    def __init__(self, recording: Path) -> None:
+        self.keep = lambda: (recording,)
+
+
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
     """The options of each start. A start without options bypasses the cache, a second one with them hits."""
@@ -36,7 +45,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str
 
     def run(
         _program: Program, recording: Path, _args: argparse.Namespace, *, options: Mapping[str, Any], **_: object
-    ) -> ProcessEnd:
+    ) -> Ran:
         seen.append(options)
         start = Start(tmp_path, len(seen), SOURCE)
         if options:
@@ -44,10 +53,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str
         else:
             start.compile("bypass", cache_bypass_reason=REASON)
         start.ended(20.0).rename(recording)
-        return ProcessEnd(0, 20.0, False, ())
+        return Ran(recording)
 
     monkeypatch.setattr(caches, "run_recorded", run)
-    monkeypatch.setattr(caches, "fold_in_place", lambda _path: None)
     return seen
 
 

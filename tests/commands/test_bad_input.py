@@ -230,10 +230,10 @@ def test_an_existing_output_is_refused_without_force(
     assert output.read_bytes() != b"mine"
 
 
-def test_json_overwrites_and_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_replaces_a_document_and_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = recording(tmp_path / "in.dynadiag")
     output = tmp_path / "out.json"
-    output.write_text("old")
+    output.write_text('{"schema": 1, "dynadiag": "0.1.0", "old": true}')
     assert main(["explain", "--json", str(output), str(path)]) == 0
     assert json.loads(output.read_text())["schema"] == 1
     assert main(["explain", "--json", "-", str(path)]) == 0

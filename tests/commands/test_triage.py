@@ -21,6 +21,7 @@ from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
 from dynadiag.commands import bisect_releases, triage_run
 from dynadiag.commands.schema import schema_of
+from dynadiag.commands.target_options import LaunchedProgram
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.minimizer import Interrupted
 from dynadiag.trial.program import Program, TargetError
@@ -47,9 +48,9 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triage_run, "describe_environment", lambda redact: "PyTorch version: 2.13.0")
 
 
-def _recorded(program: object, recording: Path, args: object, **_: object) -> ProcessEnd:
+def _recorded(program: object, recording: Path, args: object, **_: object) -> LaunchedProgram:
     journal(recording, file="/somewhere/secret.py")
-    return ProcessEnd(1, 0.01, False, ())
+    return LaunchedProgram(recording, recording, ProcessEnd(1, 0.01, False))
 
 
 def _found(verdict: str) -> Any:

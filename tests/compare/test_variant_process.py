@@ -33,7 +33,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for subject in started:
-        subject.kill()
+        subject.kill("the test is over")
 
 
 def failure(subject: VariantProcess) -> tuple[str, str]:
@@ -67,7 +67,7 @@ def test_an_exception_at_the_import_is_the_programs_failure(start: Start) -> Non
 def test_no_process_and_no_descriptor_is_left(start: Start) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     subject = start("import threading; threading.Event().wait()", Limits(60, 1 << 40))
-    subject.kill()
-    subject.kill()  # again is harmless
+    subject.kill("the test is over")
+    subject.kill("the test is over")  # again is harmless
     assert subject._process.returncode == -9
     assert set(Path("/proc/self/fd").iterdir()) <= before
