@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 # Options that take a path which is only read. Every other option with a path is an `OutputOption`.
-INPUT_OPTIONS = frozenset({"--fixes", "--python", "--resume"})
+INPUT_OPTIONS = frozenset({"--fixes", "--overlay", "--python", "--resume"})
 
 _MAX_DOCUMENT = 1 << 30  # bytes of a file that is read to tell whether it is ours
 _MAX_HEAD = 1 << 16  # bytes of a page in which its title stands
