@@ -109,6 +109,11 @@ def add_recorder_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help="use empty compiler caches, in a temporary folder")
     parser.add_argument(
+        "--live",
+        action="store_true",
+        help="write a line to stderr as each compile begins, breaks, recompiles, ends or gives up",
+    )
+    parser.add_argument(
         "--target",
         dest="gpu",
         type=_gpu,
@@ -176,7 +181,13 @@ def run_recorded(
 
 def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Settings:
     """Return the settings of the recorder that the options ask for."""
-    return Settings(target=target, source=not args.no_source, stop_after=args.stop_after, limit=int(args.limit * 1e9))
+    return Settings(
+        target=target,
+        source=not args.no_source,
+        stop_after=args.stop_after,
+        limit=int(args.limit * 1e9),
+        live=args.live,
+    )
 
 
 def exit_code(ended: ProcessEnd) -> int:

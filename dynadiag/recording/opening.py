@@ -11,7 +11,7 @@ import socket
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -31,8 +31,11 @@ __all__ = [
     "journal_header",
     "list_recordings",
     "open_recording",
+    "open_recording_as",
     "read_head",
 ]
+
+R = TypeVar("R", bound=Recording)
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
 READ_SUFFIXES = (SUFFIX, ".log")  # of files that are read and never run
@@ -41,16 +44,21 @@ _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
 
 def open_recording(path: Path) -> Recording:
-    """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`.
+    """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`."""
+    return open_recording_as(path, Recording)
+
+
+def open_recording_as(path: Path, kind: type[R]) -> R:
+    """Open a recording as `open_recording` does, as a subclass of `Recording`.
 
     The journal of a running process is folded into a temporary file and is not changed. The same holds for a file
     without the suffix of recordings: it may be an exported log that must stay one.
     """
     if not is_packed(path.parent) and is_journal(path):
         if path.suffix != SUFFIX or is_running(path):
-            return _snapshot(path)
+            return _snapshot(path, kind)
         fold_in_place(path)
-    return Recording(path)
+    return kind(path)
 
 
 def has_recordings(path: Path) -> bool:
@@ -129,11 +137,11 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _snapshot(path: Path) -> Recording:
+def _snapshot(path: Path, kind: type[R]) -> R:
     """Open a recording of the journal so far. Its temporary file is already unlinked when this returns."""
     from dynadiag.recording.fold import fold  # as above
 
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
         fold(path, scratch)
-        return Recording(scratch)
+        return kind(scratch)
