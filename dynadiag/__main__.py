@@ -15,6 +15,7 @@ import argparse
 import os
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import NoReturn
 
 from dynadiag import __version__
@@ -39,6 +40,7 @@ COMMANDS = {
     "pack": "store the recordings of a distributed job in one file",
     "report": "write recordings as one HTML page, to be sent",
     "schema": "print the JSON Schema of a command's document",
+    "mcp": "serve the commands and recordings to an agent, over the Model Context Protocol",
     "doctor": "check for torch, Triton, a compiler, a GPU",
 }
 _MODULES = {"import": "import_"}
@@ -103,7 +105,18 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         _main_parser().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
-    module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
+    module, parser = _command_module(name), command_parser(name)
+    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
+    return int(module.run(parser.parse_args(separated(arguments[1:]))))
+
+
+def _command_module(name: str) -> ModuleType:
+    return import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of a command's arguments, whose description is the command's help."""
+    module = _command_module(name)
     parser = _Parser(
         prog=f"dynadiag {name}",
         description=module.__doc__,
@@ -111,8 +124,7 @@ def _run(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     module.prepare_parser(parser)
-    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
-    return int(module.run(parser.parse_args(separated(arguments[1:]))))
+    return parser
 
 
 class _Parser(argparse.ArgumentParser):

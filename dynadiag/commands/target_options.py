@@ -25,6 +25,7 @@ __all__ = [
     "add_recorder_options",
     "add_target",
     "exit_code",
+    "names_recording",
     "parse_program",
     "python_command",
     "recorder_settings",
@@ -49,14 +50,14 @@ class _TargetAction(argparse.Action):
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
             namespace.dashes = True
-        elif option is None and words and _is_recorded(words[0]) and (place := _first_option(words)) is not None:
+        elif option is None and words and names_recording(words[0]) and (place := _first_option(words)) is not None:
             parser.parse_args([*words[place:], *words[:place]], namespace)
             return
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
 
-def _is_recorded(word: str) -> bool:
+def names_recording(word: str) -> bool:
     """Whether a target is a recording, a log, or a folder of these, and not a program."""
     path = Path(word)
     return path.suffix in READ_SUFFIXES or (path.is_dir() and not (path / "__main__.py").exists())
