@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynadiag.__main__ import COMMANDS, parser_of
+from dynadiag.__main__ import COMMANDS, command_parser
 from dynadiag.commands.outputs import OutputOption
 
 PAGE = Path(__file__).with_name("outputs.md")
@@ -19,7 +19,7 @@ def markdown() -> str:
 def _table() -> str:
     rows = ["| command | option | replaces an existing file that is |", "|---|---|---|"]
     for command in COMMANDS:
-        parser = parser_of(command)
+        parser = command_parser(command)
         forcible = any("--force" in action.option_strings for action in parser._actions)
         for action in parser._actions:
             if isinstance(action, OutputOption):

@@ -5,7 +5,8 @@
     print(dynadiag.bisect(fn, (x,)))               # which part of the compiler makes it fail
     print(dynadiag.fix(fn, x))                     # changes that remove its graph breaks, each proved
     with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
-    dynadiag.open("run.dynadiag")                  # read a recording
+    with dynadiag.watch(): ...                     # a line as each compile begins, breaks, recompiles or gives up
+    dynadiag.open("run.dynadiag")                  # read a recording: .report(), .findings, .sql(...)
 
 Importing this package imports neither torch nor anything of ours: the names below load on first use, because
 torch loads `dynadiag.autoload` in every process of an environment that has dynadiag installed.
@@ -16,11 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynadiag.api import bisect, explain, fix, open, record  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
+    from dynadiag.api import bisect, explain, fix, open, record, watch  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
     from dynadiag.errors import DynadiagError, UnreadableInput
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"]
+__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record", "watch"]
 
 _ERRORS = ("DynadiagError", "UnreadableInput")
 
@@ -32,6 +33,13 @@ if not TYPE_CHECKING:  # a type checker takes the names above, and any other nam
         from importlib import import_module
 
         return getattr(import_module("dynadiag.errors" if name in _ERRORS else "dynadiag.api"), name)
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Add ``%%dynadiag`` to IPython: ``%load_ext dynadiag``."""
+    from importlib import import_module
+
+    import_module("dynadiag.notebook").register(shell)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,8 @@ import os
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import NoReturn
 
 from dynadiag import __version__
 from dynadiag.errors import DynadiagError
@@ -42,6 +43,7 @@ COMMANDS = {
     "report": "write recordings as one HTML page, to be sent",
     "schema": "print the JSON Schema of a command's document",
     "prune": "say what of the stored recordings may go, and remove it",
+    "mcp": "serve the commands and recordings to an agent, over the Model Context Protocol",
     "doctor": "check for torch, Triton, a compiler, a GPU",
 }
 _MODULES = {"import": "import_"}
@@ -117,7 +119,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         _main_parser().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
-    module, parser = _module_of(name), parser_of(name)
+    module, parser = _command_module(name), command_parser(name)
     separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
     args = parser.parse_args(separated(arguments[1:]))
     outputs = sys.modules.get("dynadiag.commands.outputs")  # a command that writes nothing has not loaded it
@@ -125,13 +127,13 @@ def _run(arguments: list[str]) -> int:
         return int(module.run(args))
 
 
-def _module_of(command: str) -> Any:
+def _command_module(command: str) -> ModuleType:
     return import_module(f"dynadiag.commands.{_MODULES.get(command, command)}")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command's arguments."""
-    module = _module_of(command)
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command's arguments, whose description is the command's help."""
+    module = _command_module(command)
     parser = _Parser(
         prog=f"dynadiag {command}",
         description=module.__doc__,

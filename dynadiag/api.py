@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+from dynadiag.capture.cells import notebook_name
 from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import fold_in_place, open_recording
-from dynadiag.recording.reader import Recording
-from dynadiag.render.report import Report, report
+from dynadiag.recording.opening import fold_in_place
+from dynadiag.render.report import Report
+from dynadiag.tables import OpenRecording
 
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
     from dynadiag.fixes.fix_report import FixReport
 
-__all__ = ["bisect", "explain", "fix", "open", "record"]
+__all__ = ["bisect", "explain", "fix", "open", "record", "watch"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording_lock = threading.Lock()  # held while a block is recorded
@@ -61,25 +62,26 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
     recorder = Recorder(lambda: _open_journal(path, target), source=source)
     recorder.journal()
     recorder.start()
-    code, notes = 1, list[str]()
+    notes, error = list[str](), None
     try:
         yield notes
-        code = 0
-    except Exception as failure:
+    except BaseException as failure:
+        error = failure
         recorder.record_exception(failure)
         raise
     finally:
         if os.getpid() == pid:
-            _finish_recording(recorder, path, began, {"code": code, "notes": notes})
+            how = {"code": 0 if error is None else 1, "notes": notes}
+            _finish_recording(recorder, path, recorder.named(run_footer(began, error, source=source)), how)
 
 
-def _finish_recording(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
+def _finish_recording(recorder: Recorder, path: Path, footer: dict[str, Any], how: dict[str, Any]) -> None:
     """End a recording. Never raises: an exception of the block's own may be on its way to the caller."""
     try:
         recorder.record_kernels()
         recorder.stop()
         end = Journal.reopen(path)
-        end.append({"dynadiag_end": run_footer(began)})
+        end.append({"dynadiag_end": footer})
         end.append({"dynadiag_exit": how})
         end.close()
         fold_in_place(path)
@@ -90,8 +92,26 @@ def _finish_recording(recorder: Recorder, path: Path, began: float, how: dict[st
 def _open_journal(path: Path, target: str | None) -> Journal:
     own = path if not path.exists() else path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
     journal = Journal.create(own)
-    journal.append({"dynadiag_run": run_header(target)})
+    journal.append({"dynadiag_run": run_header(target or notebook_name())})
     return journal
+
+
+@contextmanager
+def watch(file: TextIO | None = None) -> Iterator[None]:
+    """Print one line as each compile in the block begins, breaks, recompiles, ends or gives up, in any thread.
+
+    The lines go to ``file``, or else to stderr. Nothing is kept: use `record` for a report, alone or with this.
+    """
+    import torch  # noqa: F401 - the probes need it loaded
+
+    from dynadiag.capture.live import Watcher, write_to_stderr
+
+    watcher = Watcher(write_to_stderr if file is None else lambda line: print(line, file=file, flush=True))
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.stop()
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -112,7 +132,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
             path = Path(folder, "call.dynadiag")
             failure = _call(path, _target_name(fn), compiled, args, kwargs)
             with open(path) as recording:
-                made = report(recording)
+                made = replace(recording.report(), path=None)  # the recording is temporary
     finally:
         _recording_lock.release()
     notes = made.notes if failure is None else (*made.notes, failure)
@@ -182,6 +202,6 @@ def _target_name(fn: object) -> str:
     return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
 
 
-def open(path: str | Path) -> Recording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
+def open(path: str | Path) -> OpenRecording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
     """Open a recording, or a journal that is not folded yet. Raises `dynadiag.UnreadableInput`."""
-    return open_recording(Path(path))
+    return OpenRecording.at(Path(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pkgutil
 import subprocess
@@ -174,7 +175,7 @@ def test_opening_loads_no_torch() -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    names = {"DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"}
+    names = {"DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record", "watch"}
     assert set(dynadiag.__all__) == names == set(dir(dynadiag))
     assert all(getattr(dynadiag, name) is not None for name in names)
 
@@ -183,3 +184,123 @@ def test_no_package_has_the_name_of_a_public_function() -> None:
     """`import dynadiag.NAME` would put the package where the function is looked up."""
     packages = {module.name for module in pkgutil.iter_modules(dynadiag.__path__)}
     assert not packages & set(dynadiag.__all__)
+
+
+def test_an_opened_recording_has_a_report_and_tables(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        step = compiled()
+        step(torch.ones(3))
+        step(torch.ones(4))
+    with dynadiag.open(path) as recording:
+        report = recording.report()
+        assert f"next: dynadiag browse {path}" in str(report)
+        assert "<strong>" in report._repr_html_()
+        assert [item.rule for item in recording.findings] == [item.rule for item in report.findings]
+        assert recording.breaks() == tuple(recording.breaks)
+        assert recording.breaks[0].span.line == broken.__code__.co_firstlineno + 2
+        assert {item.compile_id for item in recording.recompiles} == {"0/1", "1/1"}
+        assert len(recording.kernels) == 0
+        assert repr(recording.kernels) == "no rows"
+        assert "test_api.py" in repr(recording.breaks)
+
+
+def test_a_table_becomes_a_data_frame(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        compiled()(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        frame = recording.breaks.to_pandas()
+        assert (frame["file"][0], frame["line"][0]) == (__file__, recording.breaks[0].span.line)
+        assert list(recording.findings.to_pandas()["rule"]) == ["break"]
+        assert list(recording.sql("SELECT 1 AS one, 2 AS two").to_pandas().columns) == ["one", "two"]
+
+
+def test_a_table_shows_foreign_text_as_text(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        pass
+    with dynadiag.open(path) as recording:
+        table = recording.sql("SELECT '<script>' || char(27) || '[31m' AS text, NULL AS none")
+        assert "<script>" not in table._repr_html_()
+        assert "\x1b" not in repr(table) + table._repr_html_()
+
+
+def test_sql_reads_and_does_nothing_else(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        compiled()(torch.ones(3))
+    before = path.read_bytes()
+    with dynadiag.open(path) as recording:
+        (row,) = recording.sql("SELECT function, line FROM compile WHERE compile_id = ?", "0/0")
+        assert (row.function, row.line) == ("broken", broken.__code__.co_firstlineno)
+        for query in ("DELETE FROM compile", f"ATTACH '{tmp_path / 'other'}' AS other", "PRAGMA query_only = OFF"):
+            with pytest.raises(dynadiag.DynadiagError, match="only a SELECT"):
+                recording.sql(query)
+        with pytest.raises(dynadiag.DynadiagError, match="no such column"):
+            recording.sql("SELECT absent FROM compile")
+        assert recording.compiles()  # it goes on as before
+    assert path.read_bytes() == before
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_query_without_end_is_ended(tmp_path: Path) -> None:
+    from dynadiag.recording.sql import run_query
+
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        pass
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with dynadiag.open(path) as recording, pytest.raises(dynadiag.DynadiagError, match="took more than"):
+        run_query(recording._database, endless, seconds=0.05)
+
+
+def test_an_exception_of_the_block_is_what_ended_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.dynadiag"
+    with pytest.raises(KeyError), dynadiag.record(path):
+        raise KeyError("mine")
+    with dynadiag.open(path) as recording:
+        assert "The program raised KeyError" in str(recording.report())
+
+
+def lines_of(watched: io.StringIO) -> list[tuple[str, str]]:
+    """The word and the rest of each line, without the time."""
+    words = [line[9:].split(maxsplit=1) for line in watched.getvalue().splitlines()]
+    return [(word if word != "graph" else "graph break", rest.removeprefix("break").strip()) for word, rest in words]
+
+
+def test_watch_writes_a_line_as_each_compile_begins_breaks_recompiles_and_gives_up() -> None:
+    @torch.compile(backend="eager", fullgraph=True)
+    def refused(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x
+
+    watched, step = io.StringIO(), compiled()
+    with dynadiag.watch(watched):
+        step(torch.ones(3))
+        begun = len(lines_of(watched))
+        step(torch.ones(4))
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            refused(torch.ones(3))
+    compiled(whole)(torch.ones(5))
+    lines = lines_of(watched)
+    line = broken.__code__.co_firstlineno
+    assert lines[0] == ("compiling", f"0/0   broken at test_api.py:{line}")
+    assert lines[1][0] == "graph break"
+    assert f"broken at test_api.py:{line + 2}" in lines[1][1]
+    assert lines[begun] == ("recompiling", f"0/1   broken at test_api.py:{line}: x.size()[0] was 3, now 4")
+    assert lines[-1][0] == "failed"
+    assert "whole" not in watched.getvalue()
+
+
+def test_watch_goes_with_record(tmp_path: Path) -> None:
+    watched = io.StringIO()
+    with dynadiag.record(tmp_path / "run.dynadiag") as path, dynadiag.watch(watched):
+        compiled()(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        assert len(recording.breaks) == 1
+    assert [word for word, _ in lines_of(watched)].count("graph break") == 1
+
+
+def test_a_watcher_that_cannot_write_stops_and_the_program_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    closed = io.StringIO()
+    closed.close()
+    with dynadiag.watch(closed):
+        assert compiled(whole)(torch.ones(2)).tolist() == [2, 2]
+    assert capsys.readouterr().err.count("not shown any further") == 1

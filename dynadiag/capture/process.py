@@ -54,8 +54,18 @@ def record_this_process() -> None:
         if settings.stop_after is not None:
             stop_after(settings.stop_after, lambda: recorder.note("stopped", {"calls": settings.stop_after}))
     recorder.start()
+    if settings.live:
+        _watch()
     atexit.register(_end_recording, recorder, began)
     _end_with_multiprocessing_worker(recorder, began)
+
+
+def _watch() -> None:
+    """Write a line as each compile of this process begins, breaks, recompiles or ends."""
+    from dynadiag.capture.live import Watcher
+
+    rank = job_place(os.environ).get("rank")
+    Watcher(lead="" if rank is None else f"[rank {rank}] ").start()
 
 
 def _count_operators(folder: str, settings: settings_.Settings) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, caches, code_locations, generated_code
+from dynadiag.capture import breaks, caches, cells, code_locations, generated_code
 from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
@@ -45,6 +45,7 @@ class Recorder(logging.Handler):
         super().__init__(logging.DEBUG)
         self._open_journal = open_journal
         self._redactor = None if source else Redactor()
+        self._name_cells = cells.cell_namer()
         self._journal: Journal | None = None
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process id: a fork may copy a locked lock
@@ -121,6 +122,10 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("exception", error, {})
 
+    def named(self, value: Any) -> Any:
+        """Return a JSON value with the cells of a notebook named by their number."""
+        return value if self._name_cells is None else self._name_cells(value)
+
     def note(self, kind: str, data: Any) -> None:
         """Append a small event of ours that must not be lost, such as the end of the run. Never raises."""
         try:
@@ -161,7 +166,7 @@ class Recorder(logging.Handler):
         """A new journal with the names that torch has interned. torch will not log them again."""
         journal = self._open_journal()
         for name, number in torch_private.interned_names().items():
-            journal.append({"str": [name, number]})
+            journal.append({"str": [self.named(name), number]})
         self._note_unseen_collectives(journal)
         return journal
 
@@ -239,6 +244,7 @@ class Recorder(logging.Handler):
     ) -> None:
         if self._redactor is not None:
             metadata, payload = self._redactor.redact(metadata, payload, _is_user_file)
+        metadata, payload = self.named(metadata), self.named(payload)
         place = {} if record is None else _log_position(record)
         journal = self.journal()
         if not journal.append(metadata, payload, **place) and journal.failure is not None:

@@ -27,7 +27,7 @@ class Settings:
     process, writes ``journal``, if that is still what its command made (``claim``: device, inode and size in bytes);
     other processes write beside it. With ``coverage``, a folder, nothing is recorded:
     each process counts its operator calls and leaves the counts there. ``options`` of torch are set at the end of its
-    import, to try a cure.
+    import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
     """
 
     target: str | None = None
@@ -39,6 +39,7 @@ class Settings:
     limit: int = 2_000_000_000
     coverage: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    live: bool = False
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

@@ -28,6 +28,7 @@ __all__ = [
     "add_recorder_options",
     "add_target",
     "exit_code",
+    "names_recording",
     "overlay_command",
     "parse_program",
     "python_command",
@@ -57,14 +58,14 @@ class _TargetAction(argparse.Action):
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
             namespace.dashes = True
-        elif option is None and words and _is_recorded(words[0]) and (place := _first_option(words)) is not None:
+        elif option is None and words and names_recording(words[0]) and (place := _first_option(words)) is not None:
             parser.parse_args([*words[place:], *words[:place]], namespace)
             return
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
 
-def _is_recorded(word: str) -> bool:
+def names_recording(word: str) -> bool:
     """Whether a target is a recording, a log, or a folder of these, and not a program."""
     path = Path(word)
     return path.suffix in READ_SUFFIXES or (path.is_dir() and not (path / "__main__.py").exists())
@@ -116,6 +117,11 @@ def add_recorder_options(parser: argparse.ArgumentParser) -> None:
         help="size cap of the log (default 2)",
     )
     parser.add_argument("--fresh", action="store_true", help="use empty compiler caches, in a temporary folder")
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="write a line to stderr as each compile begins, breaks, recompiles, ends or gives up",
+    )
     parser.add_argument(
         "--target",
         dest="gpu",
@@ -215,7 +221,13 @@ def run_recorded(
 
 def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Settings:
     """Return the settings of the recorder that the options ask for."""
-    return Settings(target=target, source=not args.no_source, stop_after=args.stop_after, limit=int(args.limit * 1e9))
+    return Settings(
+        target=target,
+        source=not args.no_source,
+        stop_after=args.stop_after,
+        limit=int(args.limit * 1e9),
+        live=args.live,
+    )
 
 
 def exit_code(ended: ProcessEnd) -> int:

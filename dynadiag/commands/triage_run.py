@@ -143,7 +143,13 @@ class TriageRun:
 
     def _explain(self) -> str | None:
         options = argparse.Namespace(
-            target=self.args.target, fresh=self.args.fresh, no_source=False, stop_after=None, limit=2.0, gpu=None
+            target=self.args.target,
+            fresh=self.args.fresh,
+            no_source=False,
+            stop_after=None,
+            limit=2.0,
+            gpu=None,
+            live=False,
         )
         left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)

@@ -11,7 +11,7 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import is_generated_file, is_user_file
+from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
 from dynadiag.recording.records import Frame, Span
 
 __all__ = ["bad_end", "program_findings"]
@@ -65,7 +65,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     code, end = run.run.exit_code, run.end
     raised = next((item.span for item in findings if item.rule == "failed-program"), None)
     if raised is not None and end is not None:
-        at = f" at {Path(raised.file).name}:{raised.line}" if raised.file else ""
+        at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
         told = f"The program raised {end.name}{at}: {end.first_line}".removesuffix(": ")
         return told if told.endswith((".", "!", "?")) else f"{told}."
     if not code or run.run.is_foreign:

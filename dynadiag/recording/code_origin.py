@@ -11,6 +11,7 @@ from itertools import pairwise
 from dynadiag.recording.records import Break, Frame
 
 __all__ = [
+    "cell_label",
     "is_generated_file",
     "is_resume_function",
     "is_stdlib_file",
@@ -34,9 +35,17 @@ _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-p
 # The folders of installed packages: of an environment, of Debian, of conda.
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<inside>.+)", re.S)
 # Modules that Inductor wrote, and torch's own names of functions without a file.
-_GENERATED = re.compile(r"(?<!\.py)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
+_GENERATED = re.compile(r"(?<!\.py)(?<!\]>)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
+# The recorder's name of a notebook's cell (`capture.cells`).
+_CELL = re.compile(r"<(In\[\d+\])>")
 # Our own code that calls the program's.
 _OURS = re.compile(r"/dynadiag/(?:api|compare/\w+|trial/\w+)\.py$")
+
+
+def cell_label(file: str) -> str | None:
+    """Return what a notebook shows beside a cell (``In[3]``), for the file that a cell is recorded as. Else None."""
+    found = _CELL.fullmatch(file)
+    return found and found[1]
 
 
 def is_resume_function(function: str) -> bool:
@@ -80,8 +89,11 @@ def is_user_file(file: str | None) -> bool:
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return a stack with the user's frames only. If there are none, return the whole stack.
 
-    Code from ``-c`` that calls ours starts the program: it is not the user's.
+    Code from ``-c`` that calls ours starts the program: it is not the user's, and neither are the frames of a kernel,
+    which come before those of a notebook's cells.
     """
+    first_cell = next((index for index, frame in enumerate(stack) if cell_label(frame.file)), 0)
+    stack = stack[first_cell:]
     starts = {frame for frame, called in pairwise(stack) if frame.file == "<string>" and _OURS.search(called.file)}
     return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
 

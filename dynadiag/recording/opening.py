@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -36,8 +36,11 @@ __all__ = [
     "journal_header",
     "list_recordings",
     "open_recording",
+    "open_recording_as",
     "read_head",
 ]
+
+R = TypeVar("R", bound=Recording)
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants
 READ_SUFFIXES = (SUFFIX, ".log")  # of files that are read and never run
@@ -46,7 +49,12 @@ _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
 
 def open_recording(path: Path) -> Recording:
-    """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`.
+    """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`."""
+    return open_recording_as(path, Recording)
+
+
+def open_recording_as(path: Path, kind: type[R]) -> R:
+    """Open a recording as `open_recording` does, as a subclass of `Recording`.
 
     A journal that may still be written is folded into a temporary file and is not changed. The same holds for one that
     cannot be replaced (a read-only folder, a full disk), and for a file without the suffix of recordings: it may be an
@@ -54,12 +62,12 @@ def open_recording(path: Path) -> Recording:
     """
     if not is_packed(path.parent) and is_journal(path):
         if path.suffix != SUFFIX or not has_ended(path):
-            return _snapshot(path)
+            return _snapshot(path, kind)
         try:
             fold_in_place(path)
         except UnwritableOutput:
-            return _snapshot(path)
-    return Recording(path)
+            return _snapshot(path, kind)
+    return kind(path)
 
 
 def has_recordings(path: Path) -> bool:
@@ -182,11 +190,11 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _snapshot(path: Path) -> Recording:
+def _snapshot(path: Path, kind: type[R]) -> R:
     """Open a recording of the journal so far. Its temporary file is already unlinked when this returns."""
     from dynadiag.recording.fold import fold  # as above
 
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
         fold(path, scratch)
-        return Recording(scratch)
+        return kind(scratch)

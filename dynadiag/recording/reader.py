@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import zstandard
 
@@ -95,7 +95,7 @@ class Recording:
             self._database.close()
             raise
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

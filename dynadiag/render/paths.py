@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from dynadiag.recording.code_origin import cell_label
 from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
 from dynadiag.render.wrap import truncate_middle, width
@@ -20,9 +21,15 @@ _MAX_FRAMES = 4  # frames of a user stack that are shown: the outermost, and the
 
 
 def relative_path(file: str | None, cwd: str | None) -> str:
-    """The path of a file, relative to `cwd` where that is shorter. It is safe for a terminal."""
+    """The path of a file, relative to `cwd` where that is shorter. It is safe for a terminal.
+
+    >>> relative_path("<In[3]>", None)  # a cell of a notebook
+    'In[3]'
+    """
     if not file:
         return "<unknown>"
+    if cell := cell_label(file):
+        return cell
     if cwd and file.startswith("/"):
         file = min(os.path.relpath(file, cwd), file, key=len)
     return clean_line(file)

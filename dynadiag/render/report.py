@@ -38,6 +38,7 @@ class Report(Explanation):
     """
 
     calls: tuple[KernelCall, ...] = ()
+    path: str | None = None  # of the recording, where there is a file to open again
 
     def __repr__(self) -> str:
         """The target and the answer: the records of a run are thousands of lines."""
@@ -48,7 +49,7 @@ class Report(Explanation):
         return f"<{type(self).__name__} of {target}: {answer} {counts}, {count(self.recompile_count, 'recompile')}>"
 
     def __str__(self) -> str:
-        return explanation_text(self, calls=self.calls)
+        return explanation_text(self, recording=self.path, calls=self.calls)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, the counts and the first findings."""

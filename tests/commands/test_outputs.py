@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import dynadiag.commands
-from dynadiag.__main__ import COMMANDS, main, parser_of
+from dynadiag.__main__ import COMMANDS, command_parser, main
 from dynadiag.commands.outputs import DOCUMENT, INPUT_OPTIONS, PAGE, SARIF, OutputOption
 from tests.commands.build import journal, recording
 
@@ -54,7 +54,7 @@ RUNS_A_SEARCH = ("bisect", "minify", "triage", "fix", "compare")  # they take lo
 
 def options() -> Iterator[tuple[str, OutputOption]]:
     for command in COMMANDS:
-        for action in parser_of(command)._actions:
+        for action in command_parser(command)._actions:
             if isinstance(action, OutputOption):
                 yield command, action
 
@@ -90,7 +90,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 def call(command: str, option: str, output: Path | str, folder: Path, *, force: bool) -> int | None:
     """Run a command with an option that names an output. None if the command has no ``--force`` to try it with."""
-    if force and "--force" not in parser_of(command).format_help():
+    if force and "--force" not in command_parser(command).format_help():
         return None
     words = [word.format(folder) for word in LINES[command]]
     if option == "--output" and command in ("explain", "caches"):
@@ -245,7 +245,7 @@ def test_a_full_disk(
 def test_every_option_with_a_path_is_an_input_or_an_output() -> None:
     """A new option that is neither would not be held to the rules."""
     for command in COMMANDS:
-        for action in parser_of(command)._actions:
+        for action in command_parser(command)._actions:
             is_path = action.type is Path or str(action.metavar).startswith(("FILE", "FOLDER"))
             if action.option_strings and is_path and not isinstance(action, OutputOption):
                 assert set(action.option_strings) & INPUT_OPTIONS, (command, action.option_strings)
@@ -354,5 +354,5 @@ def test_a_module_is_an_input(form: str, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_parsers_are_all_there() -> None:
     assert {command for command, _ in options()} <= LINES.keys()
-    assert all(isinstance(parser_of(command), argparse.ArgumentParser) for command in COMMANDS)
+    assert all(isinstance(command_parser(command), argparse.ArgumentParser) for command in COMMANDS)
     assert import_module("dynadiag.commands.outputs").__all__

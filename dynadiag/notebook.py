@@ -1,0 +1,80 @@
+"""The cell magic ``%%dynadiag``: run a cell, and show what torch.compile did in it."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dynadiag
+from dynadiag.errors import DynadiagError
+from dynadiag.render.report import Report
+
+__all__ = ["register"]
+
+_USAGE = "%%dynadiag [--live] [FILE.dynadiag]"
+
+
+def register(shell: Any) -> None:
+    """Add the magic to a shell of IPython."""
+
+    def run_cell(line: str, cell: str) -> Report:
+        """Run the cell, and show what torch.compile did in it.
+
+        %%dynadiag [--live] [FILE.dynadiag]
+
+        FILE keeps the recording, and is overwritten when the cell runs again. With --live a line is printed as each
+        compile begins, breaks, recompiles, ends or gives up.
+        """
+        from IPython.core.error import UsageError
+
+        try:
+            return _run_cell(shell, shlex.split(line), cell)
+        except (DynadiagError, ValueError) as error:
+            raise UsageError(f"{error}") from error
+
+    shell.register_magic_function(run_cell, "cell", "dynadiag")
+
+
+def _run_cell(shell: Any, words: list[str], cell: str) -> Report:
+    live, files = "--live" in words, [word for word in words if word != "--live"]
+    if len(files) > 1 or any(word.startswith("-") for word in files):
+        raise DynadiagError(f"usage: {_USAGE}")
+    if files and not files[0].endswith(".dynadiag"):
+        raise DynadiagError(f"{files[0]}: a recording is named FILE.dynadiag ({_USAGE})")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-"))
+        path = Path(files[0]) if files else Path(folder, "cell.dynadiag")
+        if live:
+            stack.enter_context(dynadiag.watch())
+        _record_cell(shell, path, cell)
+        with dynadiag.open(path) as recording:
+            report = recording.report()
+        return report if files else replace(report, path=None)
+
+
+def _record_cell(shell: Any, path: Path, cell: str) -> None:
+    try:
+        with dynadiag.record(path, force=True):
+            failure = _run_as_same_cell(shell, cell)
+            if failure is not None:
+                raise failure
+    except DynadiagError:
+        raise
+    except BaseException:  # noqa: BLE001 - the shell has shown it, and what was recorded is explained
+        return
+
+
+def _run_as_same_cell(shell: Any, cell: str) -> BaseException | None:
+    """Run the code with the number and the line numbers that the notebook shows. Return what it raised."""
+    before = shell.execution_count
+    shell.execution_count = len(shell.user_ns["In"]) - 1  # some versions of IPython have counted on by now
+    try:
+        result = shell.run_cell(f"# the magic's line\n{cell}")
+    finally:
+        shell.execution_count = before
+    failure: BaseException | None = result.error_before_exec or result.error_in_exec
+    return failure

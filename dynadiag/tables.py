@@ -1,0 +1,192 @@
+"""A recording in Python and in a notebook: its report, and its findings, breaks, recompiles and kernels as tables."""
+
+from __future__ import annotations
+
+import html
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from dynadiag.errors import DynadiagError
+from dynadiag.explanation.findings import Finding
+from dynadiag.recording.opening import open_recording_as
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Break, Kernel, Recompile, Span
+from dynadiag.recording.sql import run_query
+from dynadiag.render.clean import clean_line
+from dynadiag.render.paths import source_location
+from dynadiag.render.report import Report, report
+from dynadiag.render.table import fitted_table
+from dynadiag.render.wrap import truncate_middle
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["OpenRecording", "Rows"]
+
+R = TypeVar("R")
+
+_MAX_SHOWN = 20  # rows
+_MAX_CELL = 100  # columns of a value that is shown
+
+
+class Rows(Sequence[R], Generic[R]):
+    """Typed rows, which are read when they are first needed. A notebook shows them as a table.
+
+    Calling a table returns its rows as a tuple, for one compile if its id is given.
+    """
+
+    def __init__(self, read: Callable[..., tuple[R, ...]], cwd: str | None = None) -> None:
+        self._read, self._cwd = read, cwd
+
+    @cached_property
+    def _rows(self) -> tuple[R, ...]:
+        return self._read()
+
+    def __call__(self, *compile_id: str) -> tuple[R, ...]:
+        """Return the rows as a tuple."""
+        return self._read(*compile_id) if compile_id else self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[R, ...]: ...
+    def __getitem__(self, index: int | slice) -> R | tuple[R, ...]:
+        return self._rows[index]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with a column for each field. A span becomes file, line, column and their ends.
+
+        Raises `DynadiagError` if pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise DynadiagError("to_pandas: pandas is missing: pip install pandas") from error
+        return pandas.DataFrame([_flat(row) for row in self._rows])
+
+    def __repr__(self) -> str:
+        heads, rows = self._shown()
+        if not rows:
+            return "no rows"
+        lines = fitted_table(heads, rows, None, numeric=(), shorten={})
+        return "\n".join([*lines, *self._rest("list(...)")])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows. Text of the recording is escaped."""
+        heads, rows = self._shown()
+        if not rows:
+            return "<p>no rows</p>"
+        body = "\n".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+        more = "".join(f"<p>{html.escape(line)}</p>" for line in self._rest(".to_pandas()"))
+        return f"<table>\n<thead><tr>{_cells(heads, 'th')}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>{more}"
+
+    def _shown(self) -> tuple[list[str], list[list[str]]]:
+        """The heads and the first rows as text that is safe to show."""
+        rows = [_summary(row, self._cwd) for row in self._rows[:_MAX_SHOWN]]
+        heads = list(rows[0]) if rows else []
+        return heads, [[_cell(row[head]) for head in heads] for row in rows]
+
+    def _rest(self, how: str) -> list[str]:
+        hidden = len(self._rows) - _MAX_SHOWN
+        return [f"and {hidden} more: {how} has all"] if hidden > 0 else []
+
+
+class OpenRecording(Recording):
+    """A recording that Python opened. ``breaks``, ``recompiles``, ``kernels`` and ``findings`` are tables."""
+
+    # A table can be called as the method whose place it takes.
+    breaks: Rows[Break]
+    recompiles: Rows[Recompile]
+    kernels: Rows[Kernel]  # type: ignore[assignment]
+    findings: Rows[Finding]
+
+    def __init__(self, path: Path) -> None:
+        """Open the recording at `path`. Raises `UnreadableInput`."""
+        super().__init__(path)
+        cwd = self.run.cwd
+        self.breaks = Rows(super().breaks, cwd)
+        self.recompiles = Rows(super().recompiles, cwd)
+        self.kernels = Rows(super().kernels, cwd)
+        self.findings = Rows(lambda: self.report().findings, cwd)
+
+    @classmethod
+    def at(cls, path: Path) -> OpenRecording:
+        """Open a recording, or a journal that is not folded yet. Raises `UnreadableInput`."""
+        return open_recording_as(path, cls)
+
+    @cached_property
+    def _report(self) -> Report:
+        return replace(report(self), path=str(self.path))
+
+    def report(self) -> Report:
+        """Explain the recording. ``print`` shows the report as text, and a notebook a summary."""
+        return self._report
+
+    def sql(self, query: str, *values: object, limit: int | None = None) -> Rows[Any]:
+        """Run one ``SELECT`` on the tables of the recording, and return up to ``limit`` rows as named tuples.
+
+        Each ``?`` of the query stands for one of ``values``. docs/recording-schema.md has the tables. Raises
+        `DynadiagError` if the query is wrong, does anything but read, or takes more than a minute.
+        """
+        result = run_query(self._database, query, values, limit=limit)
+        row: Any = namedtuple("Row", result.columns, rename=True)  # type: ignore[misc]  # the query names its fields
+        rows = tuple(row(*values) for values in result.rows)
+        return Rows(lambda: rows)
+
+
+def _flat(row: object) -> Mapping[str, object]:
+    """A row as the values of its columns."""
+    if not (is_dataclass(row) and not isinstance(row, type)):
+        return row._asdict()  # type: ignore[attr-defined]  # a row of a query
+    values: dict[str, object] = {}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, Span):
+            values |= asdict(value)
+        elif isinstance(value, tuple):
+            values[field.name] = [_plain(item) for item in value]
+        elif is_dataclass(value) and not isinstance(value, type):
+            values |= {f"{field.name}_{name}": item for name, item in asdict(value).items()}
+        else:
+            values[field.name] = value
+    return values
+
+
+def _plain(item: object) -> object:
+    return asdict(item) if is_dataclass(item) and not isinstance(item, type) else item
+
+
+def _summary(row: object, cwd: str | None) -> Mapping[str, object]:
+    """The columns of a row that are shown."""
+    match row:
+        case Break(span=span):
+            place = source_location(span.file, span.line, span.column, cwd)
+            columns = {"compile": row.compile_id, "place": place, "function": row.function}
+            return {"id": row.gb_id or "", **columns, "reason": row.gb_type, "follows from": row.cause}
+        case Recompile():
+            place = source_location(row.file, row.line, None, cwd)
+            changes = "; ".join(f"{one.source or one.guard}: {one.was} -> {one.now}" for one in row.reasons)
+            return {"compile": row.compile_id, "function": row.function, "place": place, "changed": changes}
+        case Finding(span=span):
+            place = source_location(span.file, span.line, span.column, cwd)
+            return {"rule": row.rule, "id": row.id or "", "severity": row.severity, "place": place, "title": row.title}
+        case _:
+            return _flat(row)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else truncate_middle(clean_line(str(value)), _MAX_CELL)
+
+
+def _cells(values: Sequence[str], tag: str) -> str:
+    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)

@@ -1,0 +1,97 @@
+"""dynadiag in a notebook, in a real kernel: cells are named by their number, and the magic shows a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ipykernel")
+from jupyter_client.manager import start_new_kernel  # it comes with ipykernel
+
+_SECONDS = 300  # of one cell: torch is imported and compiles, on a machine that may be busy
+_SETUP = """\
+import torch, dynadiag
+%load_ext dynadiag
+def step(x):
+    y = x.sin()
+    print("seen")
+    return y * 2"""
+
+
+class Notebook:
+    """A kernel whose cells have run up to now."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def run(self, cell: str) -> tuple[int, dict[str, str]]:
+        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, text/plain, text/html."""
+        output: dict[str, str] = {}
+
+        def hear(message: dict[str, Any]) -> None:
+            content = message["content"]
+            match message["msg_type"]:
+                case "stream":
+                    output[content["name"]] = output.get(content["name"], "") + content["text"]
+                case "error":
+                    output["error"] = f"{content['ename']}: {content['evalue']}"
+                case "execute_result" | "display_data":
+                    output.update(content["data"])
+
+        reply = self._client.execute_interactive(cell, timeout=_SECONDS, output_hook=hear)
+        return reply["content"]["execution_count"], output
+
+
+@pytest.fixture(scope="module")
+def notebook() -> Iterator[Notebook]:
+    manager, client = start_new_kernel()
+    try:
+        made = Notebook(client)
+        made.run(_SETUP)
+        yield made
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_a_recorded_cell_is_named_by_its_number(notebook: Notebook, tmp_path: Path) -> None:
+    number, _ = notebook.run(
+        f"with dynadiag.record({str(tmp_path / 'run.dynadiag')!r}) as path:\n"
+        '    torch.compile(step, backend="eager")(torch.ones(3))'
+    )
+    _, shown = notebook.run("opened = dynadiag.open(path)\nprint(opened.report())\nopened.breaks")
+    report = shown["stdout"]
+    assert "    --> In[1]:5:5" in report
+    assert '5 |     print("seen")' in report
+    assert f"= called: In[{number}]:2 in <module>" in report
+    assert "ipykernel" not in report
+    assert "cpu: the notebook" in report
+    assert "<td>In[1]:5:5</td>" in shown["text/html"]
+    _, files = notebook.run("print({item.span.file for item in opened.breaks}, opened.source('<In[1]>') is not None)")
+    assert files["stdout"] == "{'<In[1]>'} True\n"
+
+
+def test_the_magic_runs_a_cell_and_shows_its_report(notebook: Notebook) -> None:
+    cell = '%%dynadiag --live\nstepped = torch.compile(step, backend="eager")(torch.ones(5))'
+    _, shown = notebook.run(cell)
+    assert "Not one graph: 1 graph break in the way." in shown["text/html"]
+    assert shown["stdout"] == "seen\n"
+    assert "compiling" in shown["stderr"]
+    assert "step at In[1]:3" in shown["stderr"]
+    assert notebook.run("stepped.shape")[1]["text/plain"] == "torch.Size([5])"
+
+
+def test_the_magic_explains_a_cell_that_raises(notebook: Notebook) -> None:
+    number, shown = notebook.run("%%dynadiag\ntorch.compile(step)(torch.ones(2), 1)")
+    assert shown["error"].startswith("TypeError")
+    assert f"The program raised TypeError at In[{number}]:2" in shown["text/plain"]
+
+
+@pytest.mark.parametrize("line", ["run.txt", "a.dynadiag b.dynadiag", "--lively", "/absent/run.dynadiag"])
+def test_the_magic_refuses_what_it_cannot_do_in_one_line(notebook: Notebook, line: str) -> None:
+    _, shown = notebook.run(f"%%dynadiag {line}\nran = True")
+    assert "UsageError: " in shown["stderr"]
+    assert "Traceback" not in shown["stderr"]
