@@ -99,7 +99,8 @@ def _run(bisection: Bisection) -> Verdict:
     bisection.rung = located.rung
     if located.cached:
         return _found(located, _find_confused_graphs(bisection, located))
-    return _flaky_or_found(bisection, located, _descend(bisection, located))
+    finding = _descend(bisection, located)
+    return _flaky_or_found(bisection, _at_lowest_rung(bisection, located, finding), finding)
 
 
 def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
@@ -135,6 +136,19 @@ def _descend(bisection: Bisection, located: FailingRung) -> DescentResult:
             raise
         failing = "hang" if is_hang else "fail"
         return DescentResult(notes=(f"{_GROWING_TIME.format(failing)}: {stop}",), fails_by_time=True)
+
+
+def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: DescentResult) -> FailingRung:
+    """The failing rung, or a rung below it at which the same culprit makes the program fail with another error."""
+    below = RUNGS[: RUNGS.index(located.rung)] if finding.plans else ()
+    for rung in (rung for rung in below if located.rungs.get(rung) == "different"):
+        plan = replace(finding.plans[0], rung=rung, record=())
+        if bisection.search.run(plan, f"{rung}, the culprits off", across_rungs=True).passed:
+            error = bisection.search.run(*bisection.labeled_rung(rung)).signature  # known from the ladder
+            shown = f"{error.type}: {''.join(error.message.splitlines()[:1])}" if error else "otherwise"
+            bisection.notes.append(f"at {rung} it fails with another error, which the same culprit explains: {shown}")
+            return replace(located, rung=rung)
+    return located
 
 
 def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:

@@ -18,10 +18,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynadiag.bisection import divergence, fake_kernel_check
+from dynadiag.bisection import aot_hooks, divergence, fake_kernel_check
+from dynadiag.bisection.pass_changes import GraphBefore
 from dynadiag.bisection.split_autograd import split_autograd
 from dynadiag.bisection.user_passes import hook_user_passes
 from dynadiag.capture.code_locations import user_callers
+from dynadiag.torch_private import aot
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed
@@ -38,6 +40,8 @@ def install() -> None:
     """Install the hooks in torch, once per process."""
     torch_private.wrap_frame(_frame)
     TRIAL.skips_compile = _skips_fullgraph_call
+    aot_hooks.install()
+    aot.wrap_python_kernels(_python_kernel_on)
     fake_kernel_check.install()
     divergence.install()
     torch_private.wrap_call_user_compiler(_compile_dynamo_graph)
@@ -49,6 +53,7 @@ def install() -> None:
     torch_private.wrap_pattern_apply(_pattern)
     torch_private.wrap_can_fuse(_fusion)
     torch_private.wrap_cpp_kernel(_kernel)
+    TRIAL.wraps_backend = aot_hooks.compiler_of_nodes
 
 
 def _position(graph: str | None = None) -> dict[str, Any]:
@@ -69,13 +74,8 @@ def _user_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
 
     If all lines are torch's: the line of the enclosing node, else the line of the call.
     """
-    lines = _written_lines(nodes) or _written_lines(torch_private.enclosing_nodes())[:1]
+    lines = torch_private.user_lines(nodes) or torch_private.user_lines(torch_private.enclosing_nodes())[:1]
     return lines or [(frame["file"], frame["line"]) for frame in user_callers(sys._getframe())[-1:]]
-
-
-def _written_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
-    found = (torch_private.user_line(node) for node in nodes)
-    return list(dict.fromkeys(line for line in found if line is not None))
 
 
 def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:
@@ -112,6 +112,11 @@ def _decomposition_on(name: str) -> bool:
     return TRIAL.is_on("decomposition", _key(operator, here=here), describe)
 
 
+def _python_kernel_on(operator: Any) -> bool:
+    """Whether a composite operator is traced by its kernel in Python: a decomposition that no table lists."""
+    return not TRIAL.observes("decomposition") or _decomposition_on(str(operator))
+
+
 def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]) -> Any:
     """One pass over an FX graph, by torch or the user."""
     name = observer.passname
@@ -121,9 +126,13 @@ def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]
     occurrence = TRIAL.occurrence("pass", _key(name, here=here))
     shown, lines = torch_private.describe_pass(name, function)
     describe = lambda: {"name": shown, "target": name, "lines": lines, **here}  # noqa: E731
-    if TRIAL.is_on("pass", _key(name, occurrence, here=here), describe):
-        return inner(observer, function)
-    return None
+    key = _key(name, occurrence, here=here)
+    if not TRIAL.is_on("pass", key, describe):
+        return None
+    before = GraphBefore(observer.gm.graph)
+    result = inner(observer, function)
+    before.report_changes(key, observer.gm.graph)
+    return result
 
 
 def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node: Node) -> Any:
@@ -216,9 +225,10 @@ def _graph_name(here: dict[str, Any]) -> str:
 
 def _compile_dynamo_graph(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """One graph that Dynamo captured: compiled at the rung of the trial, or at the rung below."""
-    rung = TRIAL.plan.rung
     hook_user_passes(output_graph.compiler_fn)
     fake_kernel_check.correct_operators(gm)
+    aot_hooks.report_nodes_of(gm)
+    rung = TRIAL.plan.rung
     if rung not in LOWER_RUNG or not (TRIAL.observes("dynamo_graph") or TRIAL.observes("direction")):
         return inner(output_graph, gm, *args, **kwargs)
     here = _position("dynamo")

@@ -223,7 +223,7 @@ def _culprits(points: Sequence[Decision]) -> tuple[Culprit, ...]:
 def _culprit(points: Sequence[Decision]) -> Culprit:
     first = points[0]
     lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
-    nodes = tuple(point.name for point in points) if len(points) > 1 else ()
+    nodes = tuple(point.name for point in points) if len(points) > 1 else first.nodes
     return Culprit(kind_name(first.group), first.name, first.compile_id, _graph(first), lines, nodes)
 
 

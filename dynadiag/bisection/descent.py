@@ -34,6 +34,7 @@ from dynadiag.bisection.narrowing import (
     find_direction,
     find_inlined_value,
     find_needed_graphs,
+    find_nodes,
     find_suspects,
 )
 from dynadiag.bisection.trial_search import TrialSearch
@@ -49,6 +50,9 @@ __all__ = ["DescentResult", "descend", "find_culprits"]
 _COMPUTED_AS_THEY_ARE = tuple(
     f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)
 )
+
+
+_OFF = {"node": "uncompiled"}  # what it means to switch a kind off, where that is another word
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +85,13 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     part = find_needed_graphs(search, base, recorded)
     classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]
     for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
-        outcomes = (recorded,) if name == "frame" else (recorded, helped)
-        points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}
+        points = {p.key: p for p in recorded.points if p.group == name}
+        more = helped.points if name != "frame" else ()
+        points |= {p.key: p for p in more if p.group == name and p.key not in points}
         pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed else ())
         result = _search_kind(pool, part, recorded)
         if result.confirmed:
-            result = _narrow_to_direction(pool, result)
+            result = _narrow_to_nodes(pool, _narrow_to_direction(pool, result), recorded)
             return replace(result, culprits=_use_failure_line(result.culprits, recorded), notes=(*notes, *result.notes))
         notes.extend(result.notes)
     return DescentResult(notes=tuple(notes))
@@ -139,6 +144,29 @@ def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> Descent
         culprits=(culprit,),
         confirmed=(*result.confirmed, more),
         plans=(*result.plans, direction.plan_without, direction.plan_without_other),
+    )
+
+
+def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> DescentResult:
+    """Narrow a culprit that is a whole graph of Dynamo's, or its functionalization, to nodes of that graph."""
+    culprit = result.culprits[0]
+    keys = [key for key, point in pool.points.items() if point.name == culprit.name]
+    if pool.name not in ("dynamo_graph", "functionalization") or len(result.culprits) > 1 or len(keys) != 1:
+        return result
+    found = find_nodes(pool, keys[0], recorded)
+    if found is None:
+        return result
+    nodes, chosen = found
+    verified = _verify(nodes, [chosen])
+    if not verified.confirmed:
+        return replace(result, notes=(*result.notes, *verified.notes))
+    points = [point for key, point in nodes.points.items() if key in chosen]
+    lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
+    return replace(
+        result,
+        culprits=(replace(culprit, nodes=tuple(point.name for point in points), lines=lines or culprit.lines),),
+        confirmed=(*result.confirmed, *verified.confirmed),
+        plans=(*result.plans, *verified.plans),
     )
 
 
@@ -260,8 +288,8 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
     return DescentResult(
         culprits,
         (
-            f"with exactly {names} off {_how_it_ends(without)}",
-            f"with every other {kind_name(pool.name)} off it still fails",
+            f"with exactly {names} {_OFF.get(pool.name, 'off')} {_how_it_ends(without)}",
+            f"with every other {kind_name(pool.name)} {_OFF.get(pool.name, 'off')} it still fails",
         ),
         (pool.plan_without(keys), pool.plan_with_only(keys)),
     )

@@ -23,7 +23,6 @@ from dynadiag.torch_private.fake_kernels import (
     declare_changes,
     run_on_samples,
     size_hints,
-    traced_user_line,
     wrap_fake_dispatch,
 )
 from dynadiag.trial.context import TRIAL
@@ -94,10 +93,9 @@ def _report(operator: Any, wrong: str) -> None:
     name = str(operator)
     if not _is_first_report(wrong):
         return
-    line = traced_user_line()
-    lines = [line] if line else torch_private.traced_user_lines()
     here = torch_private.compile_id(), torch_private.graph_kind()
-    TRIAL.send(Decision(OPERATOR_KIND, name, name, *here, target=name, lines=tuple(lines)))
+    lines = tuple(torch_private.traced_user_lines())
+    TRIAL.send(Decision(OPERATOR_KIND, name, name, *here, target=name, lines=lines))
     TRIAL.send(Note(f"{wrong}, and the compiler trusts it"))
 
 

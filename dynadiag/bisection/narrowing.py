@@ -4,12 +4,13 @@
   right it saves the bisection of everything that the compiler decided, and each trial recompiles only the kernel in
   question. If it is wrong, one or two trials are lost and the whole search follows.
 - Graphs (forward or backward) that the failure does not need stay uncompiled during the search.
-- At the rungs that compile forward and backward as one, a culprit is narrowed to one of them.
+- At the rungs that compile forward and backward as one, a culprit is narrowed to one of them, and to nodes of Dynamo's
+  graph: the shortest run of them that fails if it is compiled by itself, with those before and after it uncompiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisection.decisions import DecisionPool, find_by_bisection
@@ -26,6 +27,7 @@ __all__ = [
     "find_direction",
     "find_inlined_value",
     "find_needed_graphs",
+    "find_nodes",
     "find_suspects",
 ]
 
@@ -204,3 +206,30 @@ def _without(graphs: DecisionPool, key: str) -> Plan:
 
 def _status(graphs: DecisionPool, plan: Plan, name: str) -> str:
     return graphs.search.status(graphs.search.run(plan, f"off: its {name}"))
+
+
+def find_nodes(graphs: DecisionPool, key: str, recorded: Outcome) -> tuple[DecisionPool, frozenset[str]] | None:
+    """The nodes of Dynamo's graph that the failure of a compiled graph needs; ``None`` if that is all of them.
+
+    They are a run: to leave a node out within it would compile two graphs. Its end is searched for first, then its
+    beginning.
+    """
+    compile_id = graphs.points[key].compile_id
+    points = {p.key: p for p in recorded.points if p.group == "node" and p.compile_id == compile_id}
+    order = list(points)
+    pool = DecisionPool(graphs.search, graphs.plan_with_only({key}), "node", points)
+    end = _smallest_count(len(order), lambda count: pool.fails_with_only(frozenset(order[:count])))
+    left = _smallest_count(end, lambda count: pool.fails_with_only(frozenset(order[end - count : end])))
+    return (pool, frozenset(order[end - left : end])) if 0 < left < len(order) else None
+
+
+def _smallest_count(most: int, holds: Callable[[int], bool]) -> int:
+    """The least count up to ``most`` for which ``holds`` is true, if it is true of all larger ones."""
+    low, high = 0, most  # it does not hold for `low`, and does for `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high

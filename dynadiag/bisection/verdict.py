@@ -155,7 +155,17 @@ def _head(verdict: Verdict, style: Style) -> list[str]:
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
     )
-    return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {blamed}"]
+    return [style.paint("found", "error") + f": {_where_it_fails(verdict)}; at fault: {blamed}"]
+
+
+def _where_it_fails(verdict: Verdict) -> str:
+    """The rung. Below it the program may fail with another error, for another reason."""
+    rungs = list(verdict.rungs)
+    below = rungs[: rungs.index(verdict.rung)] if verdict.rung in rungs else []
+    other = next((rung for rung in below if verdict.rungs[rung] == "different"), None)
+    if other is None:
+        return f"fails first at rung {verdict.rung}"
+    return f"fails this way at rung {verdict.rung}, and first at {other} with another error"
 
 
 def _failure(verdict: Verdict, style: Style) -> list[str]:

@@ -10,7 +10,7 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.fx import Node
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from dynadiag.torch_private.capture import current_compile_id, unwrapped_backend
+from dynadiag.torch_private.fake_kernels import traced_user_line
 from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
 
 __all__ = [
@@ -45,8 +46,10 @@ __all__ = [
     "pattern_name",
     "restore_graph",
     "store",
+    "target_name",
     "traced_user_lines",
     "user_line",
+    "user_lines",
     "wrap_call_user_compiler",
     "wrap_can_fuse",
     "wrap_cpp_kernel",
@@ -104,10 +107,25 @@ def _outside_torch(stack: str) -> tuple[str, int] | None:
     return outside[-1] if outside else None
 
 
+def user_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
+    """Return the innermost lines outside torch that these nodes came from, each once."""
+    lines = (user_line(node) for node in nodes)
+    return list(dict.fromkeys(line for line in lines if line is not None))
+
+
 def traced_user_lines() -> list[tuple[str, int]]:
-    """Return the user's line of the node that is being traced, in a list. Empty if FX does not know it."""
-    line = _outside_torch(str(torch.fx.traceback.get_current_meta().get("stack_trace") or ""))
+    """Return the user's line of the node that AOTAutograd or Dynamo is tracing, in a list. Empty if unknown."""
+    stack = str(torch.fx.traceback.get_current_meta().get("stack_trace") or "")
+    line = _outside_torch(stack) or traced_user_line()
     return [line] if line else []
+
+
+def target_name(node: Node) -> str:
+    """Return what a node of Dynamo's graph calls, by name: a function with its module, a method, or a module."""
+    if isinstance(node.target, str):
+        return node.target
+    name = getattr(node.target, "__qualname__", getattr(node.target, "__name__", None))
+    return f"{getattr(node.target, '__module__', '')}.{name}".lstrip(".") if name else str(node.target)
 
 
 def current_node() -> Node | None:

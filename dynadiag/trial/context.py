@@ -31,6 +31,7 @@ class TrialContext:
         # Whether a call with fullgraph=True runs uncompiled. torch raises where no frame of such a call is compiled,
         # so the whole call has to be skipped.
         self.skips_compile: Callable[[Callable[..., Any]], bool] | None = None
+        self.wraps_backend: Callable[[Any], Any] | None = None  # what is called in place of the backend of a graph
         self._start_hooks: list[Callable[[], None]] = []
         self._reported: set[tuple[str, str]] = set()
         self._occurrences: dict[tuple[str, str], int] = {}

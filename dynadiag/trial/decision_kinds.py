@@ -31,6 +31,7 @@ class DecisionKind:
 
 _INDUCTOR = ("inductor", "triton")
 _CODE = (*_INDUCTOR, "custom")  # a backend of the program's own may use Inductor's parts
+_AOT = ("aot_eager_decomp_partition", "aot_eager")
 
 # In the order of the compiler, latest first: the search switches off prefixes of this list.
 DECISION_KINDS = (
@@ -39,11 +40,13 @@ DECISION_KINDS = (
     DecisionKind("inline", label="fusion", in_inductor=True, reported=False),  # tried where lowerings fail together
     DecisionKind("lowering", _CODE, in_inductor=True, applied_at_once=True),
     DecisionKind("pattern", _CODE, applied_at_once=True),
-    DecisionKind("pass", _CODE, applied_at_once=True),
-    DecisionKind("decomposition", (*_CODE, "aot_eager_decomp_partition"), applied_at_once=True),
+    DecisionKind("pass", (*_CODE, *_AOT), applied_at_once=True),
+    DecisionKind("decomposition", (*_CODE, *_AOT), applied_at_once=True),
+    DecisionKind("functionalization", _AOT),
     DecisionKind("cudagraphs", _INDUCTOR),
     DecisionKind("graph", _INDUCTOR, in_inductor=True),
-    DecisionKind("dynamo_graph", (*_CODE, "aot_eager_decomp_partition", "aot_eager"), label="graph"),
+    DecisionKind("dynamo_graph", (*_CODE, *_AOT), label="graph"),
+    DecisionKind("node"),  # of Dynamo's graph: a graph at fault is narrowed to these
     DecisionKind("frame", ("eager",)),
     DecisionKind("operator"),  # a custom operator's fake kernel: tried before all other kinds
 )

@@ -34,6 +34,7 @@ __all__ = [
     "Note",
     "OperatorUsed",
     "OwnTrialStarted",
+    "PassApplied",
     "RankEnded",
     "RankFailed",
     "RankStarted",
@@ -198,6 +199,18 @@ class DecisionWithdrawn(TrialEvent):
     """A reported decision turned out not to be one."""
 
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassApplied(TrialEvent):
+    """A pass ran. ``nodes`` are those that it removed or changed, ``lines`` the user's lines that they came from.
+
+    ``key`` is that of the decision on the pass.
+    """
+
+    key: str
+    nodes: tuple[str, ...]
+    lines: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,14 @@ _WIDER = {
 _RANDOM_OPERATORS = re.compile("aten::(rand|normal|bernoulli|uniform|exponential|geometric|cauchy|log_normal|poisson)")
 
 
-def run_in_float64(call: ReplayableCall) -> RunResult:
-    """Run the uncompiled function in float64."""
+def run_in_float64(call: ReplayableCall) -> tuple[RunResult, bool]:
+    """Run the uncompiled function in float64. Also returns whether an integer was computed from a floating number: only
+    then does the run say anything about integers.
+    """
     arguments = pytree.tree_map(_Float64Copier(), call.copies())
+    mode = _Float64Mode(torch.get_default_dtype(), _input_precision(call))
     with _float64_state(call):
-        return run_call(call, _under_float64_mode(call.function, _input_precision(call)), arguments)
+        return run_call(call, _under_mode(call.function, mode), arguments), mode.rounds_to_integers
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:
@@ -119,7 +122,7 @@ class _Float64Copier:
         self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def __call__(self, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        if not isinstance(leaf, torch.Tensor) or not _is_floating(leaf):
             return leaf
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
             return _float64_copy(leaf)
@@ -141,7 +144,7 @@ class _Float64Copier:
 
 
 def _float64_copy(leaf: torch.Tensor) -> torch.Tensor:
-    if not (leaf.is_floating_point() or leaf.is_complex()):
+    if not _is_floating(leaf):
         return leaf
     return to_float64(leaf.detach()).requires_grad_(leaf.requires_grad)
 
@@ -168,9 +171,12 @@ def _input_precision(call: ReplayableCall) -> torch.dtype:
     return min(given, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 
-def _under_float64_mode(function: Callable[..., Any], precision: torch.dtype) -> Callable[..., Any]:
+def _is_floating(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _under_mode(function: Callable[..., Any], mode: _Float64Mode) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        mode = _Float64Mode(torch.get_default_dtype(), precision)
         with default_dtype(torch.float64), mode:
             return function(*args, **kwargs)
 
@@ -181,7 +187,7 @@ class _Float64Mode(TorchDispatchMode):
     """Runs every operator in float64.
 
     ``default`` is the program's default dtype, ``precision`` the dtype in which random numbers are drawn for widened
-    tensors.
+    tensors. ``rounds_to_integers`` says whether an operator made integers of floating numbers.
     """
 
     supports_higher_order_operators = True
@@ -189,6 +195,7 @@ class _Float64Mode(TorchDispatchMode):
     def __init__(self, own: torch.dtype, precision: torch.dtype) -> None:
         super().__init__()
         self._default, self._precision = own, precision
+        self.rounds_to_integers = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -197,7 +204,11 @@ class _Float64Mode(TorchDispatchMode):
         if _RANDOM_OPERATORS.match(func._schema.name):
             return self._draw(func, args, kwargs)
         args, kwargs = pytree.tree_map(argument_to_float64, (args, kwargs))
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        self.rounds_to_integers |= any(map(_is_floating, tensors_in((args, kwargs)))) and not all(
+            map(_is_floating, tensors_in(result))
+        )
+        return result
 
     def _draw(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Draw random numbers in the program's own types, then widen them."""

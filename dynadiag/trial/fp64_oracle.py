@@ -205,6 +205,8 @@ def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float]
     text = _describe(pair.name, *values, atol, rtol)
     if not bool(bad.any()):
         return ResultDifference(text + "; rounding, by a float64 run", rounding=True)
+    if not oracle.judges(e):
+        return ResultDifference(f"{text}; float64 is no referee: they are integers made of integers", rounding=False)
     kind = "nan" if _only_compiled_is_not_finite(*values, truth) else "wrong_result"
     return ResultDifference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
 
@@ -267,13 +269,18 @@ class _Oracle:
     def __init__(self, call: ReplayableCall) -> None:
         self._call = call
         self._float64_run: RunResult | None = None
+        self._rounds_to_integers = False
         self._samples: list[RunResult] = []
 
     def value(self, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
         """The float64 value, or ``None`` if the function does not run in float64."""
         if self._float64_run is None:
-            self._float64_run = run_in_float64(self._call)
+            self._float64_run, self._rounds_to_integers = run_in_float64(self._call)
         return _picked(self._float64_run, find)
+
+    def judges(self, value: torch.Tensor) -> bool:
+        """Whether the float64 run, which was made, says anything about a value."""
+        return value.is_floating_point() or value.is_complex() or self._rounds_to_integers
 
     def samples(self, find: Callable[[RunResult], Any]) -> Iterator[torch.Tensor]:
         """The value under random rounding, in up to `_MAX_SAMPLES` runs."""

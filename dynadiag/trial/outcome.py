@@ -18,6 +18,7 @@ from dynadiag.trial.events import (
     LoweringFailed,
     Note,
     OperatorUsed,
+    PassApplied,
     RankEnded,
     RankFailed,
     RankStarted,
@@ -45,7 +46,8 @@ class Decision(TrialEvent):
 
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
     the compile id, the graph, FX names and an occurrence number, never of buffer names, which shift. ``lines`` are the
-    user's lines, as (file, 1-based line). ``rank`` is that of the process in a distributed job.
+    user's lines, as (file, 1-based line). ``rank`` is that of the process in a distributed job. ``nodes`` are what a
+    pass removed or changed.
     """
 
     group: str
@@ -56,6 +58,7 @@ class Decision(TrialEvent):
     target: str | None = None
     lines: tuple[tuple[str, int], ...] = ()
     rank: int | None = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +192,20 @@ def _ends(result: ProcessResult) -> Iterator[TrialEnded | WrongResult]:
 def _decisions(result: ProcessResult, rank: int | None) -> tuple[Decision, ...]:
     """The reported decisions, without those that were withdrawn later; if a rank failed, those of that rank."""
     withdrawn = {event.key for event in _all(result, DecisionWithdrawn)}
-    reported = [decision for decision in _all(result, Decision) if decision.key not in withdrawn]
+    applied = {event.key: event for event in _all(result, PassApplied)}
+    reported = [
+        _with_changes(decision, applied.get(decision.key))
+        for decision in _all(result, Decision)
+        if decision.key not in withdrawn
+    ]
     return tuple(decision for decision in reported if rank is None or decision.rank in (None, rank))
+
+
+def _with_changes(decision: Decision, applied: PassApplied | None) -> Decision:
+    """A decision on a pass with what the pass changed. A pass of the user's keeps the line where it is defined."""
+    if applied is None:
+        return decision
+    return replace(decision, nodes=applied.nodes, lines=decision.lines or applied.lines)
 
 
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:

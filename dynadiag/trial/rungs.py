@@ -75,9 +75,12 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any
     rung = rung_of_backend(own)
     TRIAL.send(BackendUsed(torch_private.backend_name(own)))
     wanted = TRIAL.plan.rung
-    if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):
-        return inner(output_graph, *args, **kwargs)
-    output_graph.compiler_fn = torch_private.lookup_backend("inductor" if wanted == "triton" else wanted)
+    backend = own
+    if wanted is not None and RUNGS.index(wanted) < RUNGS.index(rung):
+        backend = torch_private.lookup_backend("inductor" if wanted == "triton" else wanted)
+    if TRIAL.wraps_backend is not None:
+        backend = TRIAL.wraps_backend(backend)
+    output_graph.compiler_fn = backend
     try:
         return inner(output_graph, *args, **kwargs)
     finally:

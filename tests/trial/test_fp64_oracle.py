@@ -113,3 +113,16 @@ def test_gradients_are_taken_outside_autocast() -> None:
         run_call(call, call.function, call.copies())
         assert torch.is_autocast_enabled("cpu")
     assert seen == [(True, False)]
+
+
+def test_of_integers_made_of_integers_float64_is_no_referee() -> None:
+    x = torch.arange(6, dtype=torch.uint8)
+    (difference,) = _judged(lambda x: (x * 3, x.float()), lambda x: (x * 3 + 1, x.float()), x)
+    assert (difference.rounding, difference.kind) == (False, "wrong_result")
+    assert "no referee" in difference.text
+    assert "wrong by float64" not in difference.text
+
+
+def test_of_integers_made_of_floating_numbers_float64_is_the_referee() -> None:
+    (difference,) = _judged(lambda x: x.argmax(), lambda x: x.argmin(), torch.tensor([1.0, 2.0, 0.5]))
+    assert "1 of them wrong by float64" in difference.text

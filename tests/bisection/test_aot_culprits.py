@@ -1,0 +1,137 @@
+"""What AOTAutograd did is named: the decomposition, the pass, the functionalization, or the nodes that it traced."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bisection.conftest import Bisected
+
+HEAD = """
+import torch
+import torch._functorch.partitioners as partitioners
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+aten = torch.ops.aten
+torch.manual_seed(0)
+"""
+PYTHON_KERNEL = """
+from torch._C import DispatchKey
+def doubled(parts, *args):
+    return aten.pad_sequence.default._op_dk(DispatchKey.CompositeImplicitAutograd, parts, *args) * 2
+aten.pad_sequence.default.py_kernels[DispatchKey.CompositeImplicitAutograd] = doubled
+aten.pad_sequence.default._dispatch_cache.clear()
+def f(x):
+    y = x.sin() + 1
+    return torch.nn.utils.rnn.pad_sequence([y, y[:2]])
+x = torch.ones(4)
+torch.testing.assert_close(torch.compile(f, backend="aot_eager")(x), f(x))
+"""
+CSE = """
+inner = partitioners.fx_graph_cse
+def merge(graph):
+    new = inner(graph)
+    first, *others = [node for node in new.nodes if node.target is aten.add.Tensor and node.kwargs]
+    for node in others:
+        node.replace_all_uses_with(first)
+        new.erase_node(node)
+    return new
+partitioners.fx_graph_cse = merge
+def f(x):
+    y = x.tanh()
+    a = torch.add(y, x, alpha=2)
+    return a * torch.add(y, x, alpha=3)
+x = torch.ones(4, requires_grad=True)
+torch.testing.assert_close(torch.compile(f, backend="aot_eager")(x), f(x))
+"""
+PARTITIONER = """
+inner = partitioners._extract_fwd_bwd_modules
+def extract(*args, **kwargs):
+    forward, backward = inner(*args, **kwargs)
+    for node in backward.graph.nodes:
+        if node.target is aten.sin.default:  # computed again
+            node.target = aten.tanh.default
+    backward.recompile()
+    return forward, backward
+partitioners._extract_fwd_bwd_modules = extract
+def f(x):
+    y = x.sin()
+    return (y * y).sum()
+def gradient(function):
+    x = torch.ones(4, requires_grad=True)
+    function(x).backward()
+    return x.grad
+torch.testing.assert_close(gradient(torch.compile(f, backend="aot_eager")), gradient(f))
+"""
+FUNCTIONALIZATION = """
+inner = FunctionalTensorMode.__torch_dispatch__
+def dispatch(self, func, types, args=(), kwargs=None):
+    if func is aten.mul_.Tensor:
+        args = (args[0], args[1] + 1)
+    return inner(self, func, types, args, kwargs)
+FunctionalTensorMode.__torch_dispatch__ = dispatch
+def f(x):
+    y = x + 1
+    z = y.cos()
+    z.mul_(3)
+    return z.sin() + y
+x = torch.ones(4)
+torch.testing.assert_close(torch.compile(f, backend="aot_eager")(x), f(x))
+"""
+TRACED_BACKWARD = """
+def f(x):
+    y = x.exp() + 1
+    gate = torch.sigmoid(y)
+    gate.add_(1)
+    return (x * gate).sum()
+print(torch.compile(f, backend="aot_eager")(torch.ones(4, requires_grad=True)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "name", "nodes", "text"),
+    [
+        (PYTHON_KERNEL, "decomposition", "aten.pad_sequence.default", (), "pad_sequence([y, y[:2]])"),
+        (CSE, "pass", "fx_graph_cse", ("add_1",), "torch.add(y, x, alpha=3)"),
+        pytest.param(
+            PARTITIONER,
+            "pass",
+            "min_cut_rematerialization_partition",
+            ("sin",),
+            "y = x.sin()",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(FUNCTIONALIZATION, "functionalization", "mul_", ("mul_",), "z.mul_(3)", marks=pytest.mark.slow),
+        pytest.param(TRACED_BACKWARD, "graph", "0/0", ("gate", "add_"), "gate.add_(1)", marks=pytest.mark.slow),
+    ],
+)
+def test_what_aot_autograd_did_is_named(
+    bisected: Bisected, program: str, kind: str, name: str, nodes: tuple[str, ...], text: str
+) -> None:
+    source = HEAD + program
+    verdict = bisected(source)
+    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == (kind, name)
+    assert culprit.nodes == nodes
+    assert any(text in source.splitlines()[line - 1] for _, line in culprit.lines)
+
+
+WRONG_FAKE = """
+@torch.library.custom_op("tiny::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x.half()
+@half.register_fake
+def _(x):
+    return torch.empty_like(x)
+def f(x):
+    return torch.softmax(half(x).float(), -1) @ torch.ones(4, 4)
+x = torch.ones(4, 4)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+@pytest.mark.slow
+def test_the_rung_is_the_first_at_which_the_same_culprit_fails_in_any_way(bisected: Bisected) -> None:
+    verdict = bisected(HEAD + WRONG_FAKE)
+    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager")
+    assert (verdict.rungs["aot_eager"], verdict.rungs["inductor"]) == ("different", "same")
+    assert [culprit.group for culprit in verdict.culprits] == ["operator"]
