@@ -20,11 +20,11 @@ DOCUMENTS = {
     "bisect": ("dynadiag.bisection.document", "BisectDocument"),
     "caches": ("dynadiag.render.cache_report", "CachesDocument"),
     "check": ("dynadiag.render.check_report", "CheckDocument"),
-    "compare": ("dynadiag.compare.document", "CompareDocument"),
+    "compare": ("dynadiag.compare.comparison_report", "CompareDocument"),
     "diff": ("dynadiag.render.diff", "ComparisonDocument"),
     "explain": ("dynadiag.render.json_document", "ExplainDocument"),
     "fix": ("dynadiag.fixes.fix_report", "FixDocument"),
-    "kernels": ("dynadiag.render.kernels_document", "KernelsDocument"),
+    "kernels": ("dynadiag.render.kernels", "KernelsDocument"),
     "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
     "triage": ("dynadiag.triage.document", "TriageDocument"),
 }

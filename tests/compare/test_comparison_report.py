@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.compare.comparison import VariantComparison
-from dynadiag.compare.comparison_report import comparison_text
-from dynadiag.compare.compile_summary import CompileSummary
-from dynadiag.compare.document import compare_document
+from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import Variant
-from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
+from dynadiag.compare.variant_result import CompileSummary, Gpu, Peak, VariantResult
 from dynadiag.explanation.formatting import short_duration
 from dynadiag.render.json_document import encode
 from dynadiag.render.style import Style
