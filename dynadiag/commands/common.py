@@ -16,7 +16,7 @@ from dynadiag.recording.journal import unused_path
 from dynadiag.recording.store import atomic_write
 from dynadiag.render.clean import clean
 from dynadiag.render.markdown import escape_commands
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 __all__ = [
     "INTERRUPTED",
@@ -31,8 +31,8 @@ __all__ = [
     "positive_number",
     "print_path",
     "print_text",
+    "printer_for",
     "state_folder",
-    "style_for",
     "tolerance",
     "width_of",
     "write_file",
@@ -118,11 +118,11 @@ def write_json(destination: str | None, document: bytes) -> None:
         _write(Path(destination), document)
 
 
-def write_result(destination: str | None, document: bytes, text: Callable[[Style], str]) -> None:
+def write_result(destination: str | None, document: bytes, text: Callable[[Printer], str]) -> None:
     """Write a result as JSON if ``--json`` is given, and print its text unless the JSON goes to stdout."""
     write_json(destination, document)
     if destination != "-":
-        print_text(text(style_for(sys.stdout)))
+        print_text(text(printer_for(sys.stdout)))
 
 
 def _escape_controls(document: bytes) -> bytes:
@@ -149,15 +149,18 @@ def _write(path: Path, content: bytes) -> None:
         scratch.write_bytes(content)
 
 
-def style_for(stream: object) -> Style:
-    """Return the style of a stream: colors on a terminal only. ``NO_COLOR`` and ``FORCE_COLOR`` override that."""
+def printer_for(stream: object, *, all_: bool = False) -> Printer:
+    """Return the printer of a stream: colors on a terminal only. ``NO_COLOR`` and ``FORCE_COLOR`` override that.
+
+    ``all_`` is what ``--all`` says: nothing is left out of long lists.
+    """
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     color = terminal and os.environ.get("TERM") != "dumb"
     if os.environ.get("NO_COLOR"):
         color = False
     elif os.environ.get("FORCE_COLOR"):
         color = True
-    return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color)
+    return Printer(width=shutil.get_terminal_size((100, 24)).columns, color=color, all_=all_)
 
 
 def width_of(stream: object) -> int | None:
@@ -165,7 +168,7 @@ def width_of(stream: object) -> int | None:
     cut.
     """
     terminal = bool(getattr(stream, "isatty", lambda: False)())
-    return style_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
+    return printer_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
 
 
 def print_text(text: str) -> None:

@@ -164,7 +164,7 @@ def _discard(folder: Path) -> None:
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:
     document = encode(compare_document(comparison, program.text))
     common.write_file(folder / COMPARISON_NAME, document, force=True)
-    common.write_result(args.json, document, lambda style: comparison_text(comparison, program.text, style))
+    common.write_result(args.json, document, lambda printer: comparison_text(comparison, program.text, printer))
 
 
 def _split_names(text: str) -> tuple[str, ...]:

@@ -15,11 +15,10 @@ from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import UNCOMPILED_NOTE, Break
 from dynadiag.render.clean import clean_line
-from dynadiag.render.components import labelled_lines
 from dynadiag.render.json_document import CommandDocument, document_of
+from dynadiag.render.printer import Printer
 from dynadiag.render.runtime_cost import break_cost_table, entries_table
 from dynadiag.render.speed_text import break_even_text, speed_text
-from dynadiag.render.style import Style
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle, wrap_indented
 from dynadiag.trial.signature import Signature
@@ -34,31 +33,31 @@ _MISSING = "-"
 Column = tuple[str, Callable[[VariantResult], str]]
 
 
-def comparison_text(comparison: VariantComparison, target: str, style: Style) -> str:
+def comparison_text(comparison: VariantComparison, target: str, printer: Printer) -> str:
     """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
     measured = [result for result in comparison.results if result.warm is not None]
-    lines = [*_head(comparison, target, style), ""]
+    lines = [*_head(comparison, target, printer), ""]
     if measured:
-        lines += [*_table(measured, _times(comparison), style), "", *_table(measured, _figures(measured), style)]
+        lines += [*_table(measured, _times(comparison), printer), "", *_table(measured, _figures(measured), printer)]
     if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
-        lines += ["", *_table(compiled, list(_compile_times()), style)]
-    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], style):
+        lines += ["", *_table(compiled, list(_compile_times()), printer)]
+    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], printer):
         lines += [*details, ""]
     for result in comparison.results:
         if result.failure is not None:
-            lines += _failure(result, comparison, style)
+            lines += _failure(result, comparison, printer)
     for note in _notes(comparison, measured):
-        lines += labelled_lines("note", "strong", note, style)
+        lines += printer.labelled("note", note)
     return "\n".join(lines) + "\n"
 
 
-def _head(comparison: VariantComparison, target: str, style: Style) -> list[str]:
+def _head(comparison: VariantComparison, target: str, printer: Printer) -> list[str]:
     torch, threads = comparison.torch, comparison.threads
     device = truncate_middle(clean_line(comparison.device or ""), _MAX_NAME_WIDTH)
     parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
     parts += [count(threads, "thread")] if threads else []
     step = _STEPS[comparison.results[0].variant.step]
-    shown = style.paint(truncate_middle(clean_line(target), style.columns - len(step) - 2), "strong")
+    shown = printer.paint(truncate_middle(clean_line(target), printer.columns - len(step) - 2), "strong")
     return [", ".join(part for part in parts if part), f"{shown}, {step}"]
 
 
@@ -126,19 +125,19 @@ def _part(part: str) -> Callable[[VariantResult], str]:
     return lambda result: duration(dict(result.compiled.parts).get(part, 0.0)) if result.compiled else _MISSING
 
 
-def _table(results: Sequence[VariantResult], columns: Sequence[Column], style: Style) -> list[str]:
+def _table(results: Sequence[VariantResult], columns: Sequence[Column], printer: Printer) -> list[str]:
     names = [_name(result, results) for result in results]
-    return table(names, [(title, [show(result) for result in results]) for title, show in columns], style)
+    return table(names, [(title, [show(result) for result in results]) for title, show in columns], printer)
 
 
-def _failure(result: VariantResult, comparison: VariantComparison, style: Style) -> list[str]:
+def _failure(result: VariantResult, comparison: VariantComparison, printer: Printer) -> list[str]:
     failure = result.failure
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), "")
     kind = f"{failure.type}: " if failure.kind == "exception" else ""
     lead = f"{clean_line(_name(result, comparison.results))}: "
-    first, *rest = wrap_indented(lead, f"{kind}{message}", style.columns)
-    return [style.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
+    first, *rest = wrap_indented(lead, f"{kind}{message}", printer.columns)
+    return [printer.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
 
 
 def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> Iterator[str]:
@@ -205,7 +204,7 @@ def _size(size: int | None) -> str:
     return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
 
 
-def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) -> list[str]:
+def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], printer: Printer) -> list[str]:
     """The tables on warm calls. Variants with the same breaks and the same code share a table.
 
     ``named`` pairs the name of each variant with its result.
@@ -215,7 +214,7 @@ def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) 
     for name, result in named:
         if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
             shown.append(pattern)
-            lines += _code_tables(name, result, style)
+            lines += _code_tables(name, result, printer)
     return lines
 
 
@@ -228,15 +227,15 @@ def _break_and_run_pattern(result: VariantResult) -> object:
     return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in summary.entries)
 
 
-def _code_tables(name: str, result: VariantResult, style: Style) -> list[str]:
+def _code_tables(name: str, result: VariantResult, printer: Printer) -> list[str]:
     summary = result.compiled
     assert summary is not None
     assert summary.warm is not None
     lines: list[str] = []
-    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, style):
-        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
-    if codes := entries_table(summary.entries, style):
-        lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
+    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, printer):
+        lines += ["", printer.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
+    if codes := entries_table(summary.entries, printer):
+        lines += ["", printer.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
     return lines
 
 

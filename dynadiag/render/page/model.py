@@ -20,7 +20,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import GuardFailure, Recompile, Run, Span, Trial
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
 from dynadiag.render.paths import relative_path, short_stack
-from dynadiag.render.snippet import source_lines
+from dynadiag.render.printer import source_lines
 from dynadiag.render.wrap import truncate_end
 
 __all__ = [
