@@ -22,9 +22,9 @@ from torch._inductor import config
 from torch.utils import benchmark
 
 import dynadiag
-from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.measure import Measurer
 from dynadiag.compare.variant import Variant
+from dynadiag.compare.variant_result import read_summary
 
 _SECONDS = 0.02  # of a round: short ones in turn, so that both find the machine free at times
 _GENERATED = ("cpp_fused", "triton_")  # in the names of kernels that Inductor makes

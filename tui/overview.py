@@ -23,7 +23,7 @@ from tui.run_header import run_lines
 from tui.search_result import SearchResult
 from tui.search_summary import ReadSource, result_lines
 from tui.span_text import span_text
-from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
 __all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
@@ -106,7 +106,7 @@ def finding_detail(explanation: Explanation, target: Location | None, columns: i
     chosen = next((item for item in found if _target(item) == target), found[0] if found else None)
     if chosen is None:
         return []
-    return styled_report_lines(finding_text(chosen, explanation, RoleStyle(columns), all_=False))
+    return styled_report_lines(finding_text(chosen, explanation, RolePrinter(columns)))
 
 
 def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dynadiag.recording.records import Span
-from dynadiag.render.snippet import source_lines
+from dynadiag.render.printer import source_lines
 from tui.styled_text import one_line
 
 __all__ = ["span_text"]

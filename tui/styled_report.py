@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from tui.styled_text import Fragment, Line
 
-__all__ = ["RoleStyle", "styled_report_lines"]
+__all__ = ["RolePrinter", "styled_report_lines"]
 
 # Markers in Unicode's private use area. `clean` escapes those, so no text of a recording contains them.
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
@@ -17,8 +17,8 @@ _ROLES = ("strong", "dim", "error", "break", "recompile", "gutter", "mark", "hel
 
 
 @dataclass(frozen=True, slots=True)
-class RoleStyle(Style):
-    """A report style that marks roles instead of writing colors. Its width is that of the pane."""
+class RolePrinter(Printer):
+    """A printer that marks roles instead of writing colors. Its width is that of the pane."""
 
     @property
     def columns(self) -> int:
@@ -29,7 +29,7 @@ class RoleStyle(Style):
 
 
 def styled_report_lines(report: Iterable[str]) -> list[Line]:
-    """Return the lines of a report that was written in a `RoleStyle`."""
+    """Return the lines of a report that was written in a `RolePrinter`."""
     return [Line(tuple(_fragments(text))) for text in report]
 
 

@@ -16,8 +16,7 @@ from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import LineDocument, encode
 from dynadiag.render.paths import source_location
-from dynadiag.render.snippet import snippet
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
@@ -76,11 +75,11 @@ class Verdict:
         return EXIT_CODES[self.verdict]
 
     def __str__(self) -> str:
-        return self.text(Style())
+        return self.text(Printer())
 
-    def text(self, style: Style) -> str:
+    def text(self, printer: Printer) -> str:
         """The report, with files relative to the current folder."""
-        return verdict_text(self, str(Path.cwd()), style)
+        return verdict_text(self, str(Path.cwd()), printer)
 
     def to_json(self) -> str:
         """The contract's document as JSON text."""
@@ -133,29 +132,29 @@ _STALE_CACHES = "it fails only with what earlier runs left in the compiler's cac
 _MAX_OTHER_FAILURES = 5
 
 
-def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
+def verdict_text(verdict: Verdict, cwd: str, printer: Printer) -> str:
     """What is at fault, where, how that was verified, and what to do next. Files are named relative to ``cwd``."""
-    lines = [*_head(verdict, style), *_failure(verdict, style), *_rungs(verdict, style)]
+    lines = [*_head(verdict, printer), *_failure(verdict, printer), *_rungs(verdict, printer)]
     for culprit in verdict.culprits:
-        lines += ["", *_culprit(culprit, cwd, style)]
-    lines += [*_notes(verdict, style), *_reproduce_commands(verdict, style)]
+        lines += ["", *_culprit(culprit, cwd, printer)]
+    lines += [*_notes(verdict, printer), *_reproduce_commands(verdict, printer)]
     seconds = f"{verdict.seconds:.0f} s"
-    lines += ["", style.paint(f"{verdict.trials} trials in {seconds}", "dim")]
+    lines += ["", printer.paint(f"{verdict.trials} trials in {seconds}", "dim")]
     return "\n".join(lines) + "\n"
 
 
-def _head(verdict: Verdict, style: Style) -> list[str]:
+def _head(verdict: Verdict, printer: Printer) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
         where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
         headline = _HEADLINES[verdict.verdict] if verdict.compiled else _NEVER_COMPILED
         if verdict.stale_caches:
             headline = _STALE_CACHES
-        return [style.paint(headline, role) + where]
+        return [printer.paint(headline, role) + where]
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
     )
-    return [style.paint("found", "error") + f": {_where_it_fails(verdict)}; at fault: {blamed}"]
+    return [printer.paint("found", "error") + f": {_where_it_fails(verdict)}; at fault: {blamed}"]
 
 
 def _where_it_fails(verdict: Verdict) -> str:
@@ -168,7 +167,7 @@ def _where_it_fails(verdict: Verdict) -> str:
     return f"fails this way at rung {verdict.rung}, and first at {other} with another error"
 
 
-def _failure(verdict: Verdict, style: Style) -> list[str]:
+def _failure(verdict: Verdict, printer: Printer) -> list[str]:
     failure = verdict.failure
     if failure is None:
         return []
@@ -177,9 +176,9 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
     head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
     lines = [f"  {head}" + (f", on rank {failure.rank}" if failure.rank is not None else "")]
     for line in message[:_MAX_MESSAGE_LINES]:
-        lines += wrap_indented("    ", line, style.columns)
+        lines += wrap_indented("    ", line, printer.columns)
     if len(message) > _MAX_MESSAGE_LINES:
-        lines.append(style.paint(f"    ({len(message) - _MAX_MESSAGE_LINES} more lines in --json)", "dim"))
+        lines.append(printer.paint(f"    ({len(message) - _MAX_MESSAGE_LINES} more lines in --json)", "dim"))
     if failure.where:
         lines.append(f"  in {clean_line(failure.where)}")
     if verdict.printed:
@@ -187,32 +186,32 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
     return lines
 
 
-def _rungs(verdict: Verdict, style: Style) -> list[str]:
+def _rungs(verdict: Verdict, printer: Printer) -> list[str]:
     tried = {rung: status for rung, status in verdict.rungs.items() if status != "not_run"}
     if not tried:
         return []
     width = max(len(rung) for rung in tried)
-    shown = [f"  {rung:<{width}}  {_status(status, style)}" for rung, status in tried.items()]
+    shown = [f"  {rung:<{width}}  {_status(status, printer)}" for rung, status in tried.items()]
     return ["", "rungs:", *shown]
 
 
-def _status(status: str, style: Style) -> str:
+def _status(status: str, printer: Printer) -> str:
     words = {"same": "fails", "different": "fails in another way"}
-    return style.paint(words.get(status, status), "good" if status == "pass" else "error")
+    return printer.paint(words.get(status, status), "good" if status == "pass" else "error")
 
 
-def _culprit(culprit: Culprit, cwd: str, style: Style) -> list[str]:
+def _culprit(culprit: Culprit, cwd: str, printer: Printer) -> list[str]:
     where = " of ".join(
         part for part in (culprit.graph, culprit.compile_id and f"compile {culprit.compile_id}") if part
     )
     head = f"{culprit.group} {clean_line(culprit.name)}"
-    lines = [style.paint(head, "strong") + (f" ({where})" if where else "")]
+    lines = [printer.paint(head, "strong") + (f" ({where})" if where else "")]
     if culprit.nodes:
         lines.append(f"  nodes: {clean_line(', '.join(culprit.nodes))}")
     for file, line in culprit.lines:
         span = Span(file, line)
         lines.append(f"  --> {source_location(file, line, None, cwd)}")
-        lines += snippet("".join(linecache.getlines(file)) or None, span, style)
+        lines += printer.snippet("".join(linecache.getlines(file)) or None, span)
     return lines
 
 
@@ -222,22 +221,22 @@ def first_few(other_failures: Sequence[str]) -> list[str]:
     return [*other_failures[:_MAX_OTHER_FAILURES], *([f"and {more} more (--json)"] if more > 0 else [])]
 
 
-def _notes(verdict: Verdict, style: Style) -> list[str]:
+def _notes(verdict: Verdict, printer: Printer) -> list[str]:
     marked = [("confirmed", text) for text in verdict.confirmed]
     marked += [("note", text) for text in verdict.notes]
     marked += [("other failure", text) for text in first_few(verdict.other_failures)]
     lines: list[str] = []
     for mark, text in marked:
-        lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
+        lines += wrap_indented(f"  = {mark}: ", clean_line(text), printer.columns)
     return ["", *lines] if lines else []
 
 
-def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
+def _reproduce_commands(verdict: Verdict, printer: Printer) -> list[str]:
     """The commands that repeat each step."""
     if verdict.verdict not in ("found", "fails_uncompiled"):
         return []
     if not verdict.command:
-        return ["", style.paint("by hand:", "help"), *_without_a_file(verdict)]
+        return ["", printer.paint("by hand:", "help"), *_without_a_file(verdict)]
     bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"
     tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
     lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
@@ -245,7 +244,7 @@ def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
     if verdict.verdict == "found" and verdict.rung != "eager":
         accuracy = " --accuracy" if verdict.accuracy else ""
         lines.append(f"dynadiag minify -o repro.py{accuracy} {verdict.command}")
-    return ["", style.paint("by hand:", "help"), *(f"  {line}" for line in lines)]
+    return ["", printer.paint("by hand:", "help"), *(f"  {line}" for line in lines)]
 
 
 def _at_rung(rung: str, verdict: Verdict) -> str | None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import orjson
 
-from dynadiag.caches.cause import JOB_VARIABLES, Cause, RunSide
 from dynadiag.caches.causes import find_causes
-from dynadiag.caches.key_changes import ChangedComponent, changed_components
+from dynadiag.caches.key_changes import JOB_VARIABLES, Cause, ChangedComponent, RunSide, changed_components
 from dynadiag.caches.start_phases import StartPhases, start_phases
 from dynadiag.diff.compile_matching import GraphReader, in_both, match_compiles
 from dynadiag.explanation.cache_bypass import explain_bypass

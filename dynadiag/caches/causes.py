@@ -10,9 +10,16 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
-from dynadiag.caches.cause import Cause, KeyComparison, RunSide
 from dynadiag.caches.graph_causes import graph_values, own_of_process
-from dynadiag.caches.key_changes import ABSENT, ChangedComponent, input_change, is_symbolic
+from dynadiag.caches.key_changes import (
+    ABSENT,
+    Cause,
+    ChangedComponent,
+    KeyComparison,
+    RunSide,
+    input_change,
+    is_symbolic,
+)
 from dynadiag.caches.source_changes import (
     changed_definitions,
     definition_line,

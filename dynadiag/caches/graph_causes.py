@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dynadiag.caches.cause import JOB_VARIABLES, Cause, KeyComparison
-from dynadiag.caches.key_changes import ChangedComponent
+from dynadiag.caches.key_changes import JOB_VARIABLES, Cause, ChangedComponent, KeyComparison
 from dynadiag.explanation.formatting import brief, count
 from dynadiag.explanation.guard_text import is_global, source_text
 from dynadiag.explanation.guards import guarded_value

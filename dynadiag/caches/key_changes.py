@@ -1,17 +1,82 @@
-"""The components in which two cache keys differ, with the two values as far as they differ."""
+"""The components in which two cache keys differ, with the two values as far as they differ; and why they do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from typing import Any
 
+from dynadiag.caches.source_changes import ProgramFiles
 from dynadiag.explanation.formatting import brief_pair
 from dynadiag.recording.cache_keys import component_group
-from dynadiag.recording.records import KeyComponent
+from dynadiag.recording.records import Compile, Guard, KeyComponent, Node, Run, Span
 
-__all__ = ["ABSENT", "ChangedComponent", "changed_components", "input_change", "is_symbolic"]
+__all__ = [
+    "ABSENT",
+    "JOB_VARIABLES",
+    "Cause",
+    "ChangedComponent",
+    "KeyComparison",
+    "RunSide",
+    "changed_components",
+    "input_change",
+    "is_symbolic",
+]
+
+# A process's place in its job, as the recorder names it, and the variable that tells it.
+JOB_VARIABLES = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a key changed: a sentence, the user's line if it is known, what to do, and the difference as evidence.
+
+    ``options`` of torch are what to do, where that can be tried: see `BypassReason`.
+    """
+
+    text: str
+    span: Span | None = None
+    cure: str | None = None
+    diff: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of two runs, as far as it explains a key: the compile, and what surrounded it.
+
+    ``options`` are those of torch's configuration as the metrics of the compile have them, ``nodes`` Dynamo's graph,
+    ``guards`` those of the compile.
+    """
+
+    run: Run
+    compile: Compile
+    sources: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    nodes: Sequence[Node] = ()
+    guards: Sequence[Guard] = ()
+
+    @property
+    def files(self) -> ProgramFiles:
+        """The program's source."""
+        return ProgramFiles(self.run, self.compile, self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyComparison:
+    """Two sides and the components in which their keys differ."""
+
+    changes: tuple[ChangedComponent, ...]
+    before: RunSide
+    after: RunSide
+
+    def of(self, *groups: str) -> list[ChangedComponent]:
+        """The components of these groups that changed."""
+        return [change for change in self.changes if change.group in groups]
+
 
 ABSENT = "not there"
 _SHARED = "torch_version"  # in each whole key

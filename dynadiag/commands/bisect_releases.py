@@ -249,8 +249,8 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
     if result.verdict != "found":
         return []
     found = result.boundaries
-    style = common.style_for(sys.stdout)
-    style = replace(style, width=style.columns - 2)
+    printer = common.printer_for(sys.stdout)
+    printer = replace(printer, width=printer.columns - 2)
     kept: dict[int, Path] = {}
     changes = []
     for low, high, came in ((found.last_good, found.first_bad, True), (found.last_bad, found.first_good, False)):
@@ -261,7 +261,7 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
             path for index in (low, high) if (path := _move_recording(result, index, output, kept, args)) is not None
         ]
         try:
-            changes.append(compare_sides(names[0], names[1], came, recordings, style))
+            changes.append(compare_sides(names[0], names[1], came, recordings, printer))
         except UnreadableInput:
             changes.append(ReleaseChange(names[0], names[1], came))
     return changes

@@ -111,4 +111,4 @@ def _read(paths: Sequence[Path]) -> CacheReport:
 
 def _write_report(report: CacheReport, args: argparse.Namespace) -> None:
     document = encode(caches_document(report))
-    common.write_result(args.json, document, lambda style: cache_report_text(report, style))
+    common.write_result(args.json, document, lambda printer: cache_report_text(report, printer))

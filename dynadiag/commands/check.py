@@ -46,9 +46,9 @@ from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.github import annotation_commands, step_summary
 from dynadiag.render.paths import relative_path
+from dynadiag.render.printer import Printer
 from dynadiag.render.report import report
 from dynadiag.render.sarif import sarif_json
-from dynadiag.render.style import Style
 
 _COUNTS = {
     "--max-breaks": "graph breaks",
@@ -192,7 +192,7 @@ def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Itera
                 names=(shown, program.target),
                 memory=peak_memory(recording),
                 recording=str(path),
-                show=lambda item, found=found: "\n".join(finding_text(item, found, Style(width=100), all_=False)),  # type: ignore[misc]
+                show=lambda item, found=found: "\n".join(finding_text(item, found, Printer(width=100))),  # type: ignore[misc]
             )
 
 
@@ -214,7 +214,7 @@ def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -
             write_report(recordings, scratch)
     common.write_json(args.json, check_json(result))
     if args.json != "-":
-        common.print_text(check_text(result, common.style_for(sys.stdout)))
+        common.print_text(check_text(result, common.printer_for(sys.stdout)))
         if args.github:
             sys.stdout.write(annotation_commands(result))
         sys.stdout.flush()

@@ -35,7 +35,7 @@ from dynadiag.commands.outputs import (
 from dynadiag.commands.state import STATE_BYTES, state_folder, stored_results
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.markdown import escape_commands
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 __all__ = [
     "BASELINE",
@@ -62,10 +62,10 @@ __all__ = [
     "print_error",
     "print_path",
     "print_text",
+    "printer_for",
     "set_aside",
     "state_folder",
     "stored_results",
-    "style_for",
     "tolerance",
     "width_of",
     "write_file",
@@ -89,11 +89,11 @@ def write_json(destination: str | None, document: bytes) -> None:
         write_document(destination, document)
 
 
-def write_result(destination: str | None, document: bytes, text: Callable[[Style], str]) -> None:
+def write_result(destination: str | None, document: bytes, text: Callable[[Printer], str]) -> None:
     """Write a result as JSON if ``--json`` is given, and print its text unless the JSON goes to stdout."""
     write_json(destination, document)
     if destination != "-":
-        print_text(text(style_for(sys.stdout)))
+        print_text(text(printer_for(sys.stdout)))
 
 
 def _escape_controls(document: bytes) -> bytes:
@@ -102,15 +102,18 @@ def _escape_controls(document: bytes) -> bytes:
     return text.encode()
 
 
-def style_for(stream: object) -> Style:
-    """Return the style of a stream: colors on a terminal only. ``NO_COLOR`` and ``FORCE_COLOR`` override that."""
+def printer_for(stream: object, *, all_: bool = False) -> Printer:
+    """Return the printer of a stream: colors on a terminal only. ``NO_COLOR`` and ``FORCE_COLOR`` override that.
+
+    ``all_`` is what ``--all`` says: nothing is left out of long lists.
+    """
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     color = terminal and os.environ.get("TERM") != "dumb"
     if os.environ.get("NO_COLOR"):
         color = False
     elif os.environ.get("FORCE_COLOR"):
         color = True
-    return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color)
+    return Printer(width=shutil.get_terminal_size((100, 24)).columns, color=color, all_=all_)
 
 
 def width_of(stream: object) -> int | None:
@@ -118,7 +121,7 @@ def width_of(stream: object) -> int | None:
     cut.
     """
     terminal = bool(getattr(stream, "isatty", lambda: False)())
-    return style_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
+    return printer_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
 
 
 def print_text(text: str) -> None:

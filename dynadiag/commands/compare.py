@@ -22,8 +22,7 @@ from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
-from dynadiag.compare.comparison_report import comparison_text
-from dynadiag.compare.document import compare_document
+from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import AMP, DYNAMIC, MODES, Variant, variants
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import COMPARISON_NAME
@@ -157,7 +156,7 @@ def _recordings(folder: Path) -> list[Path]:
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:
     document = encode(compare_document(comparison, program.text))
     common.write_file(folder / COMPARISON_NAME, document, force=True)
-    common.write_result(args.json, document, lambda style: comparison_text(comparison, program.text, style))
+    common.write_result(args.json, document, lambda printer: comparison_text(comparison, program.text, printer))
 
 
 def _split_names(text: str) -> tuple[str, ...]:

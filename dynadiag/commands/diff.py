@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import common
@@ -30,7 +31,7 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import has_recordings, list_recordings, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text, stage_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 DIFFERENT = 1
 
@@ -55,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
         after = stack.enter_context(_open_target(args.after, 1, args, folder))
         found = compare_recordings(before, after)
         document = comparison_json(found, after)
-        common.write_result(args.json, document, lambda style: _text(args, found, before, after, style))
+        common.write_result(args.json, document, lambda printer: _text(args, found, before, after, printer))
     return 0 if found.same else DIFFERENT
 
 
-def _text(args: argparse.Namespace, found: Comparison, before: Recording, after: Recording, style: Style) -> str:
+def _text(args: argparse.Namespace, found: Comparison, before: Recording, after: Recording, printer: Printer) -> str:
     if args.stage is not None:
-        return stage_text(found, args.stage, before, after, style)
-    return comparison_text(found, before, after, style, all_=args.all)
+        return stage_text(found, args.stage, before, after, printer)
+    return comparison_text(found, before, after, replace(printer, all_=args.all))
 
 
 def _open_target(target: str, number: int, args: argparse.Namespace, folder: Path) -> Recording:

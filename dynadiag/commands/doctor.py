@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _line(finding: Requirement) -> str:
-    style = common.style_for(sys.stdout)
+    printer = common.printer_for(sys.stdout)
     if finding.found is not None or not finding.cure:
         found = finding.found or "none"
-        return f"{style.paint('ok     ', 'good')} {finding.name:<14} {found}\n"
-    head = f"{style.paint('missing', 'break')} {finding.name:<14} needed by {finding.needed_by}\n"
+        return f"{printer.paint('ok     ', 'good')} {finding.name:<14} {found}\n"
+    head = f"{printer.paint('missing', 'break')} {finding.name:<14} needed by {finding.needed_by}\n"
     return head + f"{'':<23}{finding.cure}\n"
 
 

@@ -119,7 +119,7 @@ def _explain_id(args: argparse.Namespace) -> int:
 
     entry = Registry.installed().lookup(args.target)
     if args.json != "-":
-        common.print_text(entry_text(entry, common.style_for(sys.stdout)))
+        common.print_text(entry_text(entry, common.printer_for(sys.stdout)))
     common.write_json(args.json, entry_json(entry))
     return 0
 
@@ -134,7 +134,7 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
         common.write_json(args.json, encode(reader.document(job)))
     if args.json != "-":
         shown = [_displayed(path) for path in _paths_to_browse(job, args.target)]
-        common.print_text(job_text(job, common.style_for(sys.stdout), all_=args.all, recordings=shown))
+        common.print_text(job_text(job, common.printer_for(sys.stdout, all_=args.all), recordings=shown))
 
 
 def _paths_to_browse(job: JobReport, target: str) -> list[Path]:
@@ -176,18 +176,18 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
 
 def _text(explanation: Report, recording: Recording, path: Path, args: argparse.Namespace) -> str:
     """The report, or the listing that the options ask for."""
-    style = common.style_for(sys.stdout)
+    printer = common.printer_for(sys.stdout, all_=args.all)
     if args.guards:
-        return guard_listing(explanation, style, all_=args.all)
+        return guard_listing(explanation, printer)
     if args.graphs is None:
         shown = _displayed(path)
-        return explanation_text(explanation, style, all_=args.all, recording=shown, calls=explanation.calls)
+        return explanation_text(explanation, printer, recording=shown, calls=explanation.calls)
     if not args.graphs:
-        return compile_tree(explanation, style)
+        return compile_tree(explanation, printer)
     known = [each.compile_id for each in explanation.compiles]
     if args.graphs not in known:
         raise DynadiagError(f"explain: no compile {args.graphs} is in {path}, which has {list_some(known) or 'none'}")
-    return graph_listing(explanation, args.graphs, recording.nodes, style, all_=args.all)
+    return graph_listing(explanation, args.graphs, recording.nodes, printer)
 
 
 def _displayed(path: Path) -> str:

@@ -134,4 +134,4 @@ def _write(result: FixResult, project: Project, document: FixDocument, args: arg
 def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode_document(document))
     if args.json != "-":
-        common.print_text(report_text(document, common.style_for(sys.stdout), note))
+        common.print_text(report_text(document, common.printer_for(sys.stdout), note))

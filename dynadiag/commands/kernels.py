@@ -31,8 +31,7 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
-from dynadiag.render.kernels import kernel_text, listing_text, stage_text
-from dynadiag.render.kernels_document import kernels_document
+from dynadiag.render.kernels import kernel_text, kernels_document, listing_text, stage_text
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -168,4 +168,4 @@ def _interrupted(
 
 def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
     document = encode(minify_document(result, program.text))
-    common.write_result(args.json, document, lambda style: result_text(result, style))
+    common.write_result(args.json, document, lambda printer: result_text(result, printer))

@@ -105,8 +105,8 @@ def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespac
     common.write_json(args.json, encode(document))
     if args.json == "-":
         return
-    style = common.style_for(sys.stdout)
-    lines = ["no verdict" if triage.verdict is None else triage.verdict.text(style).splitlines()[0]]
+    printer = common.printer_for(sys.stdout)
+    lines = ["no verdict" if triage.verdict is None else triage.verdict.text(printer).splitlines()[0]]
     if triage.minified is not None and triage.minified.text:
         lines.append(f"repro: {sizes(triage.minified)}, {'proved' if triage.minified.proved else 'not proved'}")
     lines += [f"{each.name}: {each.status}: {clean_line(each.reason or '')}" for each in triage.parts if each.reason]

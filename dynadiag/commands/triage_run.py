@@ -21,7 +21,7 @@ from dynadiag.commands.target_options import run_recorded
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
 from dynadiag.minify.minimizer import Interrupted
 from dynadiag.render.json_document import ExplainDocument, encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.issue import TriagedCase, describe_environment, issue_text, short_environment
 from dynadiag.trial.program import Program, TargetError
@@ -190,7 +190,7 @@ class TriageRun:
             raise
         finally:
             self._add_recording(_MINIFY)
-        return None if self.minified.proved else result_text(self.minified, Style()).splitlines()[0]
+        return None if self.minified.proved else result_text(self.minified, Printer()).splitlines()[0]
 
     def _why_not_searched(self) -> str | None:
         verdict = self.verdict.verdict if self.verdict else None

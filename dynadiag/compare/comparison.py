@@ -14,10 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_process import VariantFailedError, VariantProcess
-from dynadiag.compare.variant_result import Gpu, Peak, RelativeSpeed, VariantResult, relative_speed
+from dynadiag.compare.variant_result import Gpu, Peak, RelativeSpeed, VariantResult, read_summary, relative_speed
 from dynadiag.explanation.runtime_cost import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment

@@ -1,25 +1,29 @@
-"""Reports a comparison as tables."""
+"""A comparison as tables and as JSON, with one row for each variant in the same order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
 
 from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
-from dynadiag.compare.document import kernel_counts
 from dynadiag.compare.variant import Variant
-from dynadiag.compare.variant_result import MIN_ROUNDS, RelativeSpeed, VariantResult
+from dynadiag.compare.variant_result import MIN_ROUNDS, CompileSummary, Peak, RelativeSpeed, VariantResult
 from dynadiag.explanation.formatting import count, duration, short_duration
-from dynadiag.recording.records import UNCOMPILED_NOTE
+from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
+from dynadiag.recording.records import UNCOMPILED_NOTE, Break
 from dynadiag.render.clean import clean_line
-from dynadiag.render.components import labelled_lines
+from dynadiag.render.json_document import CommandDocument, document_of
+from dynadiag.render.printer import Printer
 from dynadiag.render.runtime_cost import break_cost_table, entries_table
 from dynadiag.render.speed_text import break_even_text, speed_text
-from dynadiag.render.style import Style
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle, wrap_indented
+from dynadiag.trial.signature import Signature
 
-__all__ = ["comparison_text"]
+__all__ = ["compare_document", "comparison_text"]
 
 _MAX_NAME_WIDTH = 60  # columns of a device's name in the head
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
@@ -29,31 +33,31 @@ _MISSING = "-"
 Column = tuple[str, Callable[[VariantResult], str]]
 
 
-def comparison_text(comparison: VariantComparison, target: str, style: Style) -> str:
+def comparison_text(comparison: VariantComparison, target: str, printer: Printer) -> str:
     """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
     measured = [result for result in comparison.results if result.warm is not None]
-    lines = [*_head(comparison, target, style), ""]
+    lines = [*_head(comparison, target, printer), ""]
     if measured:
-        lines += [*_table(measured, _times(comparison), style), "", *_table(measured, _figures(measured), style)]
+        lines += [*_table(measured, _times(comparison), printer), "", *_table(measured, _figures(measured), printer)]
     if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
-        lines += ["", *_table(compiled, list(_compile_times()), style)]
-    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], style):
+        lines += ["", *_table(compiled, list(_compile_times()), printer)]
+    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], printer):
         lines += [*details, ""]
     for result in comparison.results:
         if result.failure is not None:
-            lines += _failure(result, comparison, style)
+            lines += _failure(result, comparison, printer)
     for note in _notes(comparison, measured):
-        lines += labelled_lines("note", "strong", note, style)
+        lines += printer.labelled("note", note)
     return "\n".join(lines) + "\n"
 
 
-def _head(comparison: VariantComparison, target: str, style: Style) -> list[str]:
+def _head(comparison: VariantComparison, target: str, printer: Printer) -> list[str]:
     torch, threads = comparison.torch, comparison.threads
     device = truncate_middle(clean_line(comparison.device or ""), _MAX_NAME_WIDTH)
     parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
     parts += [count(threads, "thread")] if threads else []
     step = _STEPS[comparison.results[0].variant.step]
-    shown = style.paint(truncate_middle(clean_line(target), style.columns - len(step) - 2), "strong")
+    shown = printer.paint(truncate_middle(clean_line(target), printer.columns - len(step) - 2), "strong")
     return [", ".join(part for part in parts if part), f"{shown}, {step}"]
 
 
@@ -121,19 +125,19 @@ def _part(part: str) -> Callable[[VariantResult], str]:
     return lambda result: duration(dict(result.compiled.parts).get(part, 0.0)) if result.compiled else _MISSING
 
 
-def _table(results: Sequence[VariantResult], columns: Sequence[Column], style: Style) -> list[str]:
+def _table(results: Sequence[VariantResult], columns: Sequence[Column], printer: Printer) -> list[str]:
     names = [_name(result, results) for result in results]
-    return table(names, [(title, [show(result) for result in results]) for title, show in columns], style)
+    return table(names, [(title, [show(result) for result in results]) for title, show in columns], printer)
 
 
-def _failure(result: VariantResult, comparison: VariantComparison, style: Style) -> list[str]:
+def _failure(result: VariantResult, comparison: VariantComparison, printer: Printer) -> list[str]:
     failure = result.failure
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), "")
     kind = f"{failure.type}: " if failure.kind == "exception" else ""
     lead = f"{clean_line(_name(result, comparison.results))}: "
-    first, *rest = wrap_indented(lead, f"{kind}{message}", style.columns)
-    return [style.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
+    first, *rest = wrap_indented(lead, f"{kind}{message}", printer.columns)
+    return [printer.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
 
 
 def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> Iterator[str]:
@@ -200,7 +204,7 @@ def _size(size: int | None) -> str:
     return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
 
 
-def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) -> list[str]:
+def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], printer: Printer) -> list[str]:
     """The tables on warm calls. Variants with the same breaks and the same code share a table.
 
     ``named`` pairs the name of each variant with its result.
@@ -210,7 +214,7 @@ def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) 
     for name, result in named:
         if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
             shown.append(pattern)
-            lines += _code_tables(name, result, style)
+            lines += _code_tables(name, result, printer)
     return lines
 
 
@@ -223,13 +227,208 @@ def _break_and_run_pattern(result: VariantResult) -> object:
     return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in summary.entries)
 
 
-def _code_tables(name: str, result: VariantResult, style: Style) -> list[str]:
+def _code_tables(name: str, result: VariantResult, printer: Printer) -> list[str]:
     summary = result.compiled
     assert summary is not None
     assert summary.warm is not None
     lines: list[str] = []
-    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, style):
-        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
-    if codes := entries_table(summary.entries, style):
-        lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
+    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, printer):
+        lines += ["", printer.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
+    if codes := entries_table(summary.entries, printer):
+        lines += ["", printer.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
     return lines
+
+
+_COMPILE_PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class WarmCall:
+    """Quartiles of the seconds of a warm call, over ``blocks`` of calls, and an interval for its time."""
+
+    low: float
+    median: float
+    high: float
+    iqr: float
+    blocks: int
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """Peaks in bytes."""
+
+    first_calls: Peak
+    warm_calls: Peak
+
+
+class KernelCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernels of one call, and how they were counted. What the way of counting does not give is null."""
+
+    per_call: int
+    source: str = msgspec.field(name="from")
+    generated: int | None = None
+    extern: int | None = None
+    kernels: int | None = None
+    launches: int | None = None
+    triton_share: float | None = None
+    tensor_core_share: float | None = None
+    cold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledCall:
+    """The profiled warm calls: how many, and the median seconds of one, in all and outside of compiled code."""
+
+    calls: int
+    seconds: float
+    outside: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakCost(CallCost):
+    """What a break costs in a warm call, and where it is."""
+
+    gb_id: str | None
+    gb_type: str
+    file: str | None
+    line: int | None
+    column: int | None
+    function: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeEntry:
+    """A compiled code: how often a warm call runs it, and the seconds in which its guards are checked each time."""
+
+    compile_id: str
+    function: str | None
+    file: str | None
+    line: int | None
+    calls: float
+    guards: int | None
+    guard_seconds: float | None
+    run_again: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRow:
+    """One variant. Times are in seconds; what was not measured or compiled is null."""
+
+    variant: str
+    name: str
+    mode: str
+    backend: str | None
+    amp: str | None
+    dynamic: bool | None
+    step: str
+    failure: Signature | None
+    first_call: float | None
+    first_calls: tuple[float, ...]
+    warm_call: WarmCall | None
+    rounds: int
+    against_eager: RelativeSpeed | None
+    memory: PeakMemory
+    kernels: KernelCounts | None
+    compile_seconds: dict[str, float] | None
+    graphs: int | None
+    breaks: int | None
+    recompiles: int | None
+    cached: bool | None
+    no_cudagraphs: tuple[str, ...] | None
+    profiled_call: ProfiledCall | None
+    break_costs: tuple[BreakCost, ...]
+    entries: tuple[CodeEntry, ...]
+    inputs: tuple[float, ...]
+    recording: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDocument(CommandDocument):
+    """The JSON document of ``dynadiag compare``."""
+
+    target: str
+    device: str | None
+    threads: int | None
+    interrupted: bool
+    rows: tuple[VariantRow, ...]
+
+
+def compare_document(comparison: VariantComparison, target: str) -> CompareDocument:
+    """The document of a comparison of the variants of ``target``."""
+    return CompareDocument(
+        torch=comparison.torch,
+        target=target,
+        device=comparison.device,
+        threads=comparison.threads,
+        interrupted=comparison.interrupted,
+        rows=tuple(_row(result, comparison.against_eager(result)) for result in comparison.results),
+    )
+
+
+def _row(result: VariantResult, against: RelativeSpeed | None) -> VariantRow:
+    variant, summary = result.variant, result.compiled
+    warm = summary.warm if summary else None
+    return document_of(
+        VariantRow,
+        variant,
+        variant=variant.label,
+        failure=result.failure,
+        first_call=result.first[0] if result.first else None,
+        first_calls=result.first,
+        warm_call=_warm_call(result),
+        rounds=len(result.rounds),
+        against_eager=against,
+        memory=PeakMemory(result.first_peak, result.warm_peak),
+        kernels=kernel_counts(result),
+        compile_seconds=_compile_seconds(summary) if summary else None,
+        graphs=summary.graphs if summary else None,
+        breaks=summary.breaks if summary else None,
+        recompiles=summary.recompiles if summary else None,
+        cached=summary.cached if summary else None,
+        no_cudagraphs=summary.no_cudagraphs if summary else None,
+        profiled_call=ProfiledCall(warm.calls, warm.seconds, warm.outside) if warm else None,
+        break_costs=tuple(_break_cost(*each) for each in summary.prices) if summary and warm else (),
+        entries=tuple(map(_code_entry, summary.entries)) if summary and warm else (),
+        inputs=result.inputs,
+        recording=None if result.recording is None else str(result.recording),
+    )
+
+
+def _warm_call(result: VariantResult) -> WarmCall | None:
+    warm = result.warm
+    if warm is None:
+        return None
+    return WarmCall(warm.low, warm.median, warm.high, warm.spread, len(result.times), result.confidence_interval)
+
+
+def kernel_counts(result: VariantResult) -> KernelCounts | None:
+    """The kernels of one call: by torch's profiler on a GPU, else in the generated code; None if there is none."""
+    gpu, summary = result.gpu, result.compiled
+    if gpu is not None:
+        return KernelCounts(per_call=gpu.kernels, source="torch.profiler", **msgspec.to_builtins(gpu))
+    if summary is None or not summary.generated + summary.extern:
+        return None
+    return KernelCounts(
+        per_call=summary.generated + summary.extern,
+        source="generated code",
+        generated=summary.generated,
+        extern=summary.extern,
+    )
+
+
+def _compile_seconds(summary: CompileSummary) -> dict[str, float]:
+    return {"total": summary.seconds, **dict.fromkeys(_COMPILE_PARTS, 0.0), **dict(summary.parts)}
+
+
+def _break_cost(root: Break, cost: CallCost) -> BreakCost:
+    span = root.span
+    place = (root.gb_id, root.gb_type, span.file, span.line, span.column, root.function)
+    return BreakCost(cost.seconds, cost.guard, cost.entries, cost.graphs, cost.operators, cost.launches, *place)
+
+
+def _code_entry(entry: CacheEntryRun) -> CodeEntry:
+    code = entry.compile
+    return CodeEntry(
+        code.compile_id, code.function, code.file, code.line, entry.calls, code.guards, entry.guard, entry.run
+    )

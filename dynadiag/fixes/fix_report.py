@@ -9,7 +9,7 @@ import msgspec
 from dynadiag import __version__
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 __all__ = [
     "Evidence",
@@ -104,7 +104,7 @@ class FixReport:
     diff: str
 
     def __str__(self) -> str:
-        return report_text(self.document, Style())
+        return report_text(self.document, Printer())
 
 
 def encode_document(document: FixDocument) -> bytes:
@@ -112,13 +112,13 @@ def encode_document(document: FixDocument) -> bytes:
     return encode(msgspec.to_builtins(document))
 
 
-def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
+def report_text(document: FixDocument, printer: Printer, note: str | None = None) -> str:
     """The report: proved fixes first, then the others with the reasons."""
     order = sorted(document.fixes, key=lambda each: (("proved", "rejected", "none").index(each.verdict), each.combined))
     groups: dict[object, list[FixEntry]] = {}
     for position, entry in enumerate(order):  # causes that one change removes are told together
         groups.setdefault(entry.diff or position, []).append(entry)
-    parts = [_headline(document, note), *(_change(group, style, document.evidence) for group in groups.values())]
+    parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in groups.values())]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
     return clean("\n".join(parts))
@@ -133,12 +133,12 @@ def _headline(document: FixDocument, note: str | None) -> str:
     return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
 
 
-def _change(entries: list[FixEntry], style: Style, told: Evidence | None) -> str:
+def _change(entries: list[FixEntry], printer: Printer, told: Evidence | None) -> str:
     """One change with the causes that it removes, or one cause without a change. ``told`` is the evidence for all
     changes together, which has a place of its own.
     """
     entry = entries[0]
-    lines = [style.paint(_cause(each), each.problem.kind) for each in entries[:_MAX_CAUSES]]
+    lines = [printer.paint(_cause(each), each.problem.kind) for each in entries[:_MAX_CAUSES]]
     if len(entries) > _MAX_CAUSES:
         lines.append(f"and {len(entries) - _MAX_CAUSES} more causes, which the JSON has")
     lines.append(f"  {entry.verdict}: {entry.title}")

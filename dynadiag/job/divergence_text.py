@@ -4,25 +4,227 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dynadiag.diff import CanonicalNode
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.breaks import operator_error
 from dynadiag.explanation.changes import main_changes
-from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete
-from dynadiag.job.causes import option_cause, value_cause
-from dynadiag.job.collective_text import describe_collectives
+from dynadiag.job.causes import option_cause, value_cause, value_difference
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence, DivergenceText, Location, compile_location
-from dynadiag.job.ended import describe_ends
-from dynadiag.job.graph_text import describe_graphs
+from dynadiag.job.ended import describe_ends, ended_by_itself, last_place
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import does_not, name_ranks, rank_numbers, with_verb
-from dynadiag.job.trace import CollectiveStep, CompileStep
+from dynadiag.job.trace import COLLECTIVES, CollectiveStep, CompileStep, UnseenStep, is_size, short_type
 from dynadiag.recording.code_origin import is_user_file, user_frame
-from dynadiag.recording.records import Compile, Recompile
+from dynadiag.recording.opening import open_recording
+from dynadiag.recording.records import Collective, Compile, Frame, Recompile
 
 __all__ = ["describe_divergence"]
+
+_NODE = 100  # characters of a node of a graph
+
+
+def describe_graphs(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> DivergenceText:
+    """Describe two compiles whose graphs differ: in a node, in their number, or in what they are compiled for."""
+    step, second = found.step, found.other_step
+    assert isinstance(step, CompileStep)
+    assert isinstance(second, CompileStep)
+    function = step.compile.function
+    node, other = _as_printed(step, found, found.node), _as_printed(second, found, found.other_node)
+    location = node_location(found, doing, others)
+    where = f" (line {location[1]})" if location[1] is not None else ""
+    symbolic = [_has_sizes(each, found.graph) for each in (step, second)]
+    if second.label != step.label and node is not None and other is not None:
+        at = line_of(others[0], second.compile.compile_id, found.graph, other)
+        text = (
+            f"{with_verb(doing, 'compile')} {function}, whose first collective is `{node_text(node)}`{where}, where "
+            f"{with_verb(others, 'compile')} {second.compile.function}, whose first is `{node_text(other)}`"
+            + (f" (line {at.line})" if at is not None else "")
+        )
+    elif symbolic[0] != symbolic[1]:
+        dynamic, static = (doing, others) if symbolic[0] else (others, doing)
+        text = (
+            f"{with_verb(dynamic, 'compile')} {function} for sizes that may change, {name_ranks(static)} for fixed ones"
+        )
+    elif node is not None and other is not None:
+        here, there = _apart(node, other)
+        text = f"the graph of {function} has `{here}` on {name_ranks(doing)}, `{there}` on {name_ranks(others)}"
+    elif (only := node or other) is not None:
+        has, lacks = (doing, others) if only is node else (others, doing)
+        text = (
+            f"the graph of {function} on {name_ranks(has)} has `{node_text(only)}`{where}, "
+            f"that of {name_ranks(lacks)} has not"
+        )
+    else:
+        count = [len(each.graphs) for each in (step, second)]
+        text = f"{name_ranks(doing)} makes {count[0]} graphs of {function}, {name_ranks(others)} {count[1]}"
+    key = "ranks.collectives" if found.kind == "collective" else "ranks.branch"
+    return DivergenceText(text, location, value_cause(found, doing, others, location), (key,))
+
+
+def _as_printed(step: CompileStep, found: RankDifference, node: CanonicalNode | None) -> CanonicalNode | None:
+    """A node with its sizes and whole numbers, which are left out where graphs are compared."""
+    if node is None:
+        return None
+    return next((each for each in step.graphs[found.graph].graph.nodes if each.name == node.name), node)
+
+
+def _has_sizes(step: CompileStep, graph: int) -> bool:
+    """Whether a graph takes sizes as inputs: it is for any of them."""
+    nodes = step.graphs[graph].graph.nodes if graph < len(step.graphs) else ()
+    return any(node.target == "placeholder" and is_size(node) for node in nodes)
+
+
+def node_text(node: CanonicalNode) -> str:
+    """A node on one line; of a collective what it is called by and what it is about: ``all_reduce of f32[24]``."""
+    if COLLECTIVES in node.target:
+        return brief(f"{node.target.rpartition('.')[2]} of {short_type(node.type)}", _NODE)
+    call = node.text or node.call
+    return brief(f"{call}: {short_type(node.type)}" if node.type else call, _NODE)
+
+
+def _apart(one: CanonicalNode, two: CanonicalNode) -> tuple[str, str]:
+    """Two nodes, with their arguments where they differ in nothing else."""
+    short = node_text(one), node_text(two)
+    return short if short[0] != short[1] else (brief(one.call, _NODE), brief(two.call, _NODE))
+
+
+def node_location(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
+    """The user's line of the node that differs: of the unusual one if there is one."""
+    sides = ((found.step, doing, found.node), (found.other_step, others, found.other_node))
+    for step, ranks, node in sides:
+        if isinstance(step, CompileStep) and node is not None:
+            frame = line_of(ranks[0], step.compile.compile_id, found.graph, node)
+            if frame is not None:
+                return frame.file, frame.line, step.compile.function
+    step = found.step if isinstance(found.step, CompileStep) else found.other_step
+    assert isinstance(step, CompileStep)
+    value = value_difference(found, None)
+    if value is not None and is_user_file(value.file):
+        return value.file, value.line, step.compile.function
+    return compile_location(step.compile)
+
+
+def line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) -> Frame | None:
+    """The user's line of a node, as the recording has it; of a collective in torch's code the line that calls it."""
+    with open_recording(item.path) as recording:
+        graphs = [each for each in recording.graphs(compile_id) if each.stage == "dynamo"]
+        nodes = recording.nodes(graphs[graph].index) if graph < len(graphs) else ()
+    spans = [each.span for each in nodes if each.name == node.name and is_user_file(each.span.file)]
+    if spans and spans[0].file is not None:
+        return Frame(spans[0].file, spans[0].line, "")
+    at = node.source_line
+    return Frame(at.file, at.line, "") if at is not None and is_user_file(at.file) else None
+
+
+def describe_collectives(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> DivergenceText:
+    """Describe a collective that only one side begins, or two that differ."""
+    if isinstance(found.step, CompileStep):
+        return (_one_function if found.other_step is None else describe_graphs)(found, doing, others)
+    one, two = found.step, found.other_step
+    if isinstance(one, UnseenStep) or isinstance(two, UnseenStep):
+        return _unseen(found, doing, others)
+    here = one.collective if isinstance(one, CollectiveStep) else None
+    there = two.collective if isinstance(two, CollectiveStep) else None
+    assert here is not None or there is not None
+    groups = [each.group if isinstance(each, CollectiveStep) else "" for each in (one, two)]
+    own = [
+        f" in process group {each.removeprefix('#')}" if all(groups) and len({*groups}) > 1 else "" for each in groups
+    ]
+    peers = [
+        f" with root {each.peer}"
+        if each and each.peer is not None and here and there and here.peer != there.peer
+        else ""
+        for each in (here, there)
+    ]
+    issued = [
+        f"{_operation(each)}{group}{peer} at line {each.line}" if each else None
+        for each, group, peer in zip((here, there), own, peers, strict=True)
+    ]
+    if isinstance(one, CollectiveStep) and isinstance(two, CollectiveStep) and one.key == two.key:
+        issued = [
+            f"`{brief(each.statement or each.collective.op)}` at line {each.collective.line}" for each in (one, two)
+        ]
+    if here is None:
+        text = f"{with_verb(others, 'issue')} {issued[1]}, {does_not(doing)}{_goes_on(found, doing)}"
+    elif there is None:
+        text = f"{with_verb(doing, 'issue')} {issued[0]}, {does_not(others)}{_goes_on(found, others)}"
+    else:
+        text = f"{with_verb(doing, 'issue')} {issued[0]} where {with_verb(others, 'issue')} {issued[1]}"
+    at = here or there
+    assert at is not None
+    return DivergenceText(text, (at.file, at.line, at.function or "?"), None, ("ranks.collectives",))
+
+
+def _one_function(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> DivergenceText:
+    """A compiled function with collectives that only some ranks run."""
+    assert isinstance(found.step, CompileStep)
+    assert found.node is not None
+    location = node_location(found, doing, others)
+    text = (
+        f"{with_verb(doing, 'compile')} {location[2]}, whose first collective is `{node_text(found.node)}` "
+        f"(line {location[1]}), {does_not(others)}"
+    )
+    return DivergenceText(text, location, None, ("ranks.collectives",))
+
+
+def _operation(item: Collective) -> str:
+    """A collective with what it is about: ``all_reduce of (4,) float32``, ``barrier``."""
+    return f"{item.op} of {item.sizes} {item.dtypes}" if item.dtypes else item.op
+
+
+def _goes_on(found: RankDifference, ranks: Sequence[Process]) -> str:
+    """What these ranks do, which lack a collective that the others issue."""
+    if found.instead is not None:
+        after = found.instead.collective
+        return f" and {'goes' if len(ranks) == 1 else 'go'} on with {_operation(after)} at line {after.line}"
+    return ": it had ended" if ended_by_itself(ranks[0]) else ""
+
+
+def _unseen(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> DivergenceText:
+    """More collectives of compiled code or C++ on some ranks."""
+    counts = [step.count if isinstance(step, UnseenStep) else 0 for step in (found.step, found.other_step)]
+    more, fewer = (doing, others) if counts[0] > counts[1] else (others, doing)
+    number = abs(counts[0] - counts[1])
+    node, location = _compiled_collective(more[0], min(counts))
+    what = "one more collective" if number == 1 else f"{number} more collectives"
+    where = "of compiled code or C++ (such as DDP's gradients)"
+    if node is not None:
+        where = f"of the compiled {location[2]} (`{node_text(node)}`, line {location[1]})"
+    elif location[0] is None and found.instead is not None:
+        after = found.instead.collective
+        location = after.file, after.line, after.function or "?"
+    text = f"{with_verb(more, 'begin')} {what} {where}, {does_not(fewer)}{_goes_on(found, fewer)}"
+    return DivergenceText(text, location, None, ("ranks.collectives",))
+
+
+def _compiled_collective(item: Process, before: int) -> tuple[CanonicalNode | None, Location]:
+    """The collective of a graph that a rank begins after so many, if its graphs have any, and its line.
+
+    Which one is known if all are in one function, or from the function in which the rank was last.
+    """
+    place = last_place(item)
+    steps = [step for step in (item.trace.compiles if item.trace else ()) if any(g.collectives for g in step.graphs)]
+    names = {step.compile.function for step in steps}
+    steps = [step for step in steps if len(names) == 1 or _is_in(place, step.compile.function)]
+    found = [
+        (index, node) for index, graph in enumerate(steps[0].graphs if steps else ()) for node in graph.collectives
+    ]
+    if not found:
+        return None, (None, None, "?") if place is None else (place.file, place.line, place.function)
+    graph, node = found[before % len(found) if len(names) == 1 else 0]
+    compiled = steps[0].compile
+    frame = line_of(item, compiled.compile_id, graph, node)
+    file, line, _ = compile_location(compiled) if frame is None else (frame.file, frame.line, "")
+    return node, (file, line, compiled.function)
+
+
+def _is_in(place: Frame | None, function: str) -> bool:
+    return place is not None and place.function.rpartition(".")[2] == function.rpartition(".")[2]
+
 
 Sides = tuple[Sequence[Process], Sequence[Process]]
 

@@ -15,8 +15,7 @@ from typing import Any
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.run_end import read_frames
 from dynadiag.explanation.source import first_event_data
-from dynadiag.job.trace import RankTrace
-from dynadiag.job.trace_reader import TraceReader
+from dynadiag.job.trace import RankTrace, TraceReader
 from dynadiag.recording.json_values import int_or_none, text_or_none
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording

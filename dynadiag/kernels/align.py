@@ -1,29 +1,211 @@
 """Match the statements of a generated kernel with graph nodes, from the loads to the stores.
 
+Inductor names values ``tmp3`` (accumulators ``tmp_acc0``, ``_tmp3``) and buffers ``in_ptr0``, ``out_ptr0`` or
+``in_out_ptr0``, and writes one statement per line. A C++ loop has its statements twice: for whole vectors and for the
+remainder. No record says which node a statement computes.
+
 Each value in the kernel's text holds a set of nodes. A load holds the node of its buffer. A statement computes a node
 when its operands hold the node's inputs and its text fits the node's operator. A statement that fits no node (a
 conversion, a broadcast, a part of a variance) is pending: it gets the nodes between the values that are known and the
 next statement that fits, or the store. A statement can only compute nodes that lead to the buffers that its value is
-stored to.
-"""
+stored to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode
-from dynadiag.kernels.statements import (
-    REDUCTIONS,
-    Statement,
-    is_often_elided,
-    is_single_statement,
-    matches_operator,
-    parse_statements,
-)
+from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name
 
-__all__ = ["AlignedStatement", "KernelBuffers", "align_statements", "producer"]
+__all__ = ["AlignedStatement", "align_call"]
+
+_HELPER = "def _triton_helper"  # a helper function of a scan, which has none of the kernel's values
+_TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
+_VARIABLE = re.compile(r"(?<![\w.])(?:_|masked_)?tmp\w*")
+_POINTER = re.compile(r"\b(?:(?:in_out|in|out)_ptr\d+|local_buffer_data\w*)\b")
+_ALIAS = re.compile(r"^\s*auto (\w+_ptr\d+) = (\w+_ptr\d+);")
+_STORED = re.compile(r"\.store\(|\btl\.store\(|\batomic_\w+[<(]|^\s*\w+_ptr\d+\[.*\] \+?= ")
+_TRANSPOSED = re.compile(r"^\s*(?:at::vec::)?transpose_mxn<.*\b(tmp\d+)\b")  # into an array, or out of one
+_COPIED = re.compile(r"^\s*(tmp\w*)\.store\((tmp\w*)\b")  # into an array of the kernel's own
+_RETURNED = re.compile(r"^\s*return (.*);$")
+_LAMBDA = re.compile(r"=\s*\[&\]")
+_CONSTANT = re.compile(
+    r"(?:static_cast<[^>]*>\(|tl\.full\(\[[^\]]*\], |^ *)(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?|True|False|true|false)"
+)
+_INDEX = re.compile(r"\[.*?\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement. `line` is 0-based in the kernel's source, `reads` are values, `pointers` are buffers."""
+
+    line: int
+    kind: str  # "load", "store", "constant" or "compute"
+    text: str  # its right-hand side
+    targets: tuple[str, ...]
+    reads: tuple[str, ...]
+    pointers: tuple[str, ...]
+    number: float | None = None  # the value of a constant
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether it adds to an accumulator of a loop."""
+        return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it adds to an accumulator of a loop or reads one."""
+        return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets + self.reads)
+
+
+def parse_statements(source: str) -> tuple[Statement, ...]:
+    """Parse the statements of a kernel, in order. A kernel that Inductor did not write has none."""
+    found = tuple(_parse_lines(source.splitlines()))
+    read = {name for one in found for name in one.reads}
+    return tuple(one for one in found if one.kind != "constant" or not read.isdisjoint(one.targets))
+
+
+def _parse_lines(lines: Sequence[str]) -> Iterator[Statement]:
+    aliases: dict[str, str] = {}
+    lambdas: list[tuple[int, tuple[str, ...]]] = []
+    helper = False
+    for number, line in enumerate(lines):
+        helper = line.startswith(_HELPER) or (helper and not line.startswith("def "))
+        if helper:
+            continue
+        if found := _ALIAS.match(line):
+            aliases[found[1]] = aliases.get(found[2], found[2])
+        elif (found := _RETURNED.match(line)) and lambdas:
+            opened, targets = lambdas.pop()
+            yield _parse_statement(number, targets, found[1], aliases)
+            yield _parse_statement(opened, targets, found[1], aliases)
+        elif targets := _targets(line):
+            if _LAMBDA.search(line):
+                lambdas.append((number, targets))
+            else:
+                yield _parse_statement(number, targets, line.partition(" =")[2], aliases)
+        elif (found := _TRANSPOSED.match(line)) and (pointers := _pointers(line, aliases)):
+            into = line.find(pointers[0]) > found.start(1)
+            yield (
+                Statement(number, "store", line, (), (found[1],), pointers[:1])
+                if into
+                else Statement(number, "load", line, (found[1],), (), pointers[:1])
+            )
+        elif found := _COPIED.match(line):
+            yield Statement(number, "compute", line, (found[2],), (found[1],), ())
+        elif _STORED.search(line) and _POINTER.search(line):
+            yield _parse_store(number, line, aliases)
+
+
+def _targets(line: str) -> tuple[str, ...]:
+    """The names that a line assigns: ``auto tmp3 = ...``, ``tmp3_mean, tmp3_m2 = ...``, ``float tmp_acc0[8] = ...``."""
+    left, assigns, _ = line.partition(" =")
+    if not assigns or "(" in left.replace("(0)", "") or line[len(left) + 2 : len(left) + 3] == "=":
+        return ()
+    names = [(part.split("[")[0].split() or [""])[-1] for part in left.rstrip(",").split(", ")]
+    return tuple(names) if any(_TARGET.fullmatch(name) for name in names) else ()
+
+
+def _parse_statement(number: int, targets: tuple[str, ...], text: str, aliases: dict[str, str]) -> Statement:
+    reads, pointers = _variables(text), _pointers(text, aliases)
+    constant = _CONSTANT.search(text) if not reads and not pointers else None
+    kind = "load" if pointers else "constant" if not reads else "compute"
+    return Statement(number, kind, text, targets, reads, pointers, _parse_number(constant[1]) if constant else None)
+
+
+def _parse_store(number: int, line: str, aliases: dict[str, str]) -> Statement:
+    value = line.partition("] = ")[2] or line
+    reads = _variables(_INDEX.sub("", value))
+    return Statement(number, "store", line, (), reads, _pointers(line, aliases)[:1])
+
+
+def _parse_number(text: str) -> float:
+    return float(text.casefold() == "true") if text.isalpha() else float(text)
+
+
+def _variables(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+
+
+def _pointers(text: str, aliases: dict[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(aliases.get(one, one) for one in _POINTER.findall(text)))
+
+
+_FUNCTION_NAMES = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
+    "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "erf", "erfc", "erfinv", "lgamma", "digamma", "floor",
+    "ceil", "trunc", "atan2", "hypot", "copysign", "nextafter", "fmod", "remainder", "isnan", "isinf", "signbit", "pow",
+    "sigmoid",
+)  # fmt: skip
+_PATTERNS = {
+    "rsqrt": r"rsqrt|1 / std::sqrt",
+    "sigmoid": r"sigmoid|neg\(\)\.exp|std::exp\(-",
+    "add": r" \+ ",
+    "sub": r" - ",
+    "rsub": r" - ",
+    "mul": r" \* ",
+    "square": r" \* ",
+    "div": r" / |reciprocal|div_",
+    "true_divide": r" / ",
+    "reciprocal": r"reciprocal| / ",
+    "neg": r"\bneg\(|-tmp|- tmp|decltype\(\w+\)\(-",
+    "relu": r"clamp_min|max|relu",
+    "maximum": r"max|clamp_min",
+    "clamp_min": r"max|clamp_min",
+    "clamp_max": r"min|clamp_max",
+    "minimum": r"min|clamp_max",
+    "abs": r"abs",
+    "sign": r"sgn|sign|<|>",
+    "round": r"round|nearbyint|rint",
+    "eq": r"==",
+    "ne": r"!=",
+    "ge": r">=",
+    "gt": r" > ",
+    "le": r"<=",
+    "lt": r" < ",
+    "where": r"where|blendv|\?",
+    "bitwise_and": r" & |&&",
+    "logical_and": r" & |&&",
+    "bitwise_or": r" \| |\|\|",
+    "logical_or": r" \| |\|\|",
+    "bitwise_xor": r" \^ ",
+    "logical_xor": r" \^ ",
+    "bitwise_not": r"~|!",
+    "logical_not": r"~|!|== 0",
+    "convert_element_type": r"\.to\(|static_cast|convert|!= 0",
+    "full": r"full|static_cast",
+    "scalar_tensor": r"full|static_cast",
+}
+_FUNCTION_PATTERNS = {name: rf"(?<![a-z]){name}(?![a-z0-9])" for name in _FUNCTION_NAMES}
+_OPERATOR_PATTERNS = {name: re.compile(text) for name, text in {**_FUNCTION_PATTERNS, **_PATTERNS}.items()}
+_REDUCTION_PATTERN = re.compile(
+    r"tmp_acc|_tmp\d|tl\.(?:sum|max|min|reduce|xor)|(?:max|min|sum|any|prod)2?\(|vec_reduce|with_index"
+)
+_OFTEN_ELIDED = frozenset({"convert_element_type", "clone", "copy_", "copy", "full", "scalar_tensor", "constant_pad_nd",
+                        "alias", "lift_fresh_copy", "fma", "rev"})  # fmt: skip
+
+REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "max", "min", "prod", "any", "all", "argmax", "argmin"})
+
+
+def is_single_statement(operator: str) -> bool:
+    """Whether one statement computes the operator and its text is known."""
+    return operator in _OPERATOR_PATTERNS or operator in REDUCTIONS
+
+
+def is_often_elided(operator: str) -> bool:
+    """Whether Inductor often needs no statement for the operator: a conversion, a copy, a constant."""
+    return operator in _OFTEN_ELIDED
+
+
+def matches_operator(operator: str, text: str) -> bool:
+    """Whether a statement with this text can compute the operator."""
+    if operator in REDUCTIONS:
+        return bool(_REDUCTION_PATTERN.search(text))
+    spelling = _OPERATOR_PATTERNS.get(operator)
+    return bool(spelling and spelling.search(text))
+
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
 _MAX_CANDIDATES = 12  # nodes shown for one line: a reader cannot use more
@@ -326,3 +508,84 @@ def _reached_stores(found: Sequence[Statement], makers: Sequence[Sequence[int]])
 def _constants_in(text: str) -> frozenset[float]:
     """The numeric constants among a node's arguments."""
     return frozenset(float(one) for one in _NUMBER.findall(text.partition("(")[2]))
+
+
+_NodesByBuffer = Mapping[str, frozenset[str]]  # known nodes by buffer name
+
+_PARAMETER = re.compile(r"((?:in_out|in|out)_ptr\d+)")
+
+
+def align_call(
+    module: ParsedModule, call: ModuleCall, graph: PrintedGraph, nodes: Sequence[str], known: _NodesByBuffer
+) -> tuple[AlignedStatement, ...]:
+    """Return the statements of the called kernel with their nodes. Lines are those of the module, 1-based."""
+    definition = module.definitions.get(call.kernel)
+    if definition is None:
+        return ()
+    found = align_statements(definition.source, _kernel_buffers(module, call, definition, known, graph), graph, nodes)
+    return tuple(replace(one, line=definition.first_line + one.line) for one in found)
+
+
+def _kernel_buffers(
+    module: ParsedModule, call: ModuleCall, definition: KernelDefinition, known: _NodesByBuffer, graph: PrintedGraph
+) -> KernelBuffers:
+    """The nodes of a kernel's parameters in this call. Unknown parameters are left out."""
+    holds: dict[str, frozenset[str]] = {}
+    gets: dict[str, frozenset[str]] = {}
+    for parameter, argument in zip(definition.parameters, call.arguments, strict=False):
+        found, name = _PARAMETER.search(parameter), buffer_name(argument)
+        if found is None or name is None:
+            continue
+        own = found[1]
+        found_there = _reused_buffer(module, call, name) if own.startswith("in_out") else name
+        holds[own] = _producers(graph, _nodes_of_buffer(module, found_there, known, graph)) | _copied_nodes(
+            graph, found_there
+        )
+        if not own.startswith("in_ptr"):
+            gets[own] = frozenset(_input_copies(graph, name)) or _producers(
+                graph, _nodes_of_buffer(module, name, known, graph)
+            )
+    return KernelBuffers(
+        {one: nodes for one, nodes in holds.items() if nodes}, {one: to for one, to in gets.items() if to}
+    )
+
+
+def _nodes_of_buffer(module: ParsedModule, name: str, known: _NodesByBuffer, graph: PrintedGraph) -> frozenset[str]:
+    """The nodes of a buffer, under the first of its names that is known."""
+    seen: set[str] = set()
+    while name not in seen:
+        seen.add(name)
+        if name in known:
+            return known[name]
+        if name in graph.nodes:
+            return frozenset([name])
+        name = module.aliases.get(name) or module.items.get(name, ("", 0))[0] or module.slices.get(name, name)
+    return frozenset()
+
+
+def _producers(graph: PrintedGraph, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(producer(graph, name) for name in names)
+
+
+def _reused_buffer(module: ParsedModule, call: ModuleCall, name: str) -> str:
+    """The buffer whose memory this one reuses: the last that an earlier call used."""
+    before = {after: old for old, after in module.reuses.items()}
+    used: set[str | None] = set()
+    for one in module.calls:
+        if one.line >= call.line:
+            break
+        used.update(one.outputs, map(buffer_name, one.arguments))
+    while name not in used and name in before:
+        name = before[name]
+    return name
+
+
+def _input_copies(graph: PrintedGraph, name: str) -> tuple[str, ...]:
+    """The copies that write an input of the graph, if the buffer is one."""
+    users = (graph.nodes[user] for user in graph.users.get(name, ()) if not graph.nodes[name].target)
+    return tuple(one.name for one in users if one.operator == "copy_" and one.inputs[:1] == (name,))
+
+
+def _copied_nodes(graph: PrintedGraph, name: str) -> frozenset[str]:
+    """The nodes that those copies read."""
+    return _producers(graph, (source for one in _input_copies(graph, name) for source in graph.nodes[one].inputs[1:]))

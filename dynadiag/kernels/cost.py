@@ -12,10 +12,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels.buffer_access import buffer_access
-from dynadiag.kernels.expressions import element_count, evaluate_size, split_arguments
-from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, TensorType
-from dynadiag.kernels.module_parser import ModuleCall, ParsedModule, buffer_name
+from dynadiag.kernels.graph_parser import (
+    PrintedGraph,
+    PrintedNode,
+    TensorType,
+    element_count,
+    evaluate_size,
+    split_arguments,
+)
+from dynadiag.kernels.module_parser import ModuleCall, ParsedModule, buffer_access, buffer_name
 
 __all__ = ["MACHINE_BALANCE", "RooflineCost", "estimate_cost", "is_product", "roofline_bound"]
 

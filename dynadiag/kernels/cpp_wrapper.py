@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.kernels.comments import CommentReader
-from dynadiag.kernels.expressions import split_arguments
+from dynadiag.kernels.graph_parser import split_arguments
 from dynadiag.kernels.module_parser import (
     Buffer,
+    CommentReader,
     KernelDefinition,
     ModuleCall,
     ParsedModule,

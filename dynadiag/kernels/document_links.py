@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dynadiag.kernels.comments import Comment
 from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine, graph_lines, operator_of, parse_graph
-from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, parse_module
+from dynadiag.kernels.module_parser import Comment, KernelDefinition, ModuleCall, parse_module
 from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 

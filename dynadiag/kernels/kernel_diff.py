@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dynadiag.kernels.expressions import split_arguments
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import split_arguments
 
 __all__ = ["KernelChange", "change_diff", "changed_kernels", "compare_kernels", "diff_sources"]
 

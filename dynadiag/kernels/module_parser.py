@@ -1,19 +1,74 @@
 """Parse a module that Inductor generated: the kernels that it defines, its calls, its buffers.
 
 Inductor writes ``NAME = async_compile.KIND(..., '''SOURCE''', ...)`` for each kernel. In ``call`` it writes one line
-for each launch, allocation and reuse of memory. Lines are 1-based.
-"""
+for each launch, allocation and reuse of memory. Lines are 1-based."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dynadiag.kernels.comments import Comment, CommentReader
-from dynadiag.kernels.expressions import names_in, split_arguments
+from dynadiag.kernels.graph_parser import names_in, split_arguments
 
-__all__ = ["KernelDefinition", "ModuleCall", "ParsedModule", "parse_module"]
+__all__ = [
+    "BufferAccess",
+    "Comment",
+    "CommentReader",
+    "KernelDefinition",
+    "ModuleCall",
+    "ParsedModule",
+    "buffer_access",
+    "parse_module",
+]
+
+_SOURCES = re.compile(r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[")
+_FRAGMENT_NODE = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
+_RETURN = re.compile(r"^\s*#   return (.*)$")
+
+
+@dataclass(slots=True)
+class Comment:
+    """One comment. `sources` are Dynamo's nodes, `nodes` and `reads` are nodes of the lowered graph."""
+
+    line: int
+    sources: tuple[str, ...]
+    nodes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+
+
+class CommentReader:
+    """Collects the comment above the next statement."""
+
+    def __init__(self) -> None:
+        self._comment: Comment | None = None
+
+    def feed(self, line: str, number: int) -> bool:
+        """Take one line. Returns whether it is a comment."""
+        if not line.lstrip().startswith("#"):
+            return False
+        if found := _SOURCES.match(line):
+            self._comment = Comment(number, _split(found[1]))
+        elif self._comment is not None:
+            self._add_detail(self._comment, line)
+        return True
+
+    def _add_detail(self, comment: Comment, line: str) -> None:
+        if found := _FRAGMENT_NODE.match(line):
+            (comment.reads if found[2] == "PlaceHolder" else comment.nodes).append(found[1])
+        elif found := _RETURN.match(line):
+            comment.returns.extend(one.lstrip("%") for one in _split(found[1]))
+
+    def pop(self) -> Comment | None:
+        """Return the comment above the current statement and forget it."""
+        comment, self._comment = self._comment, None
+        return comment
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
 
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "triton": "triton"}
 
@@ -314,3 +369,44 @@ def memory_chain(module: ParsedModule, name: str) -> Mapping[str, None]:
         found[name] = None
         name = module.reuses.get(name, "")
     return found
+
+
+_READ = re.compile(r"\bin_ptr|^const [^*]*\*")
+_WRITTEN = re.compile(r"\bout_ptr")
+_UPDATED = re.compile(r"\bin_out_ptr")
+
+
+@dataclass(frozen=True, slots=True)
+class BufferAccess:
+    """The buffers that a call reads, writes, and updates in place."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    updates: tuple[str, ...]
+
+
+def buffer_access(module: ParsedModule, call: ModuleCall) -> BufferAccess:
+    """Return the buffers that a call reads and writes.
+
+    They follow from parameter names, or a library call's arguments.
+    """
+    definition = module.definitions.get(call.kernel)
+    if definition is None:
+        given = [buffer_name(one) for one in call.arguments if not one.startswith("out=")]
+        return BufferAccess(_unique(given), call.outputs, ())
+    reads, writes, both = [], [], []
+    for parameter, argument in zip(definition.parameters, call.arguments, strict=False):
+        name = buffer_name(argument)
+        if _UPDATED.search(parameter):
+            both.append(name)
+        elif _WRITTEN.search(parameter):
+            writes.append(name)
+        elif _READ.search(parameter):
+            reads.append(name)
+        elif name in module.buffers and definition.language != "cpp":  # a kernel that the user wrote
+            (both if parameter.split(":")[0].strip() in definition.mutated else reads).append(name)
+    return BufferAccess(_unique(reads), _unique(writes), _unique(both))
+
+
+def _unique(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name is not None))

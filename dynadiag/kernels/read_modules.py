@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dynadiag.kernels.align import AlignedStatement
-from dynadiag.kernels.buffer_nodes import align_call
+from dynadiag.kernels.align import AlignedStatement, align_call
+from dynadiag.kernels.call_nodes import (
+    Operation,
+    ScheduledGraph,
+    add_inlined_nodes,
+    infer_nodes,
+    match_calls,
+    nodes_of_buffers,
+    nodes_of_call,
+    nodes_of_calls,
+    parse_operations,
+)
 from dynadiag.kernels.cost import estimate_cost
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
 from dynadiag.kernels.generated_module import (
@@ -21,15 +31,6 @@ from dynadiag.kernels.generated_module import (
 )
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
-from dynadiag.kernels.node_inference import add_inlined_nodes, infer_nodes, nodes_of_call
-from dynadiag.kernels.scheduler_operations import (
-    Operation,
-    ScheduledGraph,
-    match_calls,
-    nodes_of_buffers,
-    nodes_of_calls,
-    parse_operations,
-)
 from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording

@@ -15,7 +15,7 @@ from dynadiag.minify.repro_header import add_header_line, strip_directories
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import CommandDocument
 from dynadiag.render.markdown import escape_commands, fenced, inline_code
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
 
@@ -212,9 +212,9 @@ def culprit_names(verdict: Verdict) -> str:
     return ", ".join(dict.fromkeys(parts))
 
 
-def result_text(result: MinifyResult, style: Style) -> str:
+def result_text(result: MinifyResult, printer: Printer) -> str:
     """The report: the repro with its proof, or why there is none."""
-    lines = [_first_line(result, style)]
+    lines = [_first_line(result, printer)]
     if result.text:
         lines.append(f"  {sizes(result)}{_minimal(result)}")
     marked = _failure(result)
@@ -227,10 +227,10 @@ def result_text(result: MinifyResult, style: Style) -> str:
     marked += [("note", text) for text in result.notes]
     marked += [("also met", text) for text in first_few(result.side_finds)]
     for mark, text in marked:
-        lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
+        lines += wrap_indented(f"  = {mark}: ", clean_line(text), printer.columns)
     if result.text:
         lines += ["", result.text.rstrip()]
-    lines += ["", style.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
+    lines += ["", printer.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
     return "\n".join(lines) + "\n"
 
 
@@ -259,13 +259,15 @@ def sizes(result: MinifyResult) -> str:
     return f"{result.nodes_before} -> {count(result.nodes_after or 0, 'operation')}; {left}"
 
 
-def _first_line(result: MinifyResult, style: Style) -> str:
+def _first_line(result: MinifyResult, printer: Printer) -> str:
     if result.proved:
         where = f"{clean_line(str(result.repro))} fails as the program does, at {result.rung}"
-        return f"{style.paint('proved', 'good')}: {where}"
+        return f"{printer.paint('proved', 'good')}: {where}"
     if result.verdict == "reduced":
-        return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
-    return style.paint(_VERDICT_SENTENCES[result.verdict], "error")
+        return (
+            printer.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
+        )
+    return printer.paint(_VERDICT_SENTENCES[result.verdict], "error")
 
 
 _MAX_OUTPUT_LINES = 60  # lines of the repro's output; its end names the failure

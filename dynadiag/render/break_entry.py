@@ -9,23 +9,23 @@ from dynadiag import __version__
 from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.registry import BreakEntry, installed_torch
 from dynadiag.render.json_document import SCHEMA, encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["entry_json", "entry_text"]
 
 
-def entry_text(entry: BreakEntry, style: Style | None = None) -> str:
+def entry_text(entry: BreakEntry, printer: Printer | None = None) -> str:
     """Return what the break means, what torch says about it, and what to do about it. It ends in a line end."""
-    style = style or Style()
-    first, *rest = wrap_indented(f"{entry.gb_id}: ", entry.gb_type, style.columns)
-    head = style.paint(first[: len(entry.gb_id)], "break") + style.paint(first[len(entry.gb_id) :], "strong")
-    lines = [head, *(style.paint(line, "strong") for line in rest), ""]
-    lines += _block("What it means", [entry.family.meaning], style)
-    lines += _block("torch says", [entry.explanation] if entry.explanation else [], style)
-    lines += _block("torch's hints, unchecked", entry.hints, style)
-    lines += _block("What to do", _remedies(entry), style)
-    lines += _block("Reported with", [entry.context] if entry.context else [], style)
+    printer = printer or Printer()
+    first, *rest = wrap_indented(f"{entry.gb_id}: ", entry.gb_type, printer.columns)
+    head = printer.paint(first[: len(entry.gb_id)], "break") + printer.paint(first[len(entry.gb_id) :], "strong")
+    lines = [head, *(printer.paint(line, "strong") for line in rest), ""]
+    lines += _block("What it means", [entry.family.meaning], printer)
+    lines += _block("torch says", [entry.explanation] if entry.explanation else [], printer)
+    lines += _block("torch's hints, unchecked", entry.hints, printer)
+    lines += _block("What to do", _remedies(entry), printer)
+    lines += _block("Reported with", [entry.context] if entry.context else [], printer)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -52,9 +52,9 @@ def _remedies(entry: BreakEntry) -> list[str]:
     return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in items]
 
 
-def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:
+def _block(title: str, texts: Sequence[str], printer: Printer) -> list[str]:
     if not texts:
         return []
     mark = "- " if len(texts) > 1 else ""
-    lines = [line for text in texts for line in wrap_indented(f"  {mark}", text, style.columns)]
-    return [style.paint(f"{title}:", "help"), *lines, ""]
+    lines = [line for text in texts for line in wrap_indented(f"  {mark}", text, printer.columns)]
+    return [printer.paint(f"{title}:", "help"), *lines, ""]

@@ -12,13 +12,10 @@ from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
 from dynadiag.recording.records import Span
-from dynadiag.render.components import fact_lines, labelled_lines, location_line
 from dynadiag.render.json_document import SCHEMA, document_of
 from dynadiag.render.paths import source_location
-from dynadiag.render.snippet import snippet
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.table import table
-from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["CachesDocument", "cache_report_text", "caches_document"]
 
@@ -130,15 +127,15 @@ def _causes_text(entry: CacheEntry) -> str | None:
     return "; ".join(cause.text for cause in entry.causes) or None
 
 
-def cache_report_text(report: CacheReport, style: Style) -> str:
+def cache_report_text(report: CacheReport, printer: Printer) -> str:
     """Return the report: a first line that says what still compiles and why, the causes, all outcomes, the time."""
-    lines = [*wrap_indented("", headline(report), style.columns), ""]
-    lines += [line for block in _blocks(report, style) for line in (*block, "")]
-    lines += _outcomes_table(report, style)
+    lines = [*printer.wrap(headline(report)), ""]
+    lines += [line for block in _blocks(report, printer) for line in (*block, "")]
+    lines += _outcomes_table(report, printer)
     for number, run in enumerate(report.runs):
         title = "Where the seconds went" if len(report.runs) == 1 else f"Where the seconds of run {number + 1} went"
-        lines += _bars(title, run, style)
-    lines += [line for note in report.notes for line in labelled_lines("note", "dim", note, style)]
+        lines += _bars(title, run, printer)
+    lines += [line for note in report.notes for line in printer.labelled("note", note, "dim")]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -186,19 +183,19 @@ def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
     return next((cause.text for cause in _most_informative(entries).causes), None)
 
 
-def _blocks(report: CacheReport, style: Style) -> Iterator[list[str]]:
+def _blocks(report: CacheReport, printer: Printer) -> Iterator[list[str]]:
     """One block for each cause, the costliest first."""
     groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
     for entries in (*report.compiled, *((entry,) for entry in report.rebuilt)):
         groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
     for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
-        yield list(_block(cause, span, compiles, report, style))
+        yield list(_block(cause, span, compiles, report, printer))
     if len(groups) > _MAX_SHOWN:
         yield [f"and {count(len(groups) - _MAX_SHOWN, 'cause')} more: --json has all"]
 
 
 def _block(
-    cause: str | None, span: Span, compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, style: Style
+    cause: str | None, span: Span, compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, printer: Printer
 ) -> Iterator[str]:
     entries = [entry for each in compiles for entry in each]
     outcomes = Counter(entry.lookup.outcome for entry in entries)
@@ -207,34 +204,34 @@ def _block(
     caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
     unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
     why = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
-    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{list_some(names, 3)}: {why}", style)
+    yield from printer.labelled(f"{outcome} ({caches})", f"{list_some(names, 3)}: {why}", "break")
     if span.file is not None and span.line is not None:
-        yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
-        yield from snippet(report.sources.get(span.file), span, style)
-    yield from _details(entries, compiles, report, style)
+        yield printer.location(source_location(span.file, span.line, None, report.runs[-1].run.cwd))
+        yield from printer.snippet(report.sources.get(span.file), span)
+    yield from _details(entries, compiles, report, printer)
 
 
 def _details(
-    entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, style: Style
+    entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, printer: Printer
 ) -> Iterator[str]:
     changed = {each.component: each for entry in entries for each in entry.changed}
     for each in list(changed.values())[:4]:
-        yield from fact_lines("key", f"{each.component}: {each.was} → {each.now}", style)
+        yield from printer.fact("key", f"{each.component}: {each.was} → {each.now}")
     if len(changed) > 4:
-        yield from fact_lines("key", f"and {count(len(changed) - 4, 'component')} more", style)
+        yield from printer.fact("key", f"and {count(len(changed) - 4, 'component')} more")
     for diff in dict.fromkeys(cause.diff for entry in entries for cause in entry.causes if cause.diff):
-        yield from fact_lines("diff", diff.replace("\n", "\n    "), style)
+        yield from printer.fact("diff", diff.replace("\n", "\n    "))
     cost = sum(cost_of(each) for each in compiles)
     if cost:
         always = " at each start" if any(entry.lookup.outcome == "bypass" for entry in entries) else ""
-        yield from fact_lines("cost", f"{duration(cost)}{always}", style)
+        yield from printer.fact("cost", f"{duration(cost)}{always}")
     causes = [cause for entry in entries for cause in entry.causes if cause.cure]
     for cause in {cause.cure: cause for cause in causes}.values():
         tried = tried_text(cause, report)
         label = "help (not tried)" if tried is None else "help (tried)"
-        yield from labelled_lines(label, "help", cause.cure or "", style)
+        yield from printer.labelled(label, cause.cure or "", "help")
         if tried is not None:
-            yield from fact_lines("tried", tried, style)
+            yield from printer.fact("tried", tried)
 
 
 def tried_text(cause: Cause, report: CacheReport) -> str | None:
@@ -249,7 +246,7 @@ def tried_text(cause: Cause, report: CacheReport) -> str | None:
     )
 
 
-def _outcomes_table(report: CacheReport, style: Style) -> list[str]:
+def _outcomes_table(report: CacheReport, printer: Printer) -> list[str]:
     """How many lookups had each outcome, by run and cache."""
     caches = list(dict.fromkeys((entry.run, entry.lookup.cache) for entry in report.entries))
     if not caches:
@@ -257,24 +254,24 @@ def _outcomes_table(report: CacheReport, style: Style) -> list[str]:
     counts = Counter((entry.run, entry.lookup.cache, entry.lookup.outcome) for entry in report.entries)
     names = [f"run {run + 1} {cache}" if len(report.runs) == 2 else cache for run, cache in caches]
     columns = [(outcome, [str(counts[run, cache, outcome] or "") for run, cache in caches]) for outcome in _OUTCOMES]
-    return [*table(names, columns, style), ""]
+    return [*table(names, columns, printer), ""]
 
 
-def _bars(title: str, run: StartedRun, style: Style) -> list[str]:
+def _bars(title: str, run: StartedRun, printer: Printer) -> list[str]:
     phases = run.phases.phases
     if not phases:
         return []
     whole = "" if run.phases.seconds is None else f" ({duration(run.phases.seconds)})"
     longest = max(phase.seconds for phase in phases)
     room = max(len(_phase_name(phase)) for phase in phases)
-    return [f"{title}{whole}", *(_bar(phase, longest, room, style) for phase in phases), ""]
+    return [f"{title}{whole}", *(_bar(phase, longest, room, printer) for phase in phases), ""]
 
 
 def _phase_name(phase: StartPhase) -> str:
     return phase.name if phase.side_by_side is None else f"{phase.name} ({phase.side_by_side:.1f} at once)"
 
 
-def _bar(phase: StartPhase, longest: float, room: int, style: Style) -> str:
+def _bar(phase: StartPhase, longest: float, room: int, printer: Printer) -> str:
     length = round(_MAX_BAR * phase.seconds / longest) if longest else 0
-    bar = style.paint("█" * length or "▏", "gutter")
+    bar = printer.paint("█" * length or "▏", "gutter")
     return f"  {_phase_name(phase):<{room}}  {duration(phase.seconds):>8}  {bar}"

@@ -13,11 +13,9 @@ from dynadiag.check.measurement import CheckProblem, Problem
 from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.render.clean import clean_line
-from dynadiag.render.components import labelled_lines
 from dynadiag.render.json_document import SCHEMA, document_of, encode
 from dynadiag.render.paths import source_location
-from dynadiag.render.style import Style
-from dynadiag.render.wrap import wrap_indented
+from dynadiag.render.printer import Printer
 
 __all__ = ["CheckDocument", "check_json", "check_text", "problem_headline"]
 
@@ -92,13 +90,13 @@ def _gone(item: KnownFinding) -> GoneFinding:
     return document_of(GoneFinding, item, text=item.title, targets=list(item.targets))
 
 
-def check_text(result: CheckResult, style: Style) -> str:
+def check_text(result: CheckResult, printer: Printer) -> str:
     """The report: what fails the check first, then what is gone."""
-    lines = [*_verdict(result, style), "", *_paragraphs(result, style), *_gone_lines(result, style)]
+    lines = [*_verdict(result, printer), "", *_paragraphs(result, printer), *_gone_lines(result, printer)]
     if result.update is not None:
-        lines += labelled_lines("baseline", "strong", _update_text(result.update), style)
+        lines += printer.labelled("baseline", _update_text(result.update))
     for text in (*_no_baseline(result), *result.unknown):
-        lines += wrap_indented("note: ", text, style.columns)
+        lines += printer.wrap(text, "note: ")
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -121,38 +119,38 @@ def problem_headline(item: Problem, root: str) -> str:
     return clean_line(f"{label} {where}{function}: {item.text}")
 
 
-def _verdict(result: CheckResult, style: Style) -> list[str]:
+def _verdict(result: CheckResult, printer: Printer) -> list[str]:
     runs = count(len(result.runs), "target")
     known = f", {len(result.known)} known" if result.known else ""
     gone = f", {len(result.gone)} {'gone' if result.update is None else 'dropped'}" if result.gone else ""
     if result.ok:
-        return labelled_lines("ok", "good", f"nothing new in {runs}{known}{gone}", style)
-    return labelled_lines("failed", "error", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", style)
+        return printer.labelled("ok", f"nothing new in {runs}{known}{gone}", "good")
+    return printer.labelled("failed", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", "error")
 
 
-def _paragraphs(result: CheckResult, style: Style) -> Iterator[str]:
+def _paragraphs(result: CheckResult, printer: Printer) -> Iterator[str]:
     """Each problem on a line with its place, then the paragraph of its finding. A paragraph is printed once."""
     printed = set[str]()
     for item in result.problems:
         headline = problem_headline(item, result.root)
         paragraph = [] if item.shown == item.text else item.shown.splitlines()
-        yield from wrap_indented("", headline, style.columns)
+        yield from printer.wrap(headline)
         if others := [name for name in item.targets if name not in headline]:
-            yield from wrap_indented("    in: ", list_some(others), style.columns)
+            yield from printer.wrap(list_some(others), "    in: ")
         if item.shown not in printed:
             yield from paragraph[1:] if paragraph and item.text in paragraph[0] else paragraph
         printed.add(item.shown)
         yield ""
 
 
-def _gone_lines(result: CheckResult, style: Style) -> list[str]:
+def _gone_lines(result: CheckResult, printer: Printer) -> list[str]:
     if not result.gone:
         return []
     head = f"gone: {len(result.gone)}; --update drops them" if result.update is None else f"dropped: {len(result.gone)}"
-    lines = [style.paint(head, "strong")]
+    lines = [printer.paint(head, "strong")]
     for item in result.gone[:_MAX_GONE]:
         label = f"{item.rule}[{item.id}]" if item.id else item.rule
-        lines += wrap_indented("    ", f"{label} {item.file or ''} in {item.function}: {item.title}", style.columns)
+        lines += printer.wrap(f"{label} {item.file or ''} in {item.function}: {item.title}", "    ")
     if len(result.gone) > _MAX_GONE:
         lines.append(f"    ... and {len(result.gone) - _MAX_GONE} more, in the JSON")
     return [*lines, ""]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, SIGNS, Comparison, Difference, NodeDifference
+from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, SIGNS, Comparison, Difference
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.paths import fit_path, source_location
-from dynadiag.render.snippet import snippet
-from dynadiag.render.style import Style
-from dynadiag.render.wrap import truncate_end, width, wrap, wrap_indented
+from dynadiag.render.printer import Printer
+from dynadiag.render.wrap import truncate_end, width, wrap
 
 __all__ = ["ComparisonDocument", "comparison_json", "comparison_text", "stage_text"]
 
@@ -48,52 +47,128 @@ def comparison_json(found: Comparison, after: Recording) -> bytes:
     return encode(msgspec.to_builtins(document))
 
 
-def comparison_text(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool = False) -> str:
+def comparison_text(found: Comparison, before: Recording, after: Recording, printer: Printer) -> str:
     """Return the text of a comparison. For equal runs it is empty, but for notes on what could not be compared."""
-    lines = [*_notes(found, style), *_body(found, before, after, style, all_=all_)]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in _ComparisonPrinter(found, before, after, printer).lines())
 
 
-def stage_text(found: Comparison, stage: str, before: Recording, after: Recording, style: Style) -> str:
+def stage_text(found: Comparison, stage: str, before: Recording, after: Recording, printer: Printer) -> str:
     """Return the differences of one stage, each in full."""
-    here = [item for item in found.differences if item.stage == stage]
-    lines = [*_notes(found, style), *(line for item in here for line in _full_text(item, before, after, style))]
-    if not here and not found.same:
-        lines.append(f"{stage}: no difference; {count(len(found.differences), 'difference')} at other stages")
+    lines = _ComparisonPrinter(found, before, after, replace(printer, all_=True)).lines_of_stage(stage)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _location(item: Difference, cwd: str | None) -> str:
-    """The line of a difference after its stage, short enough for a sentence."""
-    return f", {fit_path(source_location(item.file, item.line, None, cwd), _MAX_PLACE)}" if item.file else ""
+@dataclass(frozen=True, slots=True)
+class _ComparisonPrinter:
+    """Prints the comparison of two recordings."""
 
+    comparison: Comparison
+    before: Recording
+    after: Recording
+    printer: Printer
 
-def _list_item(text: str, style: Style) -> Iterator[str]:
-    """An item of a list, its further lines indented."""
-    first, *rest = wrap(f"- {text}", style.columns - 4)
-    yield from (f"  {first}", *(f"    {line}" for line in rest))
+    def lines(self) -> Iterator[str]:
+        """The notes, the first difference with its causes, and what follows from it."""
+        yield from self._notes()
+        if self.comparison.first is None:
+            return
+        first = self.comparison.differences[self.comparison.first]
+        others = [item for item in self.comparison.differences if item is not first]
+        environment = [item for item in others if item.stage == ENVIRONMENT]
+        text = f"{self._title(first)}{_environment_names(first, environment)}"
+        lead, *rest = self.printer.wrap(f"first difference: {text}")
+        yield self.printer.paint(lead, "strong")
+        yield from rest
+        yield from self._source_line(first)
+        if environment:
+            yield from self._causes(environment, alone=first.stage == ENVIRONMENT)
+        yield from self._detail(first)
+        if later := [item for item in others if item.stage != ENVIRONMENT]:
+            yield from self._consequences(later)
 
+    def lines_of_stage(self, stage: str) -> Iterator[str]:
+        """The notes, and each difference of a stage."""
+        yield from self._notes()
+        differences = self.comparison.differences
+        here = [item for item in differences if item.stage == stage]
+        for item in here:
+            yield from self._full_text(item)
+        if not here and not self.comparison.same:
+            yield f"{stage}: no difference; {count(len(differences), 'difference')} at other stages"
 
-def _notes(found: Comparison, style: Style) -> Iterator[str]:
-    for note in found.notes:
-        yield from wrap_indented("note: ", note, style.columns)
+    def _notes(self) -> Iterator[str]:
+        for note in self.comparison.notes:
+            yield from self.printer.wrap(note, "note: ")
 
+    def _title(self, item: Difference) -> str:
+        """``kernel, model.py:20: the kernel a became b``."""
+        return f"{item.stage}{self._location(item)}: {item.text}"
 
-def _body(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
-    if found.first is None:
-        return
-    first = found.differences[found.first]
-    cwd = after.run.cwd
-    others = [item for item in found.differences if item is not first]
-    environment = [item for item in others if item.stage == ENVIRONMENT]
-    text = f"{_title(first, after)}{_environment_names(first, environment)}"
-    lead, *rest = wrap(f"first difference: {text}", style.columns)
-    yield style.paint(lead, "strong")
-    yield from rest
-    yield from _source_line(first, after, style)
-    yield from _causes(environment, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
-    yield from _detail(first, before, after, style, all_=all_)
-    yield from _consequences([item for item in others if item.stage != ENVIRONMENT], before, after, style, all_=all_)
+    def _location(self, item: Difference) -> str:
+        """The line of a difference after its stage, short enough for a sentence."""
+        place = source_location(item.file, item.line, None, self.after.run.cwd)
+        return f", {fit_path(place, _MAX_PLACE)}" if item.file else ""
+
+    def _list_item(self, text: str) -> Iterator[str]:
+        """An item of a list, its further lines indented."""
+        first, *rest = wrap(f"- {text}", self.printer.columns - 4)
+        yield from (f"  {first}", *(f"    {line}" for line in rest))
+
+    def _source_line(self, item: Difference) -> Iterator[str]:
+        if item.file and item.line:
+            yield from self.printer.snippet(self.after.source(item.file), Span(item.file, item.line))
+
+    def _detail(self, item: Difference) -> Iterator[str]:
+        """The nodes side by side, or the lines of the text."""
+        if item.nodes or item.details:
+            yield self.printer.paint("what differs:", "help")
+        yield from self._side_by_side(item) if item.nodes else self._detail_lines(item.details, _MAX_NODES)
+
+    def _detail_lines(self, lines: Sequence[str], limit: int) -> Iterator[str]:
+        for line in self.printer.first(lines, limit):
+            text = truncate_end(f"    {clean(line).rstrip()}", self.printer.columns)
+            yield self.printer.paint(text.rstrip(), _ROLES.get(line[:1], ""))
+        if len(lines) > limit and not self.printer.all_:
+            yield f"    ({count(len(lines) - limit, 'more line')}: --all)"
+
+    def _side_by_side(self, item: Difference) -> Iterator[str]:
+        room = (self.printer.columns - 7) // 2
+        titles = [
+            fit_path(f"{source_location(run.run.target, None, None, run.run.cwd)} {id_ or ''}".strip(), room)
+            for run, id_ in zip((self.before, self.after), item.compile_ids, strict=True)
+        ]
+        yield self.printer.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
+        for node in self.printer.first(item.nodes, _MAX_NODES):
+            sign = SIGNS[node.kind]
+            cells = _cell(node.before or "", room), truncate_end(clean_line(node.after or ""), room)
+            yield self.printer.paint(f"  {sign} {cells[0]} | {cells[1]}".rstrip(), _ROLES[sign])
+        if len(item.nodes) > _MAX_NODES and not self.printer.all_:
+            yield f"    ({count(len(item.nodes) - _MAX_NODES, 'more node')}: --all)"
+
+    def _causes(self, environment: Sequence[Difference], *, alone: bool) -> Iterator[str]:
+        """What the runs were given that differs. Options of torch, and source, are shown with their lines."""
+        yield self.printer.paint("also given differently:" if alone else "given differently:", "help")
+        for item in self.printer.first(environment, _MAX_CAUSES):
+            yield from self._list_item(f"{item.text}{self._location(item)}")
+            yield from self._detail_lines(item.details[2:], _MAX_NODES // 2)
+        if len(environment) > _MAX_CAUSES and not self.printer.all_:
+            yield f"    ({len(environment) - _MAX_CAUSES} more: --all)"
+
+    def _consequences(self, later: Sequence[Difference]) -> Iterator[str]:
+        """The differences at later stages: a line for each stage, all in full with --all."""
+        yield self.printer.paint("follows:", "help")
+        for stage in COMPILED_STAGES:
+            here = [item for item in later if item.stage == stage]
+            if self.printer.all_:
+                yield from (line for item in here for line in self._full_text(item))
+            elif here:
+                more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 else ""
+                yield from self._list_item(f"{self._title(here[0])}{more}")
+
+    def _full_text(self, item: Difference) -> Iterator[str]:
+        yield from self._list_item(self._title(item))
+        yield from self._source_line(item)
+        yield from self._detail(item)
 
 
 def _environment_names(first: Difference, environment: Sequence[Difference]) -> str:
@@ -105,90 +180,6 @@ def _environment_names(first: Difference, environment: Sequence[Difference]) -> 
     return f"; given differently: {names[0]}{more}"
 
 
-def _source_line(item: Difference, after: Recording, style: Style) -> Iterator[str]:
-    if item.file and item.line:
-        yield from snippet(after.source(item.file), Span(item.file, item.line), style)
-
-
-def _detail(item: Difference, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
-    """The nodes side by side, or the lines of the text."""
-    if item.nodes or item.details:
-        yield style.paint("what differs:", "help")
-    if item.nodes:
-        yield from _side_by_side(item, before, after, style, len(item.nodes) if all_ else _MAX_NODES)
-    else:
-        yield from _detail_lines(item.details, style, len(item.details) if all_ else _MAX_NODES)
-
-
-def _detail_lines(lines: Sequence[str], style: Style, limit: int) -> Iterator[str]:
-    for line in lines[:limit]:
-        text = truncate_end(f"    {clean(line).rstrip()}", style.columns)
-        yield style.paint(text.rstrip(), _ROLES.get(line[:1], ""))
-    if len(lines) > limit:
-        yield f"    ({count(len(lines) - limit, 'more line')}: --all)"
-
-
-def _side_by_side(item: Difference, before: Recording, after: Recording, style: Style, limit: int) -> Iterator[str]:
-    room = (style.columns - 7) // 2
-    titles = [
-        fit_path(f"{source_location(run.run.target, None, None, run.run.cwd)} {id_ or ''}".strip(), room)
-        for run, id_ in zip((before, after), item.compile_ids, strict=True)
-    ]
-    yield style.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
-    for node in item.nodes[:limit]:
-        yield _row(node, room, style)
-    if len(item.nodes) > limit:
-        yield f"    ({count(len(item.nodes) - limit, 'more node')}: --all)"
-
-
-def _row(node: NodeDifference, room: int, style: Style) -> str:
-    sign = SIGNS[node.kind]
-    cells = _cell(node.before or "", room), truncate_end(clean_line(node.after or ""), room)
-    return style.paint(f"  {sign} {cells[0]} | {cells[1]}".rstrip(), _ROLES[sign])
-
-
 def _cell(text: str, room: int) -> str:
     cut = truncate_end(clean_line(text), room)
     return cut + " " * (room - width(cut))
-
-
-def _causes(
-    environment: Sequence[Difference], cwd: str | None, style: Style, *, all_: bool, alone: bool
-) -> Iterator[str]:
-    """What the runs were given that differs. Options of torch, and source, are shown with their lines."""
-    if not environment:
-        return
-    yield style.paint("also given differently:" if alone else "given differently:", "help")
-    limit = len(environment) if all_ else _MAX_CAUSES
-    for item in environment[:limit]:
-        yield from _list_item(f"{item.text}{_location(item, cwd)}", style)
-        yield from _detail_lines(item.details[2:], style, len(item.details) if all_ else _MAX_NODES // 2)
-    if len(environment) > limit:
-        yield f"    ({len(environment) - limit} more: --all)"
-
-
-def _consequences(
-    others: Sequence[Difference], before: Recording, after: Recording, style: Style, *, all_: bool
-) -> Iterator[str]:
-    """The differences at later stages: a line for each stage, all in full with --all."""
-    if not others:
-        return
-    yield style.paint("follows:", "help")
-    for stage in COMPILED_STAGES:
-        here = [item for item in others if item.stage == stage]
-        if all_:
-            yield from (line for item in here for line in _full_text(item, before, after, style))
-        elif here:
-            more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 else ""
-            yield from _list_item(f"{_title(here[0], after)}{more}", style)
-
-
-def _title(item: Difference, after: Recording) -> str:
-    """``kernel, model.py:20: the kernel a became b``."""
-    return f"{item.stage}{_location(item, after.run.cwd)}: {item.text}"
-
-
-def _full_text(item: Difference, before: Recording, after: Recording, style: Style) -> Iterator[str]:
-    yield from _list_item(_title(item, after), style)
-    yield from _source_line(item, after, style)
-    yield from _detail(item, before, after, style, all_=True)

@@ -14,13 +14,12 @@ from dynadiag.job.ended import describe_end
 from dynadiag.job.waits import Wait
 from dynadiag.recording.records import CUT_SHORT
 from dynadiag.render.clean import clean_line
-from dynadiag.render.components import labelled_lines
-from dynadiag.render.findings import finding_text
+from dynadiag.render.findings import FindingPrinter, finding_text
 from dynadiag.render.json_document import ExplainDocument, FindingDocument, ProcessDocument, document
+from dynadiag.render.printer import Printer
 from dynadiag.render.report import Report
-from dynadiag.render.style import Style
 from dynadiag.render.table import table
-from dynadiag.render.wrap import truncate_middle, wrap_indented
+from dynadiag.render.wrap import truncate_middle
 
 __all__ = ["JobPart", "JobReport", "job_document", "job_text", "rank_document"]
 
@@ -35,6 +34,10 @@ class JobPart:
 
     processes: tuple[Process, ...]
     report: Report
+
+    def has(self, ranks: Sequence[int]) -> bool:
+        """Whether one of these ranks is among the processes."""
+        return any(each.rank in ranks for each in self.processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,97 +58,128 @@ class _SharedFinding:
     parts: tuple[JobPart, ...]
 
 
-def job_text(report: JobReport, style: Style, *, all_: bool = False, recordings: Sequence[str] = ()) -> str:
+def job_text(report: JobReport, printer: Printer, *, recordings: Sequence[str] = ()) -> str:
     """The report, with a line end. Its last line is a command to type next, which names ``recordings``."""
-    shared = _shared_findings(report)
-    lines = [*_headline(report, style), *_head(report, style), *_notes(report, style), ""]
-    lines += _divergence(report, style, all_)
-    lines += _ranks_table(report, style)
-    for parts, found in _by_parts(shared):
-        lines += _section(report, parts, found, style, all_)
+    lines = list(_JobPrinter(report, printer).lines())
     if recordings:
-        lines.append(f"{style.paint('next:', 'help')} dynadiag browse {clean_line(shlex.join(recordings))}")
+        lines.append(f"{printer.paint('next:', 'help')} dynadiag browse {clean_line(shlex.join(recordings))}")
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _headline(report: JobReport, style: Style) -> list[str]:
-    if report.divergence is not None:
-        text = report.divergence.text
-        return [style.paint(line, "error") for line in wrap_indented("", _capitalized(f"{text}."), style.columns)]
-    role = min((part.report.headline.severity for part in report.parts), key=_SEVERITIES.index, default="error")
-    return [
-        style.paint(line, role if role in ("good", "error") else "break")
-        for line in wrap_indented("", _sentence(report, role), style.columns)
-    ]
+@dataclass(frozen=True, slots=True)
+class _JobPrinter:
+    """Prints the report of a job."""
 
+    report: JobReport
+    printer: Printer
 
-def _sentence(report: JobReport, severity: str) -> str:
-    """The headline of the processes that are worst off, and which these are unless it holds for all."""
-    worst = [part for part in report.parts if part.report.headline.severity == severity]
-    if not worst:
-        return "No recording could be read."
-    sentences = dict.fromkeys(part.report.headline.sentence for part in worst)
-    sentence = next(iter(sentences))
-    if len(worst) == len(report.parts) and len(sentences) == 1:
-        alike = len(report.parts) == 1
-        each = f"{_all_of(report)} alike. " if alike else f"In each of {_all_of(report)}: "
-        return f"{each}{sentence}" if not alike or len(worst[0].processes) > 1 else sentence
-    if severity == "good" and len(worst) == len(report.parts):
-        return f"No graph break in any of {_all_of(report)}."
-    others = sum(len(part.processes) for part in worst if part.report.headline.sentence != sentence)
-    named = _process_names(
-        each for part in worst if part.report.headline.sentence == sentence for each in part.processes
-    )
-    more = " What others have is below." if others else ""
-    return f"{_capitalized(named)}: {sentence}{more}"
+    def lines(self) -> Iterator[str]:
+        """The answer, what was run, notes, the divergence, a table of the ranks, and the findings by their ranks."""
+        yield from self._headline()
+        yield self._head()
+        for note in self._notes():
+            yield from self.printer.labelled("note", note)
+        yield ""
+        report = self.report
+        if report.divergence is not None and report.parts:
+            part = next((part for part in report.parts if part.has(report.divergence.ranks)), report.parts[0])
+            finding = divergence_finding(report.divergence, dict(part.report.sources))
+            yield from (*finding_text(finding, part.report, self.printer), "")
+        if len(report.parts) > 1 or report.waits:
+            yield from (*self._ranks_table(), "")
+        for parts, findings in _by_parts(_shared_findings(report)):
+            yield from self._section(parts, findings)
+
+    def _headline(self) -> list[str]:
+        report = self.report
+        if report.divergence is not None:
+            role, text = "error", _capitalized(f"{report.divergence.text}.")
+        else:
+            severities = (part.report.headline.severity for part in report.parts)
+            severity = min(severities, key=_SEVERITIES.index, default="error")
+            role, text = severity if severity in ("good", "error") else "break", self._sentence(severity)
+        return [self.printer.paint(line, role) for line in self.printer.wrap(text)]
+
+    def _sentence(self, severity: str) -> str:
+        """The headline of the processes that are worst off, and which these are unless it holds for all."""
+        parts = self.report.parts
+        worst = [part for part in parts if part.report.headline.severity == severity]
+        if not worst:
+            return "No recording could be read."
+        sentences = dict.fromkeys(part.report.headline.sentence for part in worst)
+        sentence = next(iter(sentences))
+        if len(worst) == len(parts) and len(sentences) == 1:
+            alike = len(parts) == 1
+            lead = f"{self._count()} alike. " if alike else f"In each of {self._count()}: "
+            return f"{lead}{sentence}" if not alike or len(worst[0].processes) > 1 else sentence
+        if severity == "good" and len(worst) == len(parts):
+            return f"No graph break in any of {self._count()}."
+        same = [part for part in worst if part.report.headline.sentence == sentence]
+        more = " What others have is below." if len(same) < len(worst) else ""
+        return f"{_capitalized(_process_names(each for part in same for each in part.processes))}: {sentence}{more}"
+
+    def _count(self) -> str:
+        processes = [each for part in self.report.parts for each in part.processes]
+        return count(len(processes), "rank" if all(each.role == "rank" for each in processes) else "process")
+
+    def _head(self) -> str:
+        run = self.report.parts[0].report.run if self.report.parts else None
+        hosts = sorted({each.host for each in self.report.job.processes if each.host})
+        where = f" on {list_some(hosts)}" if len(hosts) > 1 else ""
+        torch = f"torch {run.torch}" if run and run.torch else "torch unknown"
+        lead = clean_line(", ".join([f"dynadiag {__version__}", torch, self._count() + where]))
+        lead = truncate_middle(lead, self.printer.columns * 3 // 4)
+        target = truncate_middle(clean_line(run.target) if run else "", max(self.printer.columns - len(lead) - 2, 16))
+        return f"{lead}: {self.printer.paint(target, 'strong')}"
+
+    def _notes(self) -> Iterator[str]:
+        job = self.report.job
+        for unreadable in job.unreadable:
+            yield f"{unreadable.name} cannot be read: {unreadable.problem}"
+        for restart in job.restarts:
+            missing = job.missing(restart)
+            if missing and (restart == 0 or len(missing) < (job.world_size or 0) // 2):
+                again = f" after restart {restart}" if restart else ""
+                yield f"{rank_list(missing)}{again}: no recording"
+        if job.restarts and job.restarts[-1]:
+            yield f"the job was started {job.restarts[-1] + 1} times"
+        notes = (note for part in self.report.parts for note in part.report.notes)
+        yield from dict.fromkeys(note for note in notes if note != CUT_SHORT)  # the divergence says who was cut short
+
+    def _ranks_table(self) -> list[str]:
+        """A line for each set of alike ranks: what they compiled, how long that took, how long they waited."""
+        parts, waits = self.report.parts, self.report.waits
+        reports = [part.report for part in parts]
+        columns = [
+            ("compiles", [str(len(each.compiles)) for each in reports]),
+            ("graphs", [str(each.graph_count) for each in reports]),
+            ("breaks", [str(each.break_count) for each in reports]),
+            ("recompiles", [str(each.recompile_count) for each in reports]),
+            ("compiling", [_range(each.trace.seconds for each in part.processes if each.trace) for part in parts]),
+        ]
+        if waits:
+            by_part = [[waits[each.rank] for each in part.processes if each.rank in waits] for part in parts]
+            columns.append(("waited", [_range(wait.waited for wait in those) for those in by_part]))
+            columns.append(("kept others", [_range(wait.imposed for wait in those) for those in by_part]))
+        return table([_process_names(part.processes) for part in parts], columns, self.printer, _MAX_NAME)
+
+    def _section(self, parts: Sequence[JobPart], findings: Sequence[Finding]) -> Iterator[str]:
+        """The findings that these processes share. Notes are among them with ``--all`` only."""
+        shown = [item for item in findings if self.printer.all_ or item.severity != "note"]
+        if shown and len(self.report.parts) > 1:
+            names = _process_names(each for part in parts for each in part.processes)
+            title = f"all of them ({names}):" if len(parts) == len(self.report.parts) else f"only {names}:"
+            yield from (self.printer.paint(_capitalized(title), "strong"), "")
+        findings_printer = FindingPrinter(parts[0].report, self.printer)
+        for item in self.printer.first(shown, _MAX_SHOWN):
+            yield from (*findings_printer.finding(item), "")
+        if len(shown) > _MAX_SHOWN and not self.printer.all_:
+            more = count(len(shown) - _MAX_SHOWN, "more finding")
+            yield from (self.printer.paint(f"... and {more}; --all shows them", "dim"), "")
 
 
 def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _all_of(report: JobReport) -> str:
-    number = sum(len(part.processes) for part in report.parts)
-    ranks = all(each.role == "rank" for part in report.parts for each in part.processes)
-    return count(number, "rank" if ranks else "process")
-
-
-def _head(report: JobReport, style: Style) -> list[str]:
-    run = report.parts[0].report.run if report.parts else None
-    hosts = sorted({each.host for each in report.job.processes if each.host})
-    where = f" on {list_some(hosts)}" if len(hosts) > 1 else ""
-    parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run and run.torch else "torch unknown"]
-    lead = truncate_middle(clean_line(", ".join([*parts, _all_of(report) + where])), style.columns * 3 // 4)
-    target = clean_line(run.target) if run else ""
-    return [f"{lead}: {style.paint(truncate_middle(target, max(style.columns - len(lead) - 2, 16)), 'strong')}"]
-
-
-def _notes(report: JobReport, style: Style) -> Iterator[str]:
-    job = report.job
-    for each in job.unreadable:
-        yield from labelled_lines("note", "strong", f"{each.name} cannot be read: {each.problem}", style)
-    for restart in job.restarts:
-        missing = job.missing(restart)
-        if missing and (restart == 0 or len(missing) < (job.world_size or 0) // 2):
-            again = f" after restart {restart}" if restart else ""
-            yield from labelled_lines("note", "strong", f"{rank_list(missing)}{again}: no recording", style)
-    if job.restarts and job.restarts[-1]:
-        yield from labelled_lines("note", "strong", f"the job was started {job.restarts[-1] + 1} times", style)
-    notes = dict.fromkeys(note for part in report.parts for note in part.report.notes if note != CUT_SHORT)
-    for note in notes:  # the divergence says which ranks were cut short
-        yield from labelled_lines("note", "strong", note, style)
-
-
-def _divergence(report: JobReport, style: Style, all_: bool) -> list[str]:
-    if report.divergence is None or not report.parts:
-        return []
-    part = _part_of(report, report.divergence.ranks) or report.parts[0]
-    finding = divergence_finding(report.divergence, dict(part.report.sources))
-    return [*finding_text(finding, part.report, style, all_=all_), ""]
-
-
-def _part_of(report: JobReport, ranks: Sequence[int]) -> JobPart | None:
-    return next((part for part in report.parts if any(each.rank in ranks for each in part.processes)), None)
 
 
 def _process_names(processes: Iterable[Process]) -> str:
@@ -155,26 +189,6 @@ def _process_names(processes: Iterable[Process]) -> str:
     restarts = sorted({each.restart for each in listed})
     again = f" (restart {list_some(list(map(str, restarts)))})" if restarts != [0] else ""
     return f"{rank_list(ranks)}{again}" if len(ranks) == len(listed) else list_some([each.name for each in listed])
-
-
-def _ranks_table(report: JobReport, style: Style) -> list[str]:
-    """A line for each set of alike ranks: what they compiled, how long that took, how long they waited."""
-    if len(report.parts) < 2 and not report.waits:
-        return []
-    parts = report.parts
-    reports = [part.report for part in parts]
-    columns = [
-        ("compiles", [str(len(each.compiles)) for each in reports]),
-        ("graphs", [str(each.graph_count) for each in reports]),
-        ("breaks", [str(each.break_count) for each in reports]),
-        ("recompiles", [str(each.recompile_count) for each in reports]),
-        ("compiling", [_range(each.trace.seconds for each in part.processes if each.trace) for part in parts]),
-    ]
-    if report.waits:
-        found = [[report.waits[each.rank] for each in part.processes if each.rank in report.waits] for part in parts]
-        columns.append(("waited", [_range(each.waited for each in waits) for waits in found]))
-        columns.append(("kept others", [_range(each.imposed for each in waits) for waits in found]))
-    return [*table([_process_names(part.processes) for part in parts], columns, style, _MAX_NAME), ""]
 
 
 def _range(values: Iterable[float]) -> str:
@@ -205,30 +219,6 @@ def _by_parts(shared: Sequence[_SharedFinding]) -> list[tuple[tuple[JobPart, ...
         key = tuple(id(part) for part in item.parts)
         found.setdefault(key, (item.parts, []))[1].append(item.finding)
     return sorted(found.values(), key=lambda pair: -len(pair[0]))
-
-
-def _section(
-    report: JobReport, parts: Sequence[JobPart], found: Sequence[Finding], style: Style, all_: bool
-) -> list[str]:
-    """The findings that these processes share. Notes are among them with ``all_`` only."""
-    shown = [item for item in found if all_ or item.severity != "note"]
-    if not shown:
-        return []
-    explanation = parts[0].report
-    lines: list[str] = []
-    if len(report.parts) > 1:
-        lines = [style.paint(_capitalized(_title(report, parts)), "strong"), ""]
-    advised: dict[str, Finding] = {}
-    for item in shown if all_ else shown[:_MAX_SHOWN]:
-        lines += [*finding_text(item, explanation, style, all_=all_, advised=advised), ""]
-    if len(shown) > _MAX_SHOWN and not all_:
-        lines += [style.paint(f"... and {count(len(shown) - _MAX_SHOWN, 'more finding')}; --all shows them", "dim"), ""]
-    return lines
-
-
-def _title(report: JobReport, parts: Sequence[JobPart]) -> str:
-    names = _process_names(each for part in parts for each in part.processes)
-    return f"all of them ({names}):" if len(parts) == len(report.parts) else f"only {names}:"
 
 
 def job_document(report: JobReport, ranks: Sequence[ExplainDocument], main: ExplainDocument) -> ExplainDocument:

@@ -12,8 +12,7 @@ from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.records import Compile, Frame, Graph, Guard, Node
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, source_location
-from dynadiag.render.snippet import source_lines
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer, source_lines
 from dynadiag.render.wrap import truncate_end
 
 __all__ = ["compile_tree", "graph_listing", "guard_listing"]
@@ -27,30 +26,32 @@ _TENSOR = re.compile(
 _Branch = dict[Frame, "_Branch"]
 
 
-def guard_listing(explanation: Explanation, style: Style, *, all_: bool) -> str:
-    """The guards of each compile by the user's line. Without `all_`, three of those of one kind on one value."""
+def guard_listing(explanation: Explanation, printer: Printer) -> str:
+    """The guards of each compile by the user's line. Without ``--all``, three of one kind on one value."""
     lines: list[str] = []
     for each in explanation.compiles:
         own = [guard for guard in explanation.guards if guard.compile_id == each.compile_id]
         if own:
-            lines += [_compile_line(each, explanation, style) + f": {count(len(own), 'guard')}"]
-            lines += [*_guards_by_line(own, explanation, style, all_), ""]
+            lines += [_compile_line(each, explanation, printer) + f": {count(len(own), 'guard')}"]
+            lines += [*_guards_by_line(own, explanation, printer), ""]
     return "\n".join(lines or ["No guard was recorded."]).rstrip("\n") + "\n"
 
 
-def _guards_by_line(guards: Sequence[Guard], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
+def _guards_by_line(guards: Sequence[Guard], explanation: Explanation, printer: Printer) -> Iterator[str]:
     ordered = sorted(guards, key=lambda guard: (guard.file is not None, guard.file or "", guard.line or 0))
     for (file, line), at in groupby(ordered, key=lambda guard: (guard.file, guard.line)):
-        yield _place("    ", file, line, explanation, style) if file else "    not from a line of yours"
+        yield _place("    ", file, line, explanation, printer) if file else "    not from a line of yours"
         for _, alike in groupby(at, key=lambda guard: (guard.kind, guard.source)):
             found = list(alike)
-            shown = found if all_ else found[:_MAX_PER_SOURCE]
+            shown = printer.first(found, _MAX_PER_SOURCE)
             for guard in shown:
-                text = source_text(guard.expression or guard.source) if all_ else _guard_text(guard)
-                yield truncate_end(f"        {guard.kind}: {clean_line(text)}", _MAX_COLUMNS if all_ else style.columns)
+                text = source_text(guard.expression or guard.source) if printer.all_ else _guard_text(guard)
+                yield truncate_end(
+                    f"        {guard.kind}: {clean_line(text)}", _MAX_COLUMNS if printer.all_ else printer.columns
+                )
             if len(shown) < len(found):
                 more = f"{len(found) - len(shown)} more on {clean_line(source_text(found[0].source))}"
-                yield style.paint(f"        ... and {more}; --all shows them", "dim")
+                yield printer.paint(f"        ... and {more}; --all shows them", "dim")
 
 
 def _guard_text(guard: Guard) -> str:
@@ -64,7 +65,7 @@ def _guard_text(guard: Guard) -> str:
     return source_text(guard.expression or guard.source)
 
 
-def compile_tree(explanation: Explanation, style: Style) -> str:
+def compile_tree(explanation: Explanation, printer: Printer) -> str:
     """The user's calls as a tree, with the compiles that each call led to, and their graphs."""
     tree: _Branch = {}
     leaves: dict[tuple[Frame, ...], list[Compile]] = {}
@@ -73,7 +74,7 @@ def compile_tree(explanation: Explanation, style: Style) -> str:
         for frame in path:
             branch = branch.setdefault(frame, {})
         leaves.setdefault(path, []).append(each)
-    lines = list(_branch_lines(tree, leaves, (), explanation, style))
+    lines = list(_branch_lines(tree, leaves, (), explanation, printer))
     return "\n".join(lines or ["Nothing was compiled."]) + "\n"
 
 
@@ -89,14 +90,14 @@ def _branch_lines(
     leaves: Mapping[tuple[Frame, ...], Sequence[Compile]],
     path: tuple[Frame, ...],
     explanation: Explanation,
-    style: Style,
+    printer: Printer,
 ) -> Iterator[str]:
     indent = "    " * len(path)
     for each in leaves.get(path, ()):
-        yield f"{indent}{_compile_line(each, explanation, style)}: {_outcome(each, explanation)}"
+        yield f"{indent}{_compile_line(each, explanation, printer)}: {_outcome(each, explanation)}"
     for frame, branch in tree.items():
-        yield _place(indent, frame.file, frame.line, explanation, style)
-        yield from _branch_lines(branch, leaves, (*path, frame), explanation, style)
+        yield _place(indent, frame.file, frame.line, explanation, printer)
+        yield from _branch_lines(branch, leaves, (*path, frame), explanation, printer)
 
 
 def _outcome(compile_: Compile, explanation: Explanation) -> str:
@@ -108,44 +109,44 @@ def _outcome(compile_: Compile, explanation: Explanation) -> str:
 
 
 def graph_listing(
-    explanation: Explanation, compile_id: str, nodes: Callable[[int], Sequence[Node]], style: Style, *, all_: bool
+    explanation: Explanation, compile_id: str, nodes: Callable[[int], Sequence[Node]], printer: Printer
 ) -> str:
     """Dynamo's graphs of one compile, each node below the user's line that it comes from.
 
     `compile_id` is that of a compile of the explanation. `nodes` returns the nodes of a graph by its index.
     """
     compile_ = next(each for each in explanation.compiles if each.compile_id == compile_id)
-    lines = [f"{_compile_line(compile_, explanation, style)}: {_outcome(compile_, explanation)}"]
+    lines = [f"{_compile_line(compile_, explanation, printer)}: {_outcome(compile_, explanation)}"]
     for graph in explanation.graphs:
         if _is_dynamos(graph, compile_):
-            lines += list(_nodes_by_line(nodes(graph.index), explanation, style, all_))
+            lines += list(_nodes_by_line(nodes(graph.index), explanation, printer))
     return "\n".join(lines) + "\n"
 
 
-def _nodes_by_line(nodes: Sequence[Node], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
-    shown = [node for node in nodes if all_ or node.op != "placeholder"]
+def _nodes_by_line(nodes: Sequence[Node], explanation: Explanation, printer: Printer) -> Iterator[str]:
+    shown = [node for node in nodes if printer.all_ or node.op != "placeholder"]
     for (file, line), at in groupby(shown, key=lambda node: (node.span.file, node.span.line)):
-        yield _place("    ", file, line, explanation, style) if file else "    not from a line of yours"
+        yield _place("    ", file, line, explanation, printer) if file else "    not from a line of yours"
         for node in at:
             value = " ".join(part for part in (node.dtype, node.shape) if part)
             reads = f" of {', '.join(map(clean_line, node.inputs))}" if node.inputs else ""
             text = f"        {clean_line(node.name)}: {clean_line(node.target)}{reads}"
-            yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), style.columns)
+            yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), printer.columns)
 
 
 def _is_dynamos(graph: Graph, compile_: Compile) -> bool:
     return graph.stage == "dynamo" and graph.compile_id == compile_.compile_id
 
 
-def _compile_line(each: Compile, explanation: Explanation, style: Style) -> str:
+def _compile_line(each: Compile, explanation: Explanation, printer: Printer) -> str:
     at = source_location(each.file, each.line, None, explanation.run.cwd)
-    return f"{style.paint(clean_line(each.compile_id), 'strong')} {clean_line(each.function)} ({fit_path(at, 60)})"
+    return f"{printer.paint(clean_line(each.compile_id), 'strong')} {clean_line(each.function)} ({fit_path(at, 60)})"
 
 
-def _place(indent: str, file: str | None, line: int | None, explanation: Explanation, style: Style) -> str:
+def _place(indent: str, file: str | None, line: int | None, explanation: Explanation, printer: Printer) -> str:
     """A place and its line of source."""
     at = source_location(file, line, None, explanation.run.cwd)
     lines = source_lines(explanation.sources.get(file or "", ""))
     code = clean_line(lines[(line or 0) - 1]).strip() if 1 <= (line or 0) <= len(lines) else ""
-    lead = f"{indent}{fit_path(at, max(style.columns - len(indent) - 20, 20))}"
-    return style.paint(truncate_end(f"{lead}: {code}" if code else lead, style.columns), "dim")
+    lead = f"{indent}{fit_path(at, max(printer.columns - len(indent) - 20, 20))}"
+    return printer.paint(truncate_end(f"{lead}: {code}" if code else lead, printer.columns), "dim")

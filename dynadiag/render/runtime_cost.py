@@ -8,9 +8,8 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, list_some, short_duration
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
 from dynadiag.recording.records import Break
-from dynadiag.render.components import labelled_lines
 from dynadiag.render.paths import fit_path, source_location
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.table import table
 
 __all__ = ["break_cost_table", "cost_text", "entries_table", "warm_section"]
@@ -29,7 +28,7 @@ def cost_text(cost: CallCost, warm: WarmCalls) -> str:
 
 
 def break_cost_table(
-    costs: Sequence[tuple[Break, CallCost]], warm: WarmCalls, cwd: str | None, style: Style
+    costs: Sequence[tuple[Break, CallCost]], warm: WarmCalls, cwd: str | None, printer: Printer
 ) -> list[str]:
     """The breaks that warm calls run into, with their costs, as `Explanation.prices` has them."""
     shown = costs[:_MAX_ROWS]
@@ -46,10 +45,10 @@ def break_cost_table(
     ]
     if any(cost.launches for cost in of_each):
         columns.append(("launches", [_amount(cost.launches) for cost in of_each]))
-    return table(names, columns, style, _MAX_NAME)
+    return table(names, columns, printer, _MAX_NAME)
 
 
-def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
+def entries_table(found: Sequence[CacheEntryRun], printer: Printer) -> list[str]:
     """The compiled code that warm calls run, the most frequent first, and a note on the code that none runs."""
     hot = [entry for entry in found if entry.calls][:_MAX_ROWS]
     lines = []
@@ -59,15 +58,15 @@ def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
             ("guards", [str(entry.compile.guards) for entry in hot]),
             ("checked in", [short_duration(entry.guard or 0.0) for entry in hot]),
         ]
-        lines = table([_code(entry) for entry in hot], columns, style, _MAX_NAME)
+        lines = table([_code(entry) for entry in hot], columns, printer, _MAX_NAME)
     cold = [_code(entry) for entry in found if not entry.run]
     if cold:
         what = f"{list_some(cold)}: compiled, and run by no warm call"
-        lines += labelled_lines("note", "strong", what, style)
+        lines += printer.labelled("note", what)
     return lines
 
 
-def warm_section(explanation: Explanation, style: Style) -> list[str]:
+def warm_section(explanation: Explanation, printer: Printer) -> list[str]:
     """The section of a report on how often a warm call runs each compiled code; empty without a profile."""
     warm = explanation.warm
     if warm is None:
@@ -75,8 +74,8 @@ def warm_section(explanation: Explanation, style: Style) -> list[str]:
     calls = count(warm.calls, "warm call")
     text = f"compiled code in {calls}, {short_duration(warm.seconds)} each under the profiler"
     return [
-        *labelled_lines("warm", "strong", text, style),
-        *entries_table(entries(explanation.compiles, warm), style),
+        *printer.labelled("warm", text),
+        *entries_table(entries(explanation.compiles, warm), printer),
         "",
     ]
 

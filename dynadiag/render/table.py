@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dynadiag.render.clean import clean_line
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import truncate_middle, width
 
 __all__ = ["fitted_table", "table"]
@@ -18,7 +18,7 @@ _MAX_NAME = 30  # columns
 Column = tuple[str, Sequence[str]]
 
 
-def table(names: Sequence[str], columns: Sequence[Column], style: Style, max_name: int = _MAX_NAME) -> list[str]:
+def table(names: Sequence[str], columns: Sequence[Column], printer: Printer, max_name: int = _MAX_NAME) -> list[str]:
     """A line of titles, then a line for each name with its cell of each column. Names are cleaned."""
     shown = [truncate_middle(clean_line(name), max_name) for name in names]
     first = max(map(width, shown))
@@ -30,7 +30,7 @@ def table(names: Sequence[str], columns: Sequence[Column], style: Style, max_nam
     ]
     pairs = zip(shown, body[1:], strict=True)
     return [
-        style.paint(" " * first + body[0], "dim"),
+        printer.paint(" " * first + body[0], "dim"),
         *((name + " " * (first - width(name)) + cells).rstrip() for name, cells in pairs),
     ]
 

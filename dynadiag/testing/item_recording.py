@@ -18,7 +18,7 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.render.findings import finding_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 __all__ = ["ItemRecording", "measurement_of"]
 
@@ -89,10 +89,10 @@ class ItemRecording:
 
 def measurement_of(explanation: Explanation, target: str) -> Measurement:
     """What a check needs of a recorded test."""
-    style = Style(width=_WIDTH)
+    printer = Printer(width=_WIDTH)
 
     def show(item: Finding) -> str:
-        return "\n".join(finding_text(_from_the_test_on(item), explanation, style, all_=False))
+        return "\n".join(finding_text(_from_the_test_on(item), explanation, printer))
 
     return measure(explanation, (), target, show=show)
 

@@ -20,7 +20,7 @@ from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
 from dynadiag.render.check_report import check_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.testing.item_recording import ItemRecording, measurement_of
 
 __all__ = ["RECORDING", "RecordedSession"]
@@ -165,7 +165,7 @@ class RecordedSession:
         totals = [sum(getattr(run, name) for run in self._runs) for name in _FIGURES]
         totals_text = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
         terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {totals_text}")
-        terminalreporter.write(check_text(self._result, Style(width=terminalreporter._tw.fullwidth)))
+        terminalreporter.write(check_text(self._result, Printer(width=terminalreporter._tw.fullwidth)))
 
 
 def _is_worker(config: pytest.Config) -> bool:

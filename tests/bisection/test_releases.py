@@ -27,7 +27,7 @@ from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher,
 from dynadiag.bisection.releases.version_range import parse_range, public
 from dynadiag.commands import release_plan
 from dynadiag.errors import DynadiagError
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.trial.interpreter import Interpreter, link_dynadiag, probe
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.program import Program
@@ -128,7 +128,7 @@ def test_a_release_that_does_not_install_is_left_out(broken: str) -> None:
         if good is not None and bad is not None:
             assert (found.versions[good], found.versions[bad]) == ("pass", "same")
     if broken in found.versions:
-        assert "no matching distribution" in ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+        assert "no matching distribution" in ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Printer())
 
 
 def test_another_failure_is_neither_good_nor_bad() -> None:
@@ -138,10 +138,10 @@ def test_another_failure_is_neither_good_nor_bad() -> None:
     assert found.versions["2.14.0"] == "different"
     assert (found.last_bad, found.first_good) == ("2.13.0", "2.14.1")
     assert any("2.14.0 fails in another way" in note for note in found.notes)
-    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Printer())
     assert "2.14.0  fails in another way: ValueError: something else" in text
     result, _ = search(["2.13.0"], ends={"2.14.0": Signature("hang", "hang", "")})
-    assert "stopped after 1 s; --timeout S" in ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    assert "stopped after 1 s; --timeout S" in ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Printer())
 
 
 def test_a_failure_that_comes_and_goes() -> None:
@@ -315,7 +315,7 @@ def test_why_an_install_failed(log: str, reason: str) -> None:
 
 def test_no_answer_names_the_one_release_that_was_tried() -> None:
     result, _ = search(["2.13.0"], [name for name in RELEASES if name != "2.13.0"])
-    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Printer())
     assert text.startswith("no answer: it fails with torch 2.13.0, and no other release could be tried\n")
 
 
@@ -429,6 +429,6 @@ def test_prune_alone(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_document_is_text_too() -> None:
     result, _ = search(["2.12.0", "2.12.1", "2.13.0"], ["2.14.0"])
-    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Style())
+    text = ReleaseReport("t.py", "2.13.0", result, FAILURE).text(Printer())
     assert "it came between torch 2.11.0 and 2.12.0, and it was mended between torch 2.13.0 and 2.14.1" in text
     assert "no matching distribution" in text

@@ -16,7 +16,7 @@ from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.render.cache_report import cache_report_text, caches_document
 from dynadiag.render.json_document import encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 SOURCE = """import torch
 import torch._inductor.config
@@ -109,7 +109,7 @@ def report(*paths: Path) -> CacheReport:
 
 
 def text_of(found: CacheReport) -> str:
-    return cache_report_text(found, Style(width=100))
+    return cache_report_text(found, Printer(width=100))
 
 
 @pytest.fixture

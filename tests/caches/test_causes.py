@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from dynadiag.caches.cause import Cause, RunSide
 from dynadiag.caches.causes import find_causes
-from dynadiag.caches.key_changes import ChangedComponent, changed_components, input_change
+from dynadiag.caches.key_changes import Cause, ChangedComponent, RunSide, changed_components, input_change
 from dynadiag.recording.records import Compile, Guard, KeyComponent, Node, Run, Seconds, Span
 
 PROGRAM = """import torch

@@ -19,8 +19,8 @@ from dynadiag.render import sarif as sarif_module
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.github import annotation_commands, step_summary
 from dynadiag.render.markdown import cell
+from dynadiag.render.printer import Printer
 from dynadiag.render.sarif import MAX_RESULTS, RULES, sarif_json
-from dynadiag.render.style import Style
 from tests.check.build import a_measurement
 from tests.explanation.build import FILE
 from tests.hostile import HOSTILE, assert_no_control
@@ -154,7 +154,7 @@ def test_hostile_text_stays_text() -> None:
     for text in (
         annotation_commands(result),
         step_summary(result),
-        check_text(result, Style()),
+        check_text(result, Printer()),
         sarif_json(result).decode(),
     ):
         assert_no_control(text)
@@ -175,23 +175,23 @@ def test_code_in_markdown_ends_where_it_should(text: str) -> None:
 
 
 def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
-    assert check_text(a_result(), Style()).startswith("failed: 2 problems in 1 target, 1 known\n")
-    passed = check_text(replace(a_result((3, 5), (3,)), problems=()), Style())
+    assert check_text(a_result(), Printer()).startswith("failed: 2 problems in 1 target, 1 known\n")
+    passed = check_text(replace(a_result((3, 5), (3,)), problems=()), Printer())
     assert passed.startswith("ok: nothing new in 1 target, 1 known, 1 gone\n")
     assert "gone: 1; --update drops them" in passed
 
 
 def test_a_first_check_says_how_to_begin() -> None:
     result = check([a_measurement((3,))], None, lambda _: parse_budgets({}, "test"), ROOT)
-    assert "note: without a baseline every finding is new: --update writes one" in check_text(result, Style())
-    assert "without a baseline" not in check_text(a_result(), Style())
+    assert "note: without a baseline every finding is new: --update writes one" in check_text(result, Printer())
+    assert "without a baseline" not in check_text(a_result(), Printer())
 
 
 def test_an_update_tells_what_it_added_and_dropped() -> None:
     before, run = updated_baseline(Baseline(), [a_measurement((3,))], ROOT), a_measurement((5,))
     after = updated_baseline(before, [run], ROOT)
     result = check([run], after, lambda _: parse_budgets({}, "test"), ROOT)
-    text = check_text(after_update(result, changes_of("known.json", before, after)), Style())
+    text = check_text(after_update(result, changes_of("known.json", before, after)), Printer())
     assert text.startswith("ok: nothing new in 1 target, 1 known, 1 dropped\n")
     assert "dropped: 1\n    break[GB0059]" in text
     assert text.endswith("baseline: 1 known finding in known.json, 1 added, 1 dropped\n")

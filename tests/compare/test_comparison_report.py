@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.compare.comparison import VariantComparison
-from dynadiag.compare.comparison_report import comparison_text
-from dynadiag.compare.compile_summary import CompileSummary
-from dynadiag.compare.document import compare_document
+from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import Variant
-from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
+from dynadiag.compare.variant_result import CompileSummary, Gpu, Peak, VariantResult
 from dynadiag.explanation.formatting import short_duration
 from dynadiag.render.json_document import encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.trial.signature import Signature
 
 COMPILED = CompileSummary(
@@ -55,8 +53,8 @@ def measured(
 EAGER = measured("eager", 0.02, 0.01)
 
 
-def text(*rows: VariantResult, interrupted: bool = False, style: Style | None = None) -> str:
-    return comparison_text(VariantComparison((EAGER, *rows), interrupted), "t.py:make", style or Style())
+def text(*rows: VariantResult, interrupted: bool = False, style: Printer | None = None) -> str:
+    return comparison_text(VariantComparison((EAGER, *rows), interrupted), "t.py:make", style or Printer())
 
 
 def test_the_table_says_how_each_stands_against_eager() -> None:
@@ -81,7 +79,7 @@ def test_what_is_within_the_noise_is_said_to_be() -> None:
 @pytest.mark.parametrize(("rounds", "words"), [(1, "the interquartile ranges"), (5, "the confidence intervals")])
 def test_the_noise_is_what_the_rounds_can_tell(rounds: int, words: str) -> None:
     eager, compiled = (replace(row, rounds=row.rounds * rounds) for row in (EAGER, measured("default", 0.5, 0.01)))
-    shown = comparison_text(VariantComparison((eager, compiled), False), "t.py:make", Style())
+    shown = comparison_text(VariantComparison((eager, compiled), False), "t.py:make", Printer())
     assert f"note: within the noise: {words}" in shown
 
 

@@ -12,7 +12,7 @@ from dynadiag.commands.job_report import JobReader
 from dynadiag.job import find_divergence, group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from dynadiag.render.job import job_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from tests.job.build import Events, collective, compiled, group, rank, stopped
 from tests.tui import build as recordings
 
@@ -39,7 +39,7 @@ def test_roles_restarts_and_missing_ranks(tmp_path: Path) -> None:
 def test_the_starts_of_a_job_are_counted_where_one_left_no_recording(tmp_path: Path) -> None:
     for restart in (0, 2):
         rank(tmp_path, 0, compiled(), world=1, restart=restart)
-    text = job_text(JobReader(sorted(tmp_path.glob("*.dynadiag"))).report(), Style(200))
+    text = job_text(JobReader(sorted(tmp_path.glob("*.dynadiag"))).report(), Printer(200))
     assert "note: the job was started 3 times\n" in text
 
 
@@ -130,7 +130,7 @@ def _first_line(folder: Path, *processes: Events) -> str:
         made[0][0]["dynadiag_run"].update(pid=100 + number, host="a")
         recordings.journal(folder / f"{number}.dynadiag", [*made, *events])
     reader = JobReader(sorted(folder.glob("*.dynadiag")))
-    return job_text(reader.report(), Style(200)).splitlines()[0]
+    return job_text(reader.report(), Printer(200)).splitlines()[0]
 
 
 def test_the_first_line_is_of_the_processes_that_fare_worst(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.job.trace_reader import ProgramLines
+from dynadiag.job.trace import ProgramLines
 
 _TEXT = """for epoch in range(2):
     for batch in batches:

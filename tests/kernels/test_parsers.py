@@ -8,10 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.kernels.expressions import evaluate_size, names_in, split_arguments
-from dynadiag.kernels.graph_parser import SourceLine, parse_graph, parse_tensor
+from dynadiag.kernels.call_nodes import parse_operations
+from dynadiag.kernels.graph_parser import (
+    SourceLine,
+    evaluate_size,
+    names_in,
+    parse_graph,
+    parse_tensor,
+    split_arguments,
+)
 from dynadiag.kernels.module_parser import Buffer, parse_module
-from dynadiag.kernels.scheduler_operations import parse_operations
 
 _PLAIN = st.from_regex(r"[a-z]\w{0,5}", fullmatch=True)
 _ARGUMENT = st.recursive(_PLAIN, lambda inner: st.lists(inner, max_size=3).map(lambda part: f"f({', '.join(part)})"))

@@ -8,7 +8,7 @@ from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, issue_text, result_text
 from dynadiag.minify.minimizer import _ReductionListener
 from dynadiag.minify.reduction_task import CandidateTried, GraphCaptured
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
@@ -55,6 +55,6 @@ def test_a_report_says_what_bisection_found() -> None:
 
 def test_a_report_without_a_repro_says_how_the_program_fails_and_that_there_is_no_stdin() -> None:
     failure = Signature("exception", "EOFError", "EOF when reading a line", cause="EOFError")
-    text = result_text(MinifyResult("fails_uncompiled", failure=failure), Style(100))
+    text = result_text(MinifyResult("fails_uncompiled", failure=failure), Printer(100))
     assert "= failure: EOFError: EOF when reading a line" in text
     assert "= help: stdin is empty in a trial" in text

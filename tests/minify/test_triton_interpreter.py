@@ -10,7 +10,7 @@ from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.minify.minify_result import result_text
 from dynadiag.minify.minimizer import MinifyRequest, _Minimizer
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
@@ -22,4 +22,4 @@ def test_a_failure_in_the_interpreter_is_told_and_not_reduced() -> None:
     search = cast(Any, SimpleNamespace(runner=runner, reference=None, budget=SearchBudget()))
     result = _Minimizer(search, MinifyRequest(BisectOptions(), Path("repro.py")))._after_ladder(located)
     assert (result.rung, result.exit_code) == ("triton", 6)
-    assert "interpreter" in result_text(result, Style())
+    assert "interpreter" in result_text(result, Printer())

@@ -8,7 +8,7 @@ import pytest
 
 from dynadiag.explanation.registry import Registry
 from dynadiag.render.break_entry import entry_json, entry_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import width
 
 
@@ -34,4 +34,4 @@ def test_the_document_has_the_same_parts() -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_every_entry_fits_the_columns(columns: int) -> None:
     for entry in Registry.installed().entries.values():
-        assert max(map(width, entry_text(entry, Style(columns)).split("\n"))) <= columns
+        assert max(map(width, entry_text(entry, Printer(columns)).split("\n"))) <= columns

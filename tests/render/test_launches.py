@@ -11,8 +11,8 @@ from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.recording.records import Kernel
 from dynadiag.render.json_document import explanation_json
+from dynadiag.render.printer import Printer
 from dynadiag.render.report import explanation_text
-from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 from tests.explanation.build import FILE, FakeRecording, a_graph
 from tests.render.samples import EVIL
@@ -56,7 +56,7 @@ def test_a_kernel_has_its_nodes_its_lines_and_what_it_saves() -> None:
         "kernels: 2 kernels, 1 call: 3 operators run as 1 call (uncompiled: about a launch each)\n"
         "    0/0 inference cpp_fused_add_relu_sigmoid_0: relu, sigmoid, add\n"
         "        at prog.py:30\n"
-    ) in explanation_text(MADE, Style(100), calls=(FUSED,))
+    ) in explanation_text(MADE, Printer(100), calls=(FUSED,))
 
 
 def test_calls_of_the_backward_are_not_set_against_the_programs_operators() -> None:
@@ -75,7 +75,7 @@ def test_the_kernels_are_those_of_the_counts_and_calls_are_told_apart() -> None:
 def test_of_many_places_those_are_shown_that_fit_with_their_lines() -> None:
     places = tuple(SourceLine(f"/elsewhere/a_folder/{name}_of_a_long_name.py", 1088) for name in "abcd")
     for columns in (60, 80, 200):
-        text = explanation_text(MADE, Style(columns), calls=(replace(FUSED, source_lines=places),))
+        text = explanation_text(MADE, Printer(columns), calls=(replace(FUSED, source_lines=places),))
         at = next(line for line in text.splitlines() if line.startswith("        at "))
         assert at.endswith(":1088 ...")
         assert at.count(".py") == at.count(".py:1088")
@@ -87,7 +87,7 @@ def test_the_largest_of_many_calls_are_shown() -> None:
     text = explanation_text(MADE, calls=calls)
     assert [name for name in ("k8", "k4", "k3") if f" {name}: relu" in text] == ["k8", "k4"]
     assert "... and 4 more calls; `dynadiag kernels` lists them" in text
-    assert " k0: relu" in explanation_text(MADE, calls=calls, all_=True)
+    assert " k0: relu" in explanation_text(MADE, Printer(all_=True), calls=calls)
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -106,7 +106,7 @@ def test_hostile_names_are_harmless_and_fit() -> None:
     evil = replace(
         FUSED, compile_id=EVIL, stage=EVIL, name=EVIL, nodes=(EVIL,) * 40, source_lines=(SourceLine(EVIL, 1),) * 5
     )
-    text = explanation_text(MADE, Style(80), calls=(evil,))
+    text = explanation_text(MADE, Printer(80), calls=(evil,))
     assert "\x1b" not in text
     assert max(map(width, text.split("\n"))) <= 80
 

@@ -25,9 +25,9 @@ from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.store import save_derived
 from dynadiag.render.clean import clean
-from dynadiag.render.page.flame import flame_boxes
-from dynadiag.render.page.redaction import Redaction
-from dynadiag.render.page.search import _sentence
+from dynadiag.render.page.model import _sentence
+from dynadiag.render.page.page import flame_boxes
+from dynadiag.render.page.stages import Redaction
 from dynadiag.render.report import report
 from tests.commands.build import CONTEXT, recording
 from tests.job import build as ranks
@@ -127,7 +127,7 @@ def test_large_texts_stand_in_blocks(tmp_path: Path) -> None:
 
 def test_processes_that_share_the_work_make_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_here = page(tmp_path)
-    monkeypatch.setattr("dynadiag.render.page.blocks._MIN_PARALLEL", 0)
+    monkeypatch.setattr("dynadiag.render.page.page._MIN_PARALLEL", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert page(tmp_path) == made_here
 

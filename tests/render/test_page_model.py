@@ -8,8 +8,7 @@ from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Kernel, Span
 from dynadiag.render.page.model import PageSection, page_section
 from dynadiag.render.page.page import _coded
-from dynadiag.render.page.redaction import Redaction
-from dynadiag.render.page.stages import compile_documents
+from dynadiag.render.page.stages import Redaction, compile_documents
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 
 SOURCE = "def forward(x, n):\n    y = x + n\n    if y.sum() > 0:\n        print(y)\n    return y\n"

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.recording.records import Span
-from dynadiag.render.snippet import snippet
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import width
 
-STYLE = Style()
+PRINTER = Printer()
 
 
 def underlined(lines: list[str]) -> str:
@@ -20,7 +19,7 @@ def underlined(lines: list[str]) -> str:
 
 
 def test_the_span_is_underlined_exactly() -> None:
-    lines = snippet("a = 1\n    if x.sum() > 0:\n", Span("f", 2, 7, 2, 18), STYLE)
+    lines = PRINTER.snippet("a = 1\n    if x.sum() > 0:\n", Span("f", 2, 7, 2, 18))
     assert lines == [
         "     |",
         "   2 |     if x.sum() > 0:",
@@ -30,19 +29,19 @@ def test_the_span_is_underlined_exactly() -> None:
 
 
 def test_tabs_and_wide_characters_shift_the_carets() -> None:
-    lines = snippet("\tx = f('日本', y)\n", Span("f", 1, 13, 1, 14), STYLE)
+    lines = PRINTER.snippet("\tx = f('日本', y)\n", Span("f", 1, 13, 1, 14))
     assert lines[1] == "   1 |     x = f('日本', y)"
     assert width(lines[2][: lines[2].index("^")]) == width(lines[1][: lines[1].index("y")])
 
 
 def test_a_span_of_several_lines_is_underlined_on_each() -> None:
     source = "y = f(\n    a,\n    b)  # why\n"
-    lines = snippet(source, Span("f", 1, 4, 3, 6), STYLE)
+    lines = PRINTER.snippet(source, Span("f", 1, 4, 3, 6))
     assert [line for line in lines if "^" in line] == ["     |     ^^", "     |     ^^", "     |     ^^"]
 
 
 def test_the_middle_of_a_long_span_is_left_out() -> None:
-    lines = snippet("f(\n" + "  a,\n" * 20 + ")\n", Span("f", 1, 0, 22, 1), STYLE)
+    lines = PRINTER.snippet("f(\n" + "  a,\n" * 20 + ")\n", Span("f", 1, 0, 22, 1))
     assert "..." in lines
     assert len(lines) == 15
     assert lines[-3].startswith("  22 |")
@@ -51,31 +50,31 @@ def test_the_middle_of_a_long_span_is_left_out() -> None:
 def test_a_long_line_is_cut_around_its_span() -> None:
     text = " + ".join(f"layer{i}(x)" for i in range(60))
     start = text.index("layer40")
-    lines = snippet(text, Span("f", 1, start, 1, start + 10), STYLE)
+    lines = PRINTER.snippet(text, Span("f", 1, start, 1, start + 10))
     assert underlined(lines) == "layer40(x)"
     assert all(width(line) <= 80 for line in lines)
     assert lines[1].count("…") == 2
 
 
 def test_without_columns_the_line_is_shown_bare() -> None:
-    assert snippet("a\nb\n", Span("f", 2), STYLE) == ["     |", "   2 | b", "     |"]
+    assert PRINTER.snippet("a\nb\n", Span("f", 2)) == ["     |", "   2 | b", "     |"]
 
 
 def test_without_the_source_or_the_line_there_is_nothing_to_show() -> None:
-    assert snippet(None, Span("f", 1), STYLE) == []
-    assert snippet("a\n", Span("f", 9), STYLE) == []
-    assert snippet("a\n", Span("f", None), STYLE) == []
-    assert snippet("", Span("f", 1), STYLE) == []
+    assert PRINTER.snippet(None, Span("f", 1)) == []
+    assert PRINTER.snippet("a\n", Span("f", 9)) == []
+    assert PRINTER.snippet("a\n", Span("f", None)) == []
+    assert PRINTER.snippet("", Span("f", 1)) == []
 
 
 def test_escapes_in_source_are_shown_and_counted() -> None:
-    lines = snippet("x = '\x1b[31m' + y", Span("f", 1, 14, 1, 15), STYLE)
+    lines = PRINTER.snippet("x = '\x1b[31m' + y", Span("f", 1, 14, 1, 15))
     assert underlined(lines) == "y"
     assert "\x1b" not in "".join(lines)
 
 
 def test_lines_are_numbered_as_python_does() -> None:
-    lines = snippet("a\x0cb\r\nc\u2028d\ne\n", Span("f", 3, 0, 3, 1), STYLE)
+    lines = PRINTER.snippet("a\x0cb\r\nc\u2028d\ne\n", Span("f", 3, 0, 3, 1))
     assert lines[1] == "   3 | e"
 
 
@@ -88,5 +87,5 @@ _number = st.one_of(st.none(), st.integers(-3, 200))
     st.integers(80, 130),
 )
 def test_whatever_the_span_says_the_picture_fits(source: str, span: Span, columns: int) -> None:
-    lines = snippet(source, span, Style(columns))
+    lines = Printer(columns).snippet(source, span)
     assert all(width(line) <= columns for line in lines)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.recording.records import Frame, GuardFailure, Seconds, SkippedFrame, Span, Symbol
-from dynadiag.render.components import fact_lines
+from dynadiag.render.printer import Printer
 from dynadiag.render.report import explanation_text
-from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 from tests.render.samples import EVIL, SOURCE, evil, full
@@ -31,9 +30,9 @@ def test_the_answer_stands_first_and_the_next_command_last() -> None:
 
 
 def test_a_long_fact_ends_in_an_ellipsis() -> None:
-    lines = fact_lines("why", "\n".join(f"line {i}" for i in range(20)), Style())
+    lines = Printer().fact("why", "\n".join(f"line {i}" for i in range(20)))
     assert [lines[0], lines[-2], lines[-1]] == ["     = why: line 0", " " * 12 + "line 12", " " * 12 + "..."]
-    assert fact_lines("why", "one\ntwo", Style()) == ["     = why: one", " " * 12 + "two"]
+    assert Printer().fact("why", "one\ntwo") == ["     = why: one", " " * 12 + "two"]
 
 
 def test_a_break_is_shown_in_the_manner_of_rustc() -> None:
@@ -115,7 +114,7 @@ def test_recompiles_of_one_function_for_one_change_are_told_together() -> None:
     text = explanation_text(made)
     assert re.findall(r"(?m)^recompile\[(.*?)\]", text) == ["0/2"]
     assert "= again: in 0/3, 0/4, 0/5, for the same reason (then 4, 5, 6)\n" in text
-    whole = explanation_text(made, all_=True)
+    whole = explanation_text(made, Printer(all_=True))
     assert re.findall(r"(?m)^recompile\[(.*?)\]", whole) == ["0/2"]
     assert "= 0/4: x.size()[1] was 4, now 5 (guard of 0/0)\n" in whole
 
@@ -187,7 +186,7 @@ def test_of_conditions_on_the_same_sizes_the_first_is_shown() -> None:
     text = explanation_text(made)
     assert "= guard: `(x.size()[1] // 2) == 4` does not hold: x.size()[1] is now 8" in text
     assert "= and: 2 more failing guards; --all shows them" in text
-    assert "// 3)" in explanation_text(made, all_=True)
+    assert "// 3)" in explanation_text(made, Printer(all_=True))
 
 
 def test_an_object_that_is_gone_is_said_to_be() -> None:
@@ -216,7 +215,7 @@ def test_long_lists_are_cut_and_the_flag_is_named() -> None:
     breaks = tuple(a_break(i, span=Span(FILE, i + 1, 0, i + 1, 3), function=f"f{i}") for i in range(14))
     recompiles = tuple(a_recompile("n == 3", compile_id=f"{i}/1", function=f"f{i}") for i in range(13))
     made = explain(FakeRecording(break_records=breaks, recompile_records=recompiles))
-    short, long = explanation_text(made), explanation_text(made, all_=True)
+    short, long = explanation_text(made), explanation_text(made, Printer(all_=True))
     assert "... and 4 more graph breaks; --all shows them" in short
     assert "... and 3 more recompiles; --all shows them" in short
     assert (short.count("\nbreak[GB"), long.count("\nbreak[GB")) == (10, 14)
@@ -248,7 +247,7 @@ def test_what_torch_breaks_in_its_own_code_is_a_line_at_the_end() -> None:
     assert text.index("break[GB0170]") < text.index("graph breaks at no cost, nothing to do: 1\n")
     assert "/optim/optimizer.py:79 in forward: " in text
     assert "break[GB0025]" not in text
-    assert "break[GB0025]" in explanation_text(made, all_=True)
+    assert "break[GB0025]" in explanation_text(made, Printer(all_=True))
 
 
 def test_a_break_of_torchs_own_that_ends_a_graph_names_the_call_that_can_be_changed() -> None:
@@ -273,7 +272,7 @@ def test_a_missing_source_is_said() -> None:
 
 
 def test_colour_only_where_it_was_asked_for() -> None:
-    plain, colored = explanation_text(full()), explanation_text(full(), Style(80, color=True))
+    plain, colored = explanation_text(full()), explanation_text(full(), Printer(80, color=True))
     assert "\x1b" not in plain
     assert "\x1b[" in colored
     assert _ESCAPE.sub("", colored) == plain
@@ -281,12 +280,12 @@ def test_colour_only_where_it_was_asked_for() -> None:
 
 @pytest.mark.parametrize("columns", [20, 60, 80, 97, 120, 200])
 def test_no_line_is_wider_than_asked_for(columns: int) -> None:
-    text = explanation_text(full(), Style(columns), recording="/r.dynadiag")
+    text = explanation_text(full(), Printer(columns), recording="/r.dynadiag")
     assert max(map(width, text.split("\n"))) <= max(columns, 60)
 
 
 def test_a_hostile_recording_prints_harmlessly() -> None:
-    text = explanation_text(evil(EVIL), Style(80), recording="r.dynadiag")
+    text = explanation_text(evil(EVIL), Printer(80), recording="r.dynadiag")
     unsafe = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
     assert unsafe == {"\n"}
     assert "\\x1b[31mred" in text
@@ -301,7 +300,7 @@ def test_very_long_texts_are_cut() -> None:
 @given(st.text(st.characters(codec=None), max_size=40))
 def test_any_text_is_laid_out_within_the_columns(anything: str) -> None:
     for columns in (60, 80):
-        text = explanation_text(evil(anything), Style(columns))
+        text = explanation_text(evil(anything), Printer(columns))
         *lines, command, _ = text.split("\n")
         assert max(map(width, lines)) <= columns
         assert command.startswith("next: ")
@@ -354,14 +353,14 @@ def test_a_frame_that_was_left_is_a_line_and_names_what_above_tells_why() -> Non
         "    prog.py:8 in log: Attempted to trace this\n"
     ) in text
     assert "too many times" not in text
-    assert "too many times" in explanation_text(made, all_=True)
+    assert "too many times" in explanation_text(made, Printer(all_=True))
 
 
 def test_of_many_frames_that_were_left_few_are_listed() -> None:
     frames = tuple(SkippedFrame(FILE, line, "f", "") for line in range(14))
     made = explain(FakeRecording(skipped_records=frames, graph_records=(a_graph(),)))
     assert "    ... and 4 more; --all shows them\n" in explanation_text(made)
-    assert explanation_text(made, all_=True).count(" in f: no reason was recorded\n") == 14
+    assert explanation_text(made, Printer(all_=True)).count(" in f: no reason was recorded\n") == 14
 
 
 def test_where_nothing_was_compiled_each_function_that_was_left_has_a_paragraph() -> None:
@@ -403,7 +402,7 @@ def test_a_line_of_a_slow_compile_keeps_to_the_columns_and_to_the_functions_name
             recompile_records=(a_recompile(function=name, reasons=(changed,)),),
         )
     )
-    narrow, wide = explanation_text(made), explanation_text(made, Style(120))
+    narrow, wide = explanation_text(made), explanation_text(made, Printer(120))
     assert "0/1    MambaForCausalLM.forward  recompile: input_ids.size()[1]\n" in narrow
     assert "0/1    MambaForCausalLM.forward  recompile: input_ids.size()[1] (Dynamo (tracing))\n" in wide
     assert max(map(width, narrow.splitlines())) <= 80

@@ -10,7 +10,7 @@ import pytest
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import GuardFailure, SkippedFrame, Span
-from dynadiag.render import summary
+from dynadiag.render import report
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
@@ -26,7 +26,7 @@ from tui.widgets.table import Table
 
 def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
     """A compile whose code came from the cache ended the browser: its part had neither."""
-    assert set(overview.PARTS) == set(summary._PARTS) == set(PARTS)
+    assert set(overview.PARTS) == set(report._PARTS) == set(PARTS)
     shares = tuple(PhaseShare(part, 1.0) for part in PARTS)
     drawn = overview._bar(shares, float(len(PARTS)), 12, pad=False)
     assert [style for _, style in drawn] == [overview.PARTS[part][1] for part in PARTS]

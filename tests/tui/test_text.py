@@ -17,7 +17,7 @@ from tui.file_watch import FileWatch
 from tui.guard_tree import source_components
 from tui.highlighting import Highlighter
 from tui.location import History, Location
-from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import fit_end, line, printable_code
 from tui.text_match import TextMatcher
 from tui.themes import THEMES
@@ -70,7 +70,7 @@ def test_what_is_shown_holds_no_control_characters(text: str) -> None:
 
 
 def test_a_report_keeps_its_roles_and_its_text() -> None:
-    style = RoleStyle(80)
+    style = RolePrinter(80)
     (made,) = styled_report_lines([f"a {style.paint('b', 'strong')} c{style.paint('d', 'mark')}"])
     assert made.fragments == (("a ", ""), ("b", "strong"), (" c", ""), ("d", "mark"))
 

@@ -11,7 +11,7 @@ from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.span_text import span_text
-from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
@@ -57,7 +57,7 @@ class BreaksView(ListingView):
         item = _of(explanation, key)
         if item is None:
             return []
-        return styled_report_lines(finding_text(item, explanation, RoleStyle(self.detail_columns), all_=True))
+        return styled_report_lines(finding_text(item, explanation, RolePrinter(self.detail_columns, all_=True)))
 
     def target_of(self, key: int | str) -> Location | None:
         item = _of(self.session.explanation(), key)

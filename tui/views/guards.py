@@ -13,11 +13,10 @@ from textual.widget import Widget
 from dynadiag.explanation.guard_text import is_global, source_text
 from dynadiag.recording.records import Guard, GuardFailure, Span
 from dynadiag.render.paths import source_location
-from dynadiag.render.snippet import snippet
 from tui.guard_tree import condition_text, guard_branches
 from tui.location import Location
 from tui.overview import guard_change_fragments
-from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
@@ -221,7 +220,7 @@ class GuardsView(ListingView):
         guard = self._guards.get(int(key))
         if guard is None:  # those of another compile have been read meanwhile
             return []
-        style = RoleStyle(self.detail_columns - MARK_WIDTH)  # one line may lead to a recompile
+        printer = RolePrinter(self.detail_columns - MARK_WIDTH)  # one line may lead to a recompile
         cwd = self.session.run.cwd
         at = (
             source_location(guard.file, guard.line, None, cwd)
@@ -240,7 +239,7 @@ class GuardsView(ListingView):
             *([line(*words, to=target)] if again else []),
             Line(),
             line(("    --> ", "gutter"), at),
-            *styled_report_lines(snippet(text, Span(guard.file, guard.line), style)),
+            *styled_report_lines(printer.snippet(text, Span(guard.file, guard.line))),
         ]
 
     def target_of(self, key: int | str) -> Location | None:

@@ -10,7 +10,7 @@ from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.overview import guard_change_fragments
-from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
@@ -44,8 +44,8 @@ class RecompilesView(ListingView):
         found = next((item for item in told if key in item.records), None)
         if found is None:
             return []
-        style = RoleStyle(self.detail_columns)
-        return _advice_first(styled_report_lines(finding_text(found, explanation, style, all_=True)))
+        printer = RolePrinter(self.detail_columns, all_=True)
+        return _advice_first(styled_report_lines(finding_text(found, explanation, printer)))
 
     def target_of(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)

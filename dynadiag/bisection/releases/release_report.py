@@ -15,7 +15,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.clean import clean_line
 from dynadiag.render.diff import comparison_text
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
@@ -69,13 +69,13 @@ class ReleaseChange:
         )
 
 
-def compare_sides(before: str, after: str, came: bool, recordings: Sequence[Path], style: Style) -> ReleaseChange:
+def compare_sides(before: str, after: str, came: bool, recordings: Sequence[Path], printer: Printer) -> ReleaseChange:
     """The change between two releases, with their recordings compared. Raises `UnreadableInput`."""
     if len(recordings) < 2:
         return ReleaseChange(before, after, came, tuple(recordings))
     with open_recording(recordings[0]) as old, open_recording(recordings[1]) as new:
         found = compare_recordings(old, new)
-        return ReleaseChange(before, after, came, tuple(recordings), found, comparison_text(found, old, new, style))
+        return ReleaseChange(before, after, came, tuple(recordings), found, comparison_text(found, old, new, printer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ class ReleaseReport:
             **(self._sides() if self.result.verdict == "found" else {}),
         )
 
-    def text(self, style: Style) -> str:
+    def text(self, printer: Printer) -> str:
         """The report."""
-        lines = [self._headline(style), *self._failure_lines(style), "", "releases of torch:"]
+        lines = [self._headline(printer), *self._failure_lines(printer), "", "releases of torch:"]
         width = max(len(self._name(index)) for index in range(len(self.result.candidates)))
-        lines += [self._row(index, width, style) for index in range(len(self.result.candidates))]
+        lines += [self._row(index, width, printer) for index in range(len(self.result.candidates))]
         for change in self.changes:
-            lines += ["", *_change_lines(change, style)]
-        notes = [line for note in self._notes() for line in wrap_indented("  = note: ", note, style.columns)]
+            lines += ["", *_change_lines(change, printer)]
+        notes = [line for note in self._notes() for line in wrap_indented("  = note: ", note, printer.columns)]
         lines += ["", *notes] if notes else []
         end = f"{count(self.trials, 'trial')} in {self.seconds:.0f} s, {count(self.result.installs, 'install')}"
-        lines += ["", *([self.kept] if self.kept else []), style.paint(end, "dim")]
+        lines += ["", *([self.kept] if self.kept else []), printer.paint(end, "dim")]
         return "\n".join(lines) + "\n"
 
     def _name(self, index: int) -> str:
@@ -143,40 +143,40 @@ class ReleaseReport:
         sides = asdict(self.result.boundaries)
         return {name: self._name(index) for name, index in sides.items() if index is not None}
 
-    def _headline(self, style: Style) -> str:
+    def _headline(self, printer: Printer) -> str:
         verdict = self.result.verdict
         answers = [index for index, status in enumerate(self.result.statuses) if status in ("same", "pass")]
         if verdict == "stopped" and len(answers) == 1:
             text = f"no answer: it fails with torch {self._name(answers[0])}, and no other release could be tried"
-            return style.paint(text, "error")
+            return printer.paint(text, "error")
         if verdict != "found":
-            return style.paint(_HEADLINES[verdict], "good" if verdict == "passes" else "error")
+            return printer.paint(_HEADLINES[verdict], "good" if verdict == "passes" else "error")
         sides, parts = self._sides(), []
         if "first_bad" in sides:
             parts.append(f"it came between torch {sides['last_good']} and {sides['first_bad']}")
         if "first_good" in sides:
             parts.append(f"it was mended between torch {sides['last_bad']} and {sides['first_good']}")
-        return style.paint("found", "error") + ": " + ", and ".join(parts)
+        return printer.paint("found", "error") + ": " + ", and ".join(parts)
 
-    def _failure_lines(self, style: Style) -> Iterator[str]:
+    def _failure_lines(self, printer: Printer) -> Iterator[str]:
         failure = self.failure
         if failure is None:
             return
         yield f"  {failure.kind}" + ("" if failure.type == failure.kind else f": {clean_line(failure.type)}")
         for line in [line for line in failure.message.splitlines() if line.strip()][:_MAX_MESSAGE_LINES]:
-            yield from wrap_indented("    ", clean_line(line[:_MAX_LINE]), style.columns)
+            yield from wrap_indented("    ", clean_line(line[:_MAX_LINE]), printer.columns)
 
-    def _row(self, index: int, width: int, style: Style) -> str:
+    def _row(self, index: int, width: int, printer: Printer) -> str:
         status, trial = self.result.statuses[index], self.result.trials.get(index)
         if status is None:
-            return style.paint(f"  {self._name(index):<{width}}  not tried", "dim")
+            return printer.paint(f"  {self._name(index):<{width}}  not tried", "dim")
         role = {"pass": "good", "same": "error"}.get(status, "dim")
         figure = f" ({trial.value:g})" if trial is not None and trial.value is not None else ""
         reason = self.result.reasons.get(index) or (
             _other_failure(trial.outcome) if trial and status == "different" else ""
         )
         why = f": {clean_line(reason)}" if reason else ""
-        return f"  {self._name(index):<{width}}  {style.paint(_STATUSES.get(status, status), role)}{figure}{why}"
+        return f"  {self._name(index):<{width}}  {printer.paint(_STATUSES.get(status, status), role)}{figure}{why}"
 
     def _notes(self) -> Iterator[str]:
         result = self.result
@@ -211,9 +211,9 @@ def _other_failure(outcome: Outcome) -> str:
     return ": ".join(filter(None, (failure.type, "".join(failure.message.splitlines()[:1])[:_MAX_LINE])))
 
 
-def _change_lines(change: ReleaseChange, style: Style) -> Iterator[str]:
+def _change_lines(change: ReleaseChange, printer: Printer) -> Iterator[str]:
     what = "came" if change.came else "mended"
-    yield style.paint(f"{what} between {change.before} and {change.after}", "strong") + f": {change.commits}"
+    yield printer.paint(f"{what} between {change.before} and {change.after}", "strong") + f": {change.commits}"
     if change.comparison is None:
         yield "  the two runs were not recorded: they cannot be compared"
     elif change.comparison.same:

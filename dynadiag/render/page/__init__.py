@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.render.page.kernel_stages import KernelStages
 from dynadiag.render.page.page import summary_html, write_page
-from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.page.stages import KernelStages, Redaction
 
 __all__ = ["KernelStages", "Redaction", "summary_html", "write_page"]

@@ -2,32 +2,137 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from dynadiag.diff.comparison import compare_recordings
+from dynadiag.diff.difference import ENVIRONMENT, SIGNS, Difference, NodeDifference
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.guard_text import source_text
-from dynadiag.recording.records import GuardFailure, Recompile, Run, Span
-from dynadiag.render.page.compiles import CompileView, compile_views
-from dynadiag.render.page.redaction import Redaction
-from dynadiag.render.page.search import PageSearch, TrialView
-from dynadiag.render.page.stages import NO_STAGES, StageNames
+from dynadiag.job import divergence_finding, find_divergence, open_job
+from dynadiag.recording.json_values import json_object
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import GuardFailure, Recompile, Run, Span, Trial
+from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
 from dynadiag.render.paths import relative_path, short_stack
-from dynadiag.render.snippet import source_lines
+from dynadiag.render.printer import source_lines
+from dynadiag.render.wrap import truncate_end
 
 __all__ = [
-    "CodeLine",
-    "FactView",
-    "FindingView",
+    "ComparisonView",
     "PageSection",
-    "RecompileView",
-    "SourceView",
-    "finding_view",
+    "comparison_view",
+    "divergence_view",
     "page_section",
+    "search_of",
+    "trial_views",
     "with_search",
 ]
+
+_MAX_TRIALS = 1000
+_MAX_CELL = 300  # characters of what was tried, and of a failure
+_TIME_LEFT = re.compile(r", \d+ s left$")  # of the time limit, in the label of a trial
+_STATUSES = {
+    "same": "fails",
+    "fail": "fails",
+    "pass": "passes",
+    "different": "fails differently",
+    "invalid": "cannot run",
+}
+_VERDICTS = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+    "stopped": "it was stopped before it found the culprit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageSearch:
+    """A search: the command, and its answer."""
+
+    command: str
+    sentence: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """A trial: what was tried, how it ended, and its failure, or the number of the first trial with that failure."""
+
+    number: int
+    tried: str
+    result: str
+    failure: str
+    seconds: str
+    same_as: int | None = None
+
+
+def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
+    """The search of a recording; ``None`` for that of a program."""
+    counts = recording.counts()
+    if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
+        return None
+    search = _first(recording, "dynadiag_search", payload=False).get("dynadiag_search")
+    command = str(search.get("command")) if isinstance(search, dict) else "search"
+    command = command if command in ("bisect", "minify") else "search"
+    verdict = _first(recording, "dynadiag_verdict", payload=True)
+    if not verdict:
+        return PageSearch(command, f"{command} was interrupted: it has no verdict", "warning")
+    severity = "good" if verdict.get("verdict") == "passes" or verdict.get("proved") else "error"
+    return PageSearch(command, f"{command}: {_sentence(verdict, redaction)}", severity)
+
+
+def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialView, ...]:
+    """The trials, in the order in which they ran. Only the first trial with a failure has its text."""
+    found, known = [], dict[str, int]()
+    for number, each in enumerate(trials[:_MAX_TRIALS], 1):
+        view = _trial(number, each, redaction)
+        first = known.setdefault(view.failure, number) if view.failure else number
+        found.append(view if first == number else replace(view, failure="", same_as=first))
+    return tuple(found)
+
+
+def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
+    for event in recording.events(kind, limit=1):
+        return json_object(recording.payload(event.index)) if payload else recording.metadata(event.index)
+    return {}
+
+
+def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
+    name = str(verdict.get("verdict"))
+    if name in _VERDICTS:
+        return _VERDICTS[name]
+    if "nodes_before" in verdict:
+        unit = "operations" if verdict.get("level") == "graph" else "lines"
+        kind = "nodes" if unit == "operations" else "lines"
+        size = f"{verdict.get(f'{kind}_before')} {unit} to {verdict.get(f'{kind}_after')}"
+        return f"reduced from {size}, {'proved' if verdict.get('proved') else 'not proved'}"
+    if verdict.get("versions"):
+        return f"last good release {verdict.get('last_good')}, first bad release {verdict.get('first_bad')}"
+    culprits = [each for each in verdict.get("culprits") or () if isinstance(each, dict)]
+    named = ", ".join(f"{each.get('class')} {redaction.text(str(each.get('name')))}" for each in culprits)
+    return f"fails first at rung {verdict.get('rung')}; at fault: {named or 'nothing smaller than the rung'}"
+
+
+def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
+    outcome = json_object(item.outcome)
+    status = str(outcome.get("status", ""))
+    found = outcome.get("signature")
+    failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
+    return TrialView(
+        number,
+        redaction.text(truncate_end(_TIME_LEFT.sub("", str(outcome.get("label") or item.candidate)), _MAX_CELL)),
+        _STATUSES.get(status, redaction.text(status)),
+        redaction.text(truncate_end(failure, _MAX_CELL)),
+        f"{item.seconds:.1f}",
+    )
+
 
 _RULE_NAMES = {
     "failed-compile": "failed compile",
@@ -334,3 +439,142 @@ def _sources(explanation: Explanation, name: str, findings: Sequence[FindingView
     return tuple(
         SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceView:
+    """The divergence as a finding. ``section`` is the recording of the rank that differs from the others."""
+
+    headline: str
+    finding: FindingView
+    section: PageSection
+
+
+def divergence_view(
+    paths: Sequence[Path], explanations: Sequence[Explanation], sections: Sequence[PageSection], redaction: Redaction
+) -> DivergenceView | None:
+    """Compare the ranks of these recordings. None if they are alike, or are not ranks of one job."""
+    job = open_job(paths)
+    found = find_divergence(job)
+    places = {each.rank: paths.index(each.path) for each in job.ranks if found and each.restart == found.restart}
+    place = next((places[rank] for rank in found.ranks if rank in places), None) if found else None
+    if found is None or place is None:
+        return None
+    explanation = explanations[place]
+    view = finding_view(
+        divergence_finding(found, dict(explanation.sources)), ("divergence-0",), "", explanation, redaction
+    )
+    text = f"The ranks diverge: {found.kind}." if redaction.active else f"{found.text[:1].upper()}{found.text[1:]}."
+    return DivergenceView(text, replace(view, title=""), sections[place])  # the headline says it
+
+
+_MAX_ROWS = 200  # nodes of a graph, and lines of a source diff; `dynadiag diff --all` has more
+_STAGES = {
+    "break": "their graph breaks",
+    "recompile": "their recompiles",
+    "guard": "their guards",
+    "dynamo": "Dynamo's graph",
+    "aot": "AOTAutograd's graph",
+    "post_grad": "the graph after all passes",
+    "kernel": "the kernels",
+    "cache": "what the compiler caches gave",
+}
+_KINDS = {"added": "only in the second", "removed": "only in the first", "changed": "changed", "moved": "moved"}
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceView:
+    """A difference. ``nodes`` are rows of (kind, sign, kind in words, first run, second run).
+
+    ``compiles`` names the compiles that differ, once where both runs call them alike.
+    """
+
+    stage: str
+    text: str
+    place: str
+    anchor: str
+    compile_ids: tuple[str, str]
+    compiles: str
+    nodes: tuple[tuple[str, str, str, str, str], ...]
+    details: tuple[tuple[str, str], ...]  # the kind of a line, and the line
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """Two recordings. ``figures`` are rows of (what, first run, second run, whether they differ)."""
+
+    name: str
+    before: PageSection
+    after: PageSection
+    headline: str
+    severity: str
+    figures: tuple[tuple[str, str, str, bool], ...]
+    first: DifferenceView | None
+    environment: tuple[DifferenceView, ...]
+    follows: tuple[DifferenceView, ...]
+    notes: tuple[str, ...]
+
+
+def comparison_view(
+    before: Recording, after: Recording, sections: tuple[PageSection, PageSection], redaction: Redaction
+) -> ComparisonView:
+    """Compare two recordings, of which the page has these sections."""
+    found = compare_recordings(before, after)
+    first = found.differences[found.first] if found.first is not None else None
+    views = [(item, _view(item, sections[1].name, after.run.cwd, redaction)) for item in found.differences]
+    others = [(item, view) for item, view in views if item is not first]
+    return ComparisonView(
+        name=f"{sections[1].name}diff",
+        before=sections[0],
+        after=sections[1],
+        headline=_comparison_headline(first),
+        severity="good" if found.same else "warning",
+        figures=tuple(_figures(*sections)),
+        first=next((view for item, view in views if item is first), None),
+        environment=tuple(view for item, view in others if item.stage == ENVIRONMENT),
+        follows=tuple(view for item, view in others if item.stage != ENVIRONMENT),
+        notes=() if redaction.active else found.notes,
+    )
+
+
+def _comparison_headline(first: Difference | None) -> str:
+    if first is None:
+        return "The same was compiled in both runs."
+    if first.stage == ENVIRONMENT:
+        return "The same was compiled in both runs, which were given different things."
+    return f"The runs differ, first in {_STAGES[first.stage]}."
+
+
+def _figures(before: PageSection, after: PageSection) -> list[tuple[str, str, str, bool]]:
+    """The figures of both runs: what was counted, and what the run was."""
+    sides = [{**{label: str(number) for label, number in each.counts}, **dict(each.run)} for each in (before, after)]
+    labels = dict.fromkeys([*sides[0], *sides[1]])
+    rows = ((label, sides[0].get(label, ""), sides[1].get(label, "")) for label in labels)
+    return [(label, old, new, old != new and label != "seconds") for label, old, new in rows]
+
+
+def _view(item: Difference, name: str, cwd: str | None, redaction: Redaction) -> DifferenceView:
+    file = redaction.file(relative_path(item.file, cwd)) if item.file else ""
+    place = f"{file}:{item.line}" if file and item.line else file
+    details = () if redaction.active or item.nodes else item.details
+    nodes = () if redaction.active else item.nodes
+    return DifferenceView(
+        stage=item.stage.replace("_", "-"),
+        text=redaction.text(item.text),
+        place=place,
+        anchor=f"{name}line={place}" if item.line and not redaction.active else "",
+        compile_ids=(item.compile_ids[0] or "", item.compile_ids[1] or ""),
+        compiles=" and ".join(dict.fromkeys(each for each in item.compile_ids if each)),
+        nodes=tuple(_node(each) for each in nodes[:_MAX_ROWS]),
+        details=tuple((_kind(line), line) for line in details[:_MAX_ROWS]),
+        more=max(0, len(nodes) - _MAX_ROWS, len(details) - _MAX_ROWS),
+    )
+
+
+def _node(item: NodeDifference) -> tuple[str, str, str, str, str]:
+    return item.kind, SIGNS[item.kind], _KINDS[item.kind], item.before or "", item.after or ""
+
+
+def _kind(line: str) -> str:
+    return {"+": "added", "-": "removed"}.get(line[:1], "")

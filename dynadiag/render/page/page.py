@@ -1,13 +1,23 @@
-"""Write the page: the overview as markup, and everything large as compressed blocks that are unpacked on demand."""
+"""Write the page: the overview as markup, and everything large as compressed blocks that are unpacked on demand.
+
+For a large recording there is a process for each core. The processes fork, so that none explains the recording again,
+and each opens the recording for itself."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import json
+import os
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,20 +25,175 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
+from dynadiag.caches import TimedSection, timed_sections
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
-from dynadiag.render.clean import clean
-from dynadiag.render.page.blocks import PagedRecording, blocks_of
-from dynadiag.render.page.differences import ComparisonView, comparison_view
-from dynadiag.render.page.flame import has_sections
-from dynadiag.render.page.kernel_stages import KernelStages
-from dynadiag.render.page.model import PageSection, page_section, with_search
-from dynadiag.render.page.ranks import divergence_view
-from dynadiag.render.page.redaction import Redaction
-from dynadiag.render.page.search import search_of, trial_views
-from dynadiag.render.page.stages import StageNames
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile
+from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.page.model import (
+    ComparisonView,
+    PageSection,
+    comparison_view,
+    divergence_view,
+    page_section,
+    search_of,
+    trial_views,
+    with_search,
+)
+from dynadiag.render.page.stages import (
+    DocumentView,
+    KernelStages,
+    Redaction,
+    StageNames,
+    compile_texts,
+    documents_of,
+    stages_block,
+)
 
-__all__ = ["summary_html", "write_page"]
+__all__ = ["flame_boxes", "summary_html", "write_page"]
+
+_MAX_BOXES = 4000  # the longest sections; more elements make the page slow, and shorter ones are too narrow to see
+
+
+@dataclass(frozen=True, slots=True)
+class FlameBox:
+    """A section. ``start`` is in seconds of compiling: the time between two compiles is left out.
+
+    ``level`` is 0 for an outermost section. Sections that ran in parallel have different levels.
+    """
+
+    level: int
+    start: float
+    section: TimedSection
+
+    @property
+    def seconds(self) -> float:
+        """The length of the section."""
+        return self.section.end - self.section.start
+
+
+def has_sections(recording: Recording) -> bool:
+    """Whether torch logged times."""
+    return bool(recording.counts().get("chromium_event"))
+
+
+def flame_boxes(sections: Iterable[TimedSection]) -> Iterator[FlameBox]:
+    """Yield a box for each section in the order of their starts, above the sections that were open at its start."""
+    open_: list[FlameBox] = []
+    idle = end = 0.0
+    for each in sorted(sections, key=lambda one: (one.start, -one.end)):
+        open_ = [box for box in open_ if box.section.end > each.start]
+        if not open_:
+            idle += max(0.0, each.start - end)
+        box = FlameBox(max((box.level + 1 for box in open_), default=0), each.start - idle, each)
+        open_.append(box)
+        end = max(end, each.end)
+        yield box
+
+
+def flame_document(recording: Recording, compiles: Sequence[Compile]) -> str:
+    """The boxes as JSON, for the page's script: rows of level, start, seconds, own seconds, name, phase, compile."""
+    boxes = list(flame_boxes(timed_sections(recording)))
+    functions = {each.compile_id: clean_line(each.function) for each in compiles}
+    shown = sorted(sorted(boxes, key=lambda box: -box.seconds)[:_MAX_BOXES], key=lambda box: (box.start, box.level))
+    return json.dumps(
+        {
+            "seconds": max((box.start + box.seconds for box in boxes), default=0.0),
+            "boxes": [_row(box, functions) for box in shown],
+            "left_out": len(boxes) - len(shown),
+        }
+    )
+
+
+def _row(box: FlameBox, functions: Mapping[str, str]) -> list[object]:
+    """The row of a box. The outermost section of a compile has the name of the compiled function."""
+    section = box.section
+    function = functions.get(section.compile_id) if section.outermost else None
+    compile_id = "" if section.compile_id == "-" else section.compile_id
+    times = (round(value, 6) for value in (box.start, box.seconds, section.own))
+    return [box.level, *times, function or clean_line(section.name), section.phase, compile_id]
+
+
+Block = tuple[str, str]  # the name of a text, and the text as gzip in base64
+_MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
+_MIN_PARALLEL = 16  # compiles for which processes are started: fewer take seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PagedRecording:
+    """A recording of a page. ``name`` begins its anchors, ``names`` has the names of the stages of its kernels."""
+
+    path: Path
+    explanation: Explanation
+    name: str
+    names: StageNames
+    stages: KernelStages
+
+    def documents(self) -> list[tuple[Compile, tuple[DocumentView, ...]]]:
+        """The compiles that have documents."""
+        found = documents_of(self.explanation, self.name, self.names)
+        return [(item, found[item.index]) for item in self.explanation.compiles if found.get(item.index)]
+
+
+def blocks_of(paged: PagedRecording) -> Iterator[Block]:
+    """The blocks of a recording, in the order of its compiles."""
+    with open_recording(paged.path) as recording:
+        yield from map(_compress, _texts_of_run(recording, paged))
+        compiles = paged.documents()
+        cores = len(os.sched_getaffinity(0))
+        if cores > 1 and len(compiles) >= _MIN_PARALLEL:
+            yield from _blocks_in_parallel(paged, len(compiles), cores)
+        else:
+            for item, own in compiles:
+                yield from _blocks_of_compile(recording, paged, item, own)
+
+
+def _texts_of_run(recording: Recording, paged: PagedRecording) -> Iterator[tuple[str, str]]:
+    for index, text in enumerate(paged.explanation.sources.values()):
+        yield f"{paged.name}source-{index}", text
+    if has_sections(recording):
+        yield f"{paged.name}flame", flame_document(recording, paged.explanation.compiles)
+
+
+def _blocks_of_compile(
+    recording: Recording, paged: PagedRecording, item: Compile, own: tuple[DocumentView, ...]
+) -> Iterable[Block]:
+    block = stages_block(item, paged.name)
+    return map(_compress, compile_texts(recording, paged.explanation, item, own, block, paged.name, paged.stages))
+
+
+def _compress(block: tuple[str, str]) -> Block:
+    name, text = block
+    packed = gzip.compress(clean(text[:_MAX_BLOCK]).encode(), 6, mtime=0)
+    return name, base64.b64encode(packed).decode("ascii")
+
+
+class _Worker:
+    """The state of a process that makes blocks, set once after the fork."""
+
+    recording: Recording
+    paged: PagedRecording
+    compiles: list[tuple[Compile, tuple[DocumentView, ...]]]
+
+
+def _blocks_in_parallel(paged: PagedRecording, count: int, cores: int) -> Iterator[Block]:
+    pool = ProcessPoolExecutor(cores, get_context("fork"), _start_worker, (paged,))
+    try:
+        for blocks in pool.map(_blocks_of_number, range(count)):
+            yield from blocks
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker(paged: PagedRecording) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's, which ends the others
+    _Worker.recording, _Worker.paged, _Worker.compiles = open_recording(paged.path), paged, paged.documents()
+
+
+def _blocks_of_number(number: int) -> list[Block]:
+    return list(_blocks_of_compile(_Worker.recording, _Worker.paged, *_Worker.compiles[number]))
+
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _MAX_SHOWN = 5  # findings of a summary

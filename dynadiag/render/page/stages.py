@@ -1,37 +1,115 @@
-"""The texts of a compile side by side: source, Dynamo's graph, AOTAutograd's, the one after all passes, the code.
+"""The compiles of a page: their time, their kernels, and their texts side by side.
 
+The texts are the source, Dynamo's graph, AOTAutograd's, the one after all passes, the code, and the stages of kernels.
 The page shows them in panes, and highlights the lines that belong to the same source line. The links are those of the
-browser.
-"""
+browser."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
+from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.kernels.document_links import DocumentLinks
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.node_origins import read_origins
-from dynadiag.kernels.read_modules import generated_modules
+from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
+from dynadiag.kernels.stages import STAGES, is_in_own_cache, make_stages
+from dynadiag.kernels.triton_artifacts import EVENT_KIND
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.clean import clean
 from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from dynadiag.render.graph_titles import graph_titles
-from dynadiag.render.page.kernel_stages import KernelStages
 from dynadiag.render.paths import relative_path
 from dynadiag.render.readable_graph import readable_lines
 
-__all__ = ["MAX_DRAWN", "NO_STAGES", "DocumentView", "StageNames", "compile_documents", "compile_texts", "kernel_block"]
+__all__ = [
+    "NO_STAGES",
+    "CompileView",
+    "DocumentView",
+    "KernelStages",
+    "Redaction",
+    "StageNames",
+    "compile_documents",
+    "compile_texts",
+    "compile_views",
+    "documents_of",
+    "stages_block",
+]
+
+_LEFT_OUT = "(left out)"
+
+
+@dataclass(slots=True)
+class Redaction:
+    """How names and texts of a recording are shown. A file or a function has the same number everywhere on a page."""
+
+    active: bool = False
+    _files: dict[str, str] = field(default_factory=dict)
+    _functions: dict[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """A text that may quote the program."""
+        return _LEFT_OUT if self.active and text else text
+
+    def file(self, shown: str) -> str:
+        """The name of a file."""
+        return self._files.setdefault(shown, f"file-{len(self._files) + 1}.py") if self.active else shown
+
+    def function(self, name: str) -> str:
+        """The name of a function."""
+        return self._functions.setdefault(name, f"function-{len(self._functions) + 1}") if self.active else name
+
+
+@dataclass(slots=True)
+class KernelStages:
+    """Finds the stages of kernels. ``missing`` says for which kernels there are none, and why."""
+
+    compile_own: bool = False
+    on_progress: Callable[[str], None] = lambda _: None
+    missing: list[str] = field(default_factory=list)
+
+    def stage_names(self, recording: Recording) -> dict[tuple[int, str], tuple[str, ...]]:
+        """The names of the stages of each kernel, by the event of its module and its name.
+
+        The generated code is read only if some kernel may have stages.
+        """
+        if not (self.compile_own or recording.has_derived() or recording.counts().get(EVENT_KIND)):
+            return {}
+        calls = {(call.event, call.name): call for call in kernel_calls(recording) if call.language in STAGES}
+        found: dict[tuple[int, str], tuple[str, ...]] = {}
+        for number, (key, call) in enumerate(calls.items(), 1):
+            if self.compile_own:
+                self.on_progress(f"assembly of kernel {number} of {len(calls)}")
+            if names := tuple(self.stages_of(recording, call, on_error=self.missing.append)):
+                found[key] = names
+        return found
+
+    def stages_of(
+        self, recording: Recording, call: KernelCall, on_error: Callable[[str], None] = lambda _: None
+    ) -> Mapping[str, Stage]:
+        """The stages of a kernel by name. ``on_error`` gets the reason if they cannot be made."""
+        if call.language not in STAGES:
+            return {}
+        try:
+            compiled = make_stages(recording, call, trusted=self.compile_own and is_in_own_cache(recording, call))
+        except DynadiagError as error:
+            on_error(str(error))
+            return {}
+        known = STAGES[call.language][1:]  # without the source; the recording of a stranger may have other names
+        return {name: stage for name, stage in compiled.stages.items() if name in known}
+
 
 MAX_DRAWN = 100  # graphs of a recording that are drawn; drawing one takes up to half a second
 _ORDER = ("source", "graph", "module", "stage")  # of the kinds: links of later ones rest on those of earlier ones
@@ -257,3 +335,129 @@ def _first_shown(documents: Sequence[DocumentView]) -> list[int]:
     wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
     first = [number for number, each in enumerate(documents) if each.kind == "source"]
     return [*first[:1], *(stages.index(stage) for stage in wanted)]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelView:
+    """A kernel. ``module`` is the block of its generated code, ``stages`` has the names and blocks of later stages."""
+
+    anchor: str
+    name: str
+    language: str
+    module: str = ""
+    stages: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompileView:
+    """A compile. ``parts`` are the parts of its time: (part, start, width), in percent of the time of all compiles."""
+
+    compile_id: str
+    function: str
+    place: str
+    outcome: str
+    seconds: str
+    guards: int
+    parts: tuple[tuple[str, float, float], ...]
+    start: float
+    graphs: int
+    kernels: tuple[KernelView, ...]
+    documents: tuple[DocumentView, ...]
+    stages: str  # the block that has the documents side by side; empty where the page has no texts
+
+
+def compile_views(
+    explanation: Explanation, name: str, redaction: Redaction, stages: StageNames
+) -> tuple[CompileView, ...]:
+    """Return the view of each compile. ``name`` begins the anchors of the recording."""
+    total = sum(each.seconds.total or 0.0 for each in explanation.compiles) or 1.0
+    found, before = [], 0.0
+    documents = documents_of(explanation, name, stages)
+    kernels: dict[str, list[Kernel]] = {}
+    for kernel in explanation.kernels:
+        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    spent = {each.compile.index: each.shares for each in explanation.timing.spent} if explanation.timing else {}
+    for item in explanation.compiles:
+        shown = documents.get(item.index, ())
+        own = _kernels(kernels.get(item.compile_id, ()), shown, name, redaction)
+        shares = spent.get(item.index, ())
+        found.append(_compile(item, shown, own, (before, total), shares, name, explanation, redaction))
+        before += item.seconds.total or 0.0
+    return tuple(found)
+
+
+def _kernels(
+    kernels: Sequence[Kernel], documents: Sequence[DocumentView], name: str, redaction: Redaction
+) -> tuple[KernelView, ...]:
+    if redaction.active:
+        return tuple(KernelView("", f"kernel {number}", each.language) for number, each in enumerate(kernels))
+    modules = {each.event: each.block for each in documents if each.kind == "module"}
+    stages: dict[tuple[int, str], list[tuple[str, str]]] = {}
+    for each in documents:
+        if each.kind == "stage":
+            stages.setdefault((each.event, each.kernel), []).append((each.stage, each.block))
+    found = []
+    for kernel in kernels:
+        event = -1 if kernel.event is None else kernel.event
+        own = tuple(stages.pop((event, kernel.name), ()))
+        found.append(KernelView(kernel_block(kernel, name), kernel.name, kernel.language, modules.get(event, ""), own))
+    return tuple(found)
+
+
+def documents_of(
+    explanation: Explanation, name: str, stages: StageNames = NO_STAGES
+) -> dict[int, tuple[DocumentView, ...]]:
+    """Return the documents of each compile by its index. If torch reused an id, only its last compile has documents."""
+    graphs: dict[str, list[Graph]] = {}
+    for graph in explanation.graphs:
+        graphs.setdefault(graph.compile_id, []).append(graph)
+    kernels: dict[str, list[Kernel]] = {}
+    for kernel in explanation.kernels:
+        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    drawn = frozenset(graph.index for graph in explanation.graphs[:MAX_DRAWN])
+    sources = {file: f"{name}source-{index}" for index, file in enumerate(explanation.sources)}
+    last = {item.compile_id: item for item in explanation.compiles}
+    return {
+        item.index: compile_documents(
+            item, graphs.get(id_, ()), kernels.get(id_, ()), drawn, name, sources.get(item.file or "", ""), stages
+        )
+        for id_, item in last.items()
+    }
+
+
+def stages_block(item: Compile, name: str) -> str:
+    """The name of the block that has the documents of a compile side by side."""
+    return f"{name}stages-{item.index}"
+
+
+def _compile(
+    item: Compile,
+    documents: tuple[DocumentView, ...],
+    kernels: tuple[KernelView, ...],
+    time: tuple[float, float],
+    shares: Sequence[PhaseShare],
+    name: str,
+    explanation: Explanation,
+    redaction: Redaction,
+) -> CompileView:
+    before, total = time
+    parts, start = [], 0.0
+    for share in sorted(shares, key=lambda each: PARTS.index(each.part)):
+        width = 100 * share.seconds / total
+        parts.append((share.part, round(start, 2), round(width, 2)))
+        start += width
+    file = redaction.file(relative_path(item.file, explanation.run.cwd))
+    return CompileView(
+        compile_id=item.compile_id,
+        function=redaction.function(item.function),
+        place=file if item.line is None else f"{file}:{item.line}",
+        outcome=item.outcome,
+        seconds="" if item.seconds.total is None else duration(item.seconds.total),
+        guards=item.guards,
+        parts=tuple(parts),
+        start=round(100 * before / total, 2),
+        graphs=sum(each.kind == "graph" for each in documents),
+        kernels=kernels,
+        documents=tuple(each for each in documents if each.kind in ("graph", "module")),
+        stages="" if redaction.active or not documents else stages_block(item, name),
+    )
