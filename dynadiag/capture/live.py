@@ -61,7 +61,7 @@ class Watcher(Recorder):
             self._release()
             say("what torch compiles is not shown any further", error)
 
-    def record_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
+    def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
         """Do nothing: lines need no source."""
 
     def _release(self) -> None:

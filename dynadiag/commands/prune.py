@@ -23,7 +23,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.recording.opening import is_being_written
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, encode
-from dynadiag.render.style import Style
+from dynadiag.render.printer import Printer
 
 _MAX_SHOWN = 20  # results that the text lists; the JSON has all
 _DAY = 86400.0
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         removed=args.yes,
         results=results,
     )
-    common.write_result(args.json, encode(document), lambda style: _text(document, going, style))
+    common.write_result(args.json, encode(document), lambda printer: _text(document, going, printer))
     return 0
 
 
@@ -115,7 +115,7 @@ def _remove(path: Path) -> None:
         raise DynadiagError(f"cannot remove {error.filename or path}: {error.strerror}") from error
 
 
-def _text(document: PruneDocument, going: Sequence[StoredResult], style: Style) -> str:
+def _text(document: PruneDocument, going: Sequence[StoredResult], printer: Printer) -> str:
     size, freed = document.bytes / 1e9, document.freed / 1e9
     head = f"{count(len(document.results), 'result')}, {size:.2f} GB, in {clean_line(document.folder)}\n"
     if not going:
@@ -125,7 +125,7 @@ def _text(document: PruneDocument, going: Sequence[StoredResult], style: Style) 
     listed = "".join(lines[:_MAX_SHOWN]) + (f"  and {more:,} more (--json lists all)\n" if more > 0 else "")
     what = f"{count(len(going), 'result')}, {freed:.2f} GB"
     end = f"removed {what}" if document.removed else f"{what} may go; `dynadiag prune --yes` removes them"
-    return f"{head}{listed}{style.paint(end, 'good' if document.removed else 'help')}\n"
+    return f"{head}{listed}{printer.paint(end, 'good' if document.removed else 'help')}\n"
 
 
 def _day(result: StoredResult) -> str:
