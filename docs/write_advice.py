@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dynadiag.explanation.advice_entry import AdviceEntry
-from dynadiag.explanation.advice_table import SECTIONS, TABLE
+from dynadiag.explanation.advice_table import SECTIONS
+from dynadiag.explanation.break_remedies import BREAKS, FAMILIES, NUMBERS
+from dynadiag.explanation.remedy import Remedy, Trial, slotted
+from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 
 PAGE = Path(__file__).with_name("advice.md")
-_ASIDES = ("like", "limit", "plain", "who")  # slots of whole sentences, which most cases leave empty
-
-
-class _Slots(dict[str, str]):
-    """What stands for a slot on the page."""
-
-    def __missing__(self, name: str) -> str:
-        return "" if name in _ASIDES else name.upper()
+_REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
+    "Graph breaks of a known cause": tuple(BREAKS.values()),
+    "Conditions on numbers that a tensor holds": NUMBERS,
+    "Graph breaks by family": tuple(FAMILIES.values()),
+    "Functions left to Python": (SKIPPED_FOR_MODE,),
+}
 
 
 def markdown() -> str:
@@ -26,33 +28,49 @@ def markdown() -> str:
 
 
 def _page() -> Iterator[str]:
-    tried = sum(bool(entry.trials) for entry in TABLE.values())
+    remedies = {title: [_remedy(each) for each in section] for title, section in _REMEDIES.items()}
+    entries = {title: [_entry(key, each) for key, each in section.items()] for title, section in SECTIONS.items()}
+    sections = remedies | entries
+    items = [item for section in sections.values() for item in section]
+    tried = sum(item.told.startswith("Tried on") for item in items)
     yield "# Advice"
     yield ""
     yield "<!-- written by `make docs` -->"
     yield ""
-    yield f"A report can give {len(TABLE)} pieces of advice. Of these {tried} were tried: the test suite runs the named"
-    yield "program as it is and as the advice says. A report calls advice tried only for the cases that are named here."
-    yield "A hint of torch's that is not in the table is passed on as torch's own, unchecked. Words in capitals stand"
-    yield "for what the case has there."
-    for title, section in SECTIONS.items():
+    yield f"A report can give {len(items)} pieces of advice. Of these {tried} were tried: the test suite runs the named"
+    yield "program as it is and as the advice says. A report calls advice tried only for the cases that are named here,"
+    yield "and gives it only where all that it presupposes is known to hold. Where none fits, torch's own hints are"
+    yield "passed on as torch's, unchecked. Words in capitals stand for what the case has there."
+    for title, section in sections.items():
         yield ""
         yield f"## {title}"
         yield ""
-        for key, entry in section.items():
-            yield from _item(key, entry)
+        for item in section:
+            yield from textwrap.wrap(f"- **{item.key}**: {item.text}", 110, subsequent_indent="  ")
+            yield from textwrap.wrap(item.told, 110, initial_indent="  ", subsequent_indent="  ")
 
 
-def _item(key: str, entry: AdviceEntry) -> Iterator[str]:
-    trials = [f"`{each.program}`{f' ({each.case})' if each.case else ''}: {each.outcome}" for each in entry.trials]
-    told = "; ".join(trials) or (
-        "not tried; chosen by what is known of the case" if entry.otherwise == "consistent" else "not tried"
-    )
-    text = f"`...{entry.text}`, torch's own" if entry.source == "torch" else entry.text.format_map(_Slots())
-    yield from textwrap.wrap(f"- **{key}**: {text}", 110, subsequent_indent="  ")
-    yield from textwrap.wrap(
-        f"Tried on: {told}" if entry.trials else told, 110, initial_indent="  ", subsequent_indent="  "
-    )
+class _Item(NamedTuple):
+    """One piece of advice on the page."""
+
+    key: str
+    text: str
+    told: str
+
+
+def _remedy(each: Remedy[Any]) -> _Item:
+    told = f"Tried on: {'; '.join(map(_trial, each.trials))}" if each.trials else "not tried; given where it fits"
+    return _Item(each.key, each.text, told + (f". `dynadiag fix` can do it: {each.edit}" if each.edit else ""))
+
+
+def _trial(trial: Trial) -> str:
+    on = ", ".join(part for part in (trial.case, *(f"torch {version}" for version in trial.torch)) if part)
+    return f"`{trial.program}`{f' ({on})' if on else ''}: {trial.outcome}"
+
+
+def _entry(key: str, each: AdviceEntry) -> _Item:
+    trials = "; ".join(f"`{trial.program}`: {trial.outcome}" for trial in each.trials)
+    return _Item(key, slotted(each.text), f"Tried on: {trials}" if trials else "not tried; given where it fits")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,16 @@ def describe_break(
     origin = _raised_at(failure, emitter) if gb_type == _OBSERVED else None
     place = _blamed_location(failure, emitter, sources, passed=gb_type == _OBSERVED)
     data = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
-    return {**data, "raised_at": origin} if origin else data
+    within = torch_private.traced_operator(failure)
+    known = {"raised_at": origin, "within": within, "calls": _calls(failure, emitter) if within else None}
+    return {**data, **{key: value for key, value in known.items() if value}}
+
+
+def _calls(failure: BaseException, emitter: FrameType | None) -> list[dict[str, Any]]:
+    """The traced frames of the user's, outermost first. torch's text leaves out those around an operator."""
+    traced = torch_private.instruction_translators(emitter, failure)
+    own = [tx for tx in traced if not is_stdlib_or_torch(tx.f_code.co_filename)]
+    return [frame_data(tx.f_code.co_filename, _line(tx), tx.f_code.co_name) for tx in own]
 
 
 def _raised_at(failure: BaseException, emitter: FrameType | None) -> dict[str, Any] | None:

@@ -27,9 +27,10 @@ _RESUME_PREFIX = "torch_dynamo_resume_in_"
 _SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace
 # Dynamo skips thousands of functions for good reasons (no tensor in them, library code). Only these are reported.
 _SUPPRESSED = "an error was suppressed"  # before tracing (a generator) or during it
+SKIPPED_FOR_MODE = "torch dispatch mode"
 _REPORTED_REASONS = (
     "dynamo tracing is disabled",
-    "torch dispatch mode",
+    SKIPPED_FOR_MODE,
     "torchdynamo_debug_function",
     _SUPPRESSED,
 )

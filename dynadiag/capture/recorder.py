@@ -220,6 +220,9 @@ class Recorder(logging.Handler):
         """Append a frame that Dynamo left to Python untraced. Never raises."""
         try:
             if found := code_locations.describe_skipped_frame(code, reason):
+                if code_locations.SKIPPED_FOR_MODE in reason:
+                    callers = code_locations.user_callers(sys._getframe(1))
+                    found |= {"modes": torch_private.dispatch_modes(), "callers": callers}
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`

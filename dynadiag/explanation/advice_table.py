@@ -1,7 +1,7 @@
 """All advice that a report can give, in one table: its text, and the programs on which it was tried.
 
-A report marks advice by this table. What has no trial for a case is not called tried, and torch's own hints that are
-not in the table are passed on as torch's, unchecked. Each program is in `tests/explanation/advice_programs.py`, and
+A report marks advice by this table, and by `break_remedies`. What has no trial for a case is not called tried.
+Each program is in `tests/explanation/advice_programs.py`, and
 `tests/explanation/test_advice_table.py` runs it as it is and as the advice says: what the advice is about is there
 before and gone after, and the results are the same. What is said here of torch was tried on torch 2.13.
 
@@ -11,11 +11,11 @@ before and gone after, and the results are the same. What is said here of torch 
 from __future__ import annotations
 
 from dynadiag.explanation.advice_entry import usual
-from dynadiag.explanation.advice_on_breaks import CASES, FAMILIES
+from dynadiag.explanation.advice_on_failures import FAILURES
 from dynadiag.explanation.advice_on_recompiles import RECOMPILES
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["SECTIONS", "TABLE", "advice", "advice_for_text", "torch_advice"]
+__all__ = ["SECTIONS", "TABLE", "advice"]
 
 # Graphs that bypass the caches. `dynadiag caches` tries them where it can.
 _CACHES = {
@@ -77,8 +77,7 @@ _RANKS = {
 }
 
 SECTIONS = {
-    "Graph breaks and failed compiles of a known cause": CASES,
-    "Graph breaks by family": FAMILIES,
+    "Failed compiles": FAILURES,
     "Recompiles": RECOMPILES,
     "Graphs that bypass a cache": _CACHES,
     "Ranks that are not alike": _RANKS,
@@ -90,15 +89,3 @@ def advice(key: str, *, case: str | None = None, **slots: object) -> Advice:
     """Return a piece of advice of the table. ``case`` is the id of the graph break that it is for."""
     entry = TABLE[key]
     return Advice(entry.text.format(**slots), entry.checked(case), entry.source, key)
-
-
-def advice_for_text(text: str, case: str | None) -> Advice | None:
-    """Return the advice of the table that has this text, None if there is none."""
-    entry = next((each for each in TABLE.values() if each.text == text and each.source == "dynadiag"), None)
-    return None if entry is None else Advice(text, entry.checked(case))
-
-
-def torch_advice(hint: str, case: str | None) -> Advice:
-    """Return a hint of torch's in its own words, marked by the trials of those that the table has."""
-    entry = next((each for each in TABLE.values() if each.source == "torch" and each.text in hint), None)
-    return Advice(hint, "unchecked" if entry is None else entry.checked(case), "torch")

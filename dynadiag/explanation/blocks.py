@@ -9,10 +9,10 @@ import ast
 import re
 from collections.abc import Sequence
 
-from dynadiag.explanation.identity import parsed
+from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["handled_lines", "is_condition", "unsplittable_block"]
+__all__ = ["handled_lines", "has_company", "is_condition", "is_last", "unsplittable_block"]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
@@ -43,6 +43,34 @@ def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
     ]
     inner = max(around, key=lambda node: node.lineno, default=None)
     return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
+
+
+def has_company(source: str | None, span: Span) -> bool:
+    """Whether a function computes anything beside the call at a place. True where its source is not known."""
+    function = enclosing_function(source, span.line)
+    if function is None or isinstance(function, ast.Lambda):
+        return True
+    here = [node for node in function.body if node.lineno <= (span.line or 0) <= (node.end_lineno or 0)]
+    calls = [each for node in here for each in ast.walk(node) if isinstance(each, (ast.Call, ast.BinOp))]
+    return len(calls) > 1 or any(_computes(node) for node in function.body if node not in here)
+
+
+def is_last(source: str | None, span: Span) -> bool:
+    """Whether nothing of a function follows the statement at a place. False where its source is not known."""
+    function = enclosing_function(source, span.line)
+    if function is None or isinstance(function, ast.Lambda):
+        return False
+    here = next((node for node in function.body if node.lineno <= (span.line or 0) <= (node.end_lineno or 0)), None)
+    return isinstance(here, (ast.Expr, ast.Return, ast.Assign)) and not any(
+        _computes(node) for node in function.body[function.body.index(here) + 1 :]
+    )
+
+
+def _computes(node: ast.stmt) -> bool:
+    """Whether a statement is more than a constant, ``pass``, or the return of a name."""
+    if isinstance(node, (ast.Expr, ast.Return)):
+        return not (node.value is None or isinstance(node.value, (ast.Constant, ast.Name)))
+    return not isinstance(node, (ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom))
 
 
 def is_condition(source: str | None, span: Span) -> bool:

@@ -11,31 +11,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.blocks import handled_lines, unsplittable_block
+from dynadiag.explanation.blocks import handled_lines, is_last
+from dynadiag.explanation.break_case import BreakCase, wrapper_of
+from dynadiag.explanation.break_remedies import break_advice
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
-from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
-from dynadiag.explanation.formatting import count, list_some
-from dynadiag.explanation.hints import break_advice
+from dynadiag.explanation.findings import Cost, Fact, Finding
+from dynadiag.explanation.formatting import count, list_some, shorten
 from dynadiag.explanation.identity import identity, place_text
-from dynadiag.explanation.known_breaks import failed_assertion, wrapper_of, wrapper_title
+from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
-from dynadiag.explanation.unknown_values import NumberCondition, branch_decision, number_advice, undecided
-from dynadiag.recording.code_origin import is_resume_function, is_stdlib_file, is_torch_file, original_name, user_frame
+from dynadiag.explanation.unknown_values import undecided
+from dynadiag.recording.code_origin import (
+    is_resume_function,
+    is_stdlib_file,
+    is_torch_file,
+    original_name,
+    path_in_packages,
+    user_frame,
+)
 from dynadiag.recording.records import Break, SkippedFrame, Span
 
 __all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
-_INTERNAL = re.compile(
-    r"\s*(?:\\n)?\s*Internal error is: .*", re.DOTALL
-)  # of a tensor without data, with advice on Caffe2
-_NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
-_RECONSTRUCTION = re.compile(r"reconstruct", re.IGNORECASE)  # GB0092, GB8335, ..., in torch 2.11 to 2.15
-_FAILED_OPERATOR = re.compile(r"""\bgot (?P<type>\w+)\((?P<quote>["'])(?P<text>.+?)(?P=quote)\)(?= ?\(|$|\n)""")
+_RECONSTRUCTION = frozenset({"GB0092", "GB0093", "GB8335"})
 _MAX_ERROR = 200  # characters of an exception in a title
-_NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
 _EXCEPTIONS = {
     "Unsupported": "an exception instead of a split: fullgraph=True, or error_on_graph_break, asks for one",
@@ -49,7 +50,7 @@ _UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an oper
 
 def break_findings(run: RunRecords) -> tuple[Finding, ...]:
     """A finding for each cause of breaks, whatever the number of lines that have it."""
-    paid = costs(run.breaks, run.warm)
+    paid, records = costs(run.breaks, run.warm), {item.index: item for item in run.breaks}
     entries: dict[int, list[Break]] = {item.index: [] for item in run.breaks if item.cause is None}
     for item in run.breaks:
         entries[item.index if item.cause is None else item.cause].append(item)
@@ -58,17 +59,16 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
         for fatal in (True, False):  # a break and an exception at one place are two events
             if same := [item for item in met if item.fatal is fatal]:
                 groups.setdefault(_cause(same[0]), []).append(same)
-    found = _link_reconstructions([_finding(group, paid, run) for group in groups.values()], run)
-    return _link_handlers(link_exceptions(found), run)
+    found = _link_reconstructions([_finding(group, paid, run) for group in groups.values()], records)
+    return _link_handlers(link_exceptions(found, records), run, records)
 
 
-def _link_handlers(found: Sequence[Finding], run: RunRecords) -> tuple[Finding, ...]:
-    """The findings, with those as notes that are met only while an exception of the traced code is handled."""
-    records = {item.index: item for item in run.breaks}
+def _link_handlers(found: Sequence[Finding], run: RunRecords, records: Mapping[int, Break]) -> tuple[Finding, ...]:
+    """The findings. Those that are met only while an exception of the traced code is handled are notes."""
     raised = [
-        (index, [records[each] for each in item.records])
+        (index, [records[number] for number in item.records])
         for index, item in enumerate(found)
-        if raised_in(records[item.records[0]].explanation) and item.caused_by is None
+        if raised_in(records[item.records[0]]) and item.caused_by is None
     ]
     made = list(found)
     for index, item in enumerate(found):
@@ -87,18 +87,17 @@ def _came_from(item: Break, handler: Span, lines: tuple[int, int]) -> bool:
     return any(file == handler.file and lines[0] <= (line or 0) <= lines[1] for file, line in below)
 
 
-def _link_reconstructions(found: Sequence[Finding], run: RunRecords) -> list[Finding]:
-    """The findings, with those as notes that tell how torch failed to split the graph at another break.
+def _link_reconstructions(found: Sequence[Finding], records: Mapping[int, Break]) -> list[Finding]:
+    """The findings. Those that tell how torch failed to split the graph at another break are notes.
 
     It then cannot rebuild a value that is needed after the break, and leaves the function to Python because of both.
     """
-    records = {item.index: item for item in run.breaks}
     made = list(found)
     for index, item in enumerate(found):
         own = records[item.records[0]]
-        if not _RECONSTRUCTION.search(own.gb_type):
+        if own.gb_id not in _RECONSTRUCTION:
             continue
-        before = (records[each] for each in range(own.index) if each in records)
+        before = (records[number] for number in range(own.index) if number in records)
         split = next((each for each in before if _passes_through(each, own)), None)
         cause = next((at for at, each in enumerate(found) if split and split.index in each.records), None)
         if cause is not None and cause != index:
@@ -120,86 +119,128 @@ def _passes_through(item: Break, other: Break) -> bool:
 
 def _cause(root: Break) -> tuple[object, ...]:
     """What breaks of one function have in common that one explanation and one piece of advice fits."""
-    raised = raised_in(root.explanation)
-    about = _NAMED.search(root.explanation.partition("\n")[0])
-    told = raised or (about[1] if about else None)
-    return (root.gb_id, root.gb_type, root.function, root.span.file, root.fatal, told)
+    if wrapper := wrapper_of(root):
+        return (wrapper, root.fatal)
+    about = raised_in(root) or root.facts.subject
+    return (root.gb_id, root.gb_type, root.function, root.span.file, root.fatal, about)
 
 
 def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: RunRecords) -> Finding:
     """The finding of some sites of one cause, each with all reports of it."""
     group, entries = [site[0] for site in sites], [item for site in sites for item in site]
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
-    compiled = any(graph.stage == "dynamo" for graph in run.graphs)
     rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
-    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or operator_error(root) or kind
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
-    left, whole = _left(entries, run.skipped), _whole(ids, run)
-    cost = _cost(group, ids, (*left, *whole), paid, run)
+    case = BreakCase(root, run, _left(entries, run), _whole(ids, run))
+    cost = _cost(case, group, ids, paid)
     known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
-    decision = branch_decision(root, run)
-    said = "this line needs a number that a tensor holds" if decision and not root.gb_id else said
+    owner = owner_of(root.span.file, run)
+    entry = None if owner.is_user else entry_frame(root.user_stack, run)
     return Finding(
         rule=rule,
         id=root.gb_id,
         identity=known(places=places),
-        severity=_severity(root, cost, compiled=compiled),
+        severity=_severity(case, cost),
         span=root.span,
         function=root.function,
-        title=f"compiling {root.function} failed: {said}" if root.fatal else f"{said}{_left_whole(root, whole, run)}",
-        cause=_cause_text(root, decision),
+        title=_title(case, kind),
+        cause=_cause_text(case),
         places=places,
         place_identities=tuple(known(places=(place,)) for place in places),
         compile_ids=ids,
         cost=cost,
-        advice=_advice(root, left, decision, run),
-        evidence=tuple(_evidence(group, entries, left, whole, cost, run)),
+        advice=break_advice(case),
+        evidence=tuple(_evidence(case, group, entries, cost)),
         called=tuple(
             frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)
         ),
         records=tuple(item.index for item in entries),
+        owner=owner.name,
+        entry=None if entry is None else Span(entry.file, entry.line),
     )
+
+
+def _title(case: BreakCase, kind: str) -> str:
+    root, whole = case.item, case.whole
+    said = _wrapper_title(case) or ("an assertion fails, whatever the tensors hold" if case.fails_always else None)
+    said = said or operator_error(root) or kind
+    if case.decision and not root.gb_id:
+        said = "this line needs a number that a tensor holds"
+    if root.fatal:
+        return f"compiling {root.function} failed: {said}"
+    if case.is_torchs_own:
+        return "torch's own break, by design"
+    within = " inside activation checkpointing" if case.within_checkpoint else ""
+    if not whole or raised_in(root):
+        return f"{said}{within}"
+    block = case.block
+    return f"{said}{within}; {f'in {block}, so ' if block else ''}all of {list_some(whole)} is left to Python"
+
+
+def _wrapper_title(case: BreakCase) -> str | None:
+    """What a break of DDP's or FSDP2's is, in a line."""
+    if case.wrapper == "DDP":
+        compiled = _is_compiled_below(case.item, case.run)
+        return "DDP's own forward runs in Python" + ("" if compiled else ", and nothing in it was compiled")
+    return "FSDP2's hooks run in Python, around each module that `fully_shard` was called on" if case.wrapper else None
+
+
+def _is_compiled_below(item: Break, run: RunRecords) -> bool:
+    """Whether any graph was made in the call of the user's that meets a break."""
+    calls = [(frame.file, frame.line) for frame in run.callers(item.compile_id)]
+    made = {graph.compile_id for graph in run.graphs if graph.stage == "dynamo"}
+    stacks = [
+        [(frame.file, frame.line) for frame in each.user_stack] for each in run.compiles if each.compile_id in made
+    ]
+    return any(stack[: len(calls)] == calls for stack in stacks)
 
 
 def operator_error(root: Break) -> str | None:
     """Return the exception of an operator that failed when torch ran it on tensors without data, else None."""
-    found = _FAILED_OPERATOR.search(root.explanation) if root.fatal else None
-    if found is None:
-        return None
-    text = found["text"].replace("\\n", " ").replace("\\'", "'")
-    return f"{found['type']}: {text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + '…'}"
+    error = root.facts.operator_error if root.fatal else None
+    return error and shorten(error, _MAX_ERROR)
 
 
-def _severity(root: Break, cost: Cost, *, compiled: bool) -> str:
+def _severity(case: BreakCase, cost: Cost) -> str:
     """A break in torch's own code that ends no graph and leaves nothing to Python costs nothing: it is an aside.
 
-    DDP's forward always runs in Python, beside the module that it wraps, unless nothing of the run was compiled.
+    DDP's forward always runs in Python, beside the module that it wraps, unless nothing in it was compiled.
     """
+    root = case.item
     if root.fatal:
         return "error"
-    torchs, wrapped = is_torch_file(root.span.file), wrapper_of(root) == "DDP"
     idle = not cost.graphs and not cost.functions_uncompiled and not cost.operators_uncompiled
-    return "note" if idle and (torchs or (wrapped and compiled)) else "warning"
+    wrapped = case.wrapper == "DDP"
+    if wrapped and not _is_compiled_below(root, case.run):
+        return "warning"
+    return "note" if idle and (is_torch_file(root.span.file) or wrapped or case.is_torchs_own) else "warning"
 
 
-def _cost(
-    group: Sequence[Break], ids: Sequence[str], left: Sequence[object], paid: dict[int, CallCost], run: RunRecords
-) -> Cost:
+def _cost(case: BreakCase, group: Sequence[Break], ids: Sequence[str], paid: dict[int, CallCost]) -> Cost:
     calls = [paid[item.index] for item in group if item.index in paid]
     call = total(calls) if calls else None
     return Cost(
         operators_uncompiled=None if call is None else round(call.operators),
-        graphs=run.graphs_of(ids),
-        functions_uncompiled=len(left),
+        graphs=case.run.graphs_of(ids),
+        functions_uncompiled=len(case.left) + len(case.whole),
         call=call,
     )
 
 
-def _left(entries: Sequence[Break], skipped: Sequence[SkippedFrame]) -> tuple[SkippedFrame, ...]:
-    """The functions that go on uncompiled where one of these breaks split them: outermost first, without repeats."""
+def _left(entries: Sequence[Break], run: RunRecords) -> tuple[SkippedFrame, ...]:
+    """The functions that go on uncompiled where one of these breaks split them: outermost first, without repeats.
+
+    A function that ends with the statement that breaks has nothing left.
+    """
     split = {(frame.file, frame.line) for item in entries for frame in item.user_stack}
-    rests = (item for item in reversed(skipped) if is_resume_function(item.function))
-    return tuple(dict.fromkeys(rest for rest in rests if (rest.file, rest.line) in split))
+    rests = (item for item in reversed(run.skipped) if is_resume_function(item.function))
+    return tuple(
+        dict.fromkeys(
+            rest
+            for rest in rests
+            if (rest.file, rest.line) in split and not is_last(run.sources.get(rest.file), Span(rest.file, rest.line))
+        )
+    )
 
 
 def _whole(ids: Sequence[str], run: RunRecords) -> tuple[str, ...]:
@@ -208,82 +249,61 @@ def _whole(ids: Sequence[str], run: RunRecords) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.function for each in left if not is_stdlib_file(each.file)))
 
 
-def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
-    """What a title adds where torch cannot go on after the break: nothing of the function is compiled."""
-    if not whole or raised_in(root.explanation):
-        return ""
-    block = unsplittable_block(run.sources.get(root.span.file or ""), root.span)
-    return f"; {f'in {block}, so ' if block else ''}all of {list_some(whole)} is left to Python"
+def _cause_text(case: BreakCase) -> str | None:
+    """What the break comes from: the exception, the number that decides something, else torch's explanation."""
+    root, decision = case.item, case.decision
+    if raised := raised_in(root):
+        return (
+            f"Tracing raises {raised.text}. No traced code handles it, so the function is left to Python. (If Python "
+            "does not raise it here, torch traces this line wrongly.)"
+        )
+    if case.fails_always:
+        return f"The condition is {root.facts.condition} while tracing: it does not depend on what tensors hold."
+    if decision is not None:
+        if decision.origin_line == root.span.line and decision.line != root.span.line:
+            return f"The number decides `{decision.condition}` at line {decision.line}, and tracing has no values."
+        said = undecided(decision)
+        return f"{said[:1].upper()}{said[1:]}."
+    if case.is_item and (taken := case.taken):
+        return f"`{taken}` takes a number out of a tensor, and tracing has no values."
+    text = _ADDRESS.sub("", root.explanation or root.reason)
+    inner = root.facts.inside
+    if inner.file is None:
+        return text or None
+    file = path_in_packages(inner.file) or inner.file
+    apart = "\n" if "\n" in text.strip() else " "  # it goes on after a sentence, and below lines of code
+    return f"{text}{apart}(It is inside what this line calls: {file}:{inner.line}, in {root.facts.inside_function}.)"
 
 
-def _cause_text(root: Break, decision: NumberCondition | None) -> str | None:
-    """torch's explanation; of a number that decides something, what it decides."""
-    text = _INTERNAL.sub("…", _ADDRESS.sub("", root.explanation or root.reason)) or None
-    if decision is None:
-        return text
-    if decision.origin_line == root.span.line and decision.line != root.span.line:
-        return f"The number decides `{decision.condition}` at line {decision.line}, and tracing has no values."
-    found = undecided(decision)
-    return f"{found[:1].upper()}{found[1:]}."
-
-
-def _advice(
-    root: Break, left: Sequence[SkippedFrame], decision: NumberCondition | None, run: RunRecords
-) -> tuple[Advice, ...]:
-    """torch's hints, which nobody has checked for this case, and ours where we know what would help."""
-    captured = ".item()" not in root.gb_type
-    if decision and (given := number_advice(decision, captured=captured, fullgraph=root.fatal)):
-        return given
-    goes_on = not failed_assertion(root)
-    own = (advice("rest.unseen"),) if goes_on and any(frame.reason == _NO_TENSOR for frame in left) else ()
-    return (*break_advice(root, run.sources), *own)
-
-
-def _evidence(
-    group: Sequence[Break],
-    entries: Sequence[Break],
-    left: Sequence[SkippedFrame],
-    whole: Sequence[str],
-    cost: Cost,
-    run: RunRecords,
-) -> Iterator[Fact]:
-    root = group[0]
+def _evidence(case: BreakCase, group: Sequence[Break], entries: Sequence[Break], cost: Cost) -> Iterator[Fact]:
+    root, run = case.item, case.run
     yield Fact("in", root.function if root.compile_id == "-" else f"{root.function} (compile {root.compile_id})")
     for place in list(dict.fromkeys(item.span for item in group))[1:]:
         yield Fact("also", "", place)
-    if consequences := "; ".join(_consequences(root, entries, left, whole, cost, run)):
+    if consequences := "; ".join(_consequences(case, entries, cost)):
         yield Fact("led to", consequences)
     if root.fatal and root.user_stack and root.user_stack[0] != root.user_stack[-1]:
         caller = root.user_stack[0]
         yield Fact("raised at", "", Span(caller.file, caller.line))
-    frame, whose = user_frame(root), _whose(root)
-    if whose and frame is not None:
+    frame, owner = user_frame(root), case.owner
+    if owner.name in ("torch", "Python") and frame is not None and not root.fatal:
+        whose = "torch's own" if owner.name == "torch" else "of Python's own library"
         text = f"this line is {whose}: what you can change is the call that leads to it"
         yield Fact("change", text, Span(frame.file, frame.line))
-    elif whose is None and not place_text(run.sources.get(root.span.file or ""), root.span):
+    elif owner.is_user and not place_text(run.sources.get(root.span.file or ""), root.span):
         yield Fact("note", "the source of this line was not recorded")
 
 
-def _whose(root: Break) -> str | None:
-    if is_torch_file(root.span.file) and not root.fatal:
-        return "torch's own"
-    return "of Python's own library" if is_stdlib_file(root.span.file) else None
-
-
-def _consequences(
-    root: Break,
-    entries: Sequence[Break],
-    left: Sequence[SkippedFrame],
-    whole: Sequence[str],
-    cost: Cost,
-    run: RunRecords,
-) -> Iterator[str]:
+def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iterator[str]:
     """In words: what the break did to the program."""
+    root, run = case.item, case.run
     if root.fatal:
         error = next((each.error for each in run.compiles if each.compile_id == root.compile_id), None)
         yield _EXCEPTIONS.get(error or "", _UNKNOWN)
-    if whole:
-        yield f"all of {list_some(whole)} ran uncompiled"
+    if case.whole:
+        yield f"all of {list_some(case.whole)} ran uncompiled"
+    elif case.within_checkpoint and not root.fatal:
+        yield f"all of {root.function}, which `checkpoint` calls, ran uncompiled"
     if cost.graphs:
         yield f"{count(cost.graphs, 'graph')} ended here"
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
@@ -292,9 +312,9 @@ def _consequences(
     functions = tuple(dict.fromkeys(item.function for item in entries))
     if len(functions) > 1:
         yield f"it split the frames of {list_some(functions)}"
-    if left:
-        names = tuple(dict.fromkeys(original_name(frame.function) for frame in left))
-        yield f"what follows in {list_some(names)} ran uncompiled ({left[0].reason})"
+    if case.left:
+        names = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left))
+        yield f"what follows in {list_some(names)} ran uncompiled ({case.left[0].reason})"
     again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)
     if again:
         yield f"recompiles among them: {list_some(again)}"

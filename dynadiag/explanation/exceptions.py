@@ -6,18 +6,13 @@ and so on. Each is a graph break of its own (GB0088), at a ``finally``, a ``with
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Fact, Finding
-from dynadiag.recording.records import Span
+from dynadiag.recording.records import Break, Span
 
 __all__ = ["Raised", "link_exceptions", "raised_in"]
-
-_EXCEPTION = re.compile(r"^The exception: (?P<text>.*)$", re.MULTILINE)
-_ORIGIN = re.compile(r'^Raised at: File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>.+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +23,20 @@ class Raised:
     span: Span | None
 
 
-def raised_in(explanation: str) -> Raised | None:
-    """The exception that a break's explanation tells of."""
-    found, at = _EXCEPTION.search(explanation), _ORIGIN.search(explanation)
-    if found is None:
+def raised_in(item: Break) -> Raised | None:
+    """The exception of the traced code that a break is at."""
+    facts = item.facts
+    if facts.exception is None:
         return None
-    return Raised(found["text"], Span(at["file"], int(at["line"])) if at else None)
+    text = f"{facts.exception}: {facts.message}" if facts.message else facts.exception
+    return Raised(text, facts.raised_at if facts.raised_at.file else None)
 
 
-def link_exceptions(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings, of each exception the raise as the cause and the others as notes that follow from it."""
+def link_exceptions(found: Sequence[Finding], records: Mapping[int, Break]) -> tuple[Finding, ...]:
+    """The findings. Of those at one exception, the raise is the cause, and the others are notes that follow from it."""
     groups: dict[Raised, list[int]] = {}
     for index, item in enumerate(found):
-        if (raised := raised_in(item.cause or "")) is not None:
+        if (raised := raised_in(records[item.records[0]])) is not None:
             groups.setdefault(raised, []).append(index)
     made = list(found)
     for raised, indices in groups.items():
@@ -81,5 +77,4 @@ def _raise_finding(item: Finding, raised: Raised, passed: Sequence[Finding]) -> 
         "does not raise it here, torch traces this line wrongly.)",
         cost=replace(item.cost, functions_uncompiled=sum(each.cost.functions_uncompiled for each in (item, *passed))),
         evidence=(*item.evidence, *through, *unknown),
-        advice=(advice("exception.check"),),
     )

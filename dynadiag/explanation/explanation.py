@@ -23,7 +23,7 @@ from dynadiag.explanation.registry import Registry
 from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.run_records import RunRecords, method_classes
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
-from dynadiag.explanation.skipped import uncompiled_findings, with_operators
+from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
 from dynadiag.recording.code_origin import is_torch_file, original_name
@@ -160,6 +160,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         bypasses=bypasses,
         coverage=read_coverage(recording),
         end=end,
+        modes=read_modes(recording),
     )
 
 

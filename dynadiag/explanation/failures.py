@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.break_remedies import number_advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.explanation.unknown_values import asked_decision, number_advice, undecided
+from dynadiag.explanation.unknown_values import asked_decision, undecided
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Compile, Node, Span
+from dynadiag.recording.torch_text.breaks import needed_symbols
 
 __all__ = ["failure_findings"]
 
@@ -137,9 +139,11 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     stage, why = _stage(item, reason, traceback), _why(reason, traceback)
     span, lines = _blamed_spans(reason, traceback, item.compile_id, run)
     named = f"{stage} (backward)" if backward else stage
-    decision = None if span is None else asked_decision(reason, item.compile_id, span, run)
+    symbols = needed_symbols(reason)
+    decision = None if span is None else asked_decision(symbols, item.compile_id, span, run)
     if decision is not None:
-        return _Failure(named, undecided(decision), span, lines, number_advice(decision, captured=True, fullgraph=True))
+        given = number_advice(replace(decision, is_captured=True, is_whole=True), torch=run.run.torch)
+        return _Failure(named, undecided(decision), span, lines, given)
     given = _advice(stage, reason, why)
     if stage == "Dynamo" and item.error in _INTERNAL_ERRORS and run.is_rest(item):
         given = (advice("failed.rest", function=item.function, line=item.line), *given)

@@ -65,7 +65,9 @@ class Finding:
     commit. ``cause`` is None where it is not known; ``caused_by`` is the position of another finding in the list that
     this one follows from. ``places`` are all source places that are told together, ``span`` is the first of them;
     ``place_identities`` are the identities that each would have alone, so that one more place is one more problem.
-    ``called`` is the user's stack to it. ``records`` are the indices of the breaks or recompiles that it stands for.
+    ``called`` is the user's stack to it. ``owner`` is whose the line is, empty for the program's own, and ``entry``
+    is then the program's line that leads there. ``records`` are the indices of the breaks or recompiles that it stands
+    for.
     """
 
     rule: str  # "failed-compile" | "uncompiled" | "break" | "recompile" | "recompile-limit"
@@ -86,6 +88,8 @@ class Finding:
     evidence: tuple[Fact, ...] = ()
     called: tuple[Frame, ...] = ()
     records: tuple[int, ...] = ()
+    owner: str = ""
+    entry: Span | None = None
 
     @property
     def is_free(self) -> bool:

@@ -55,7 +55,7 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     """What was compiled, where no compile failed."""
     made = sum(graph.stage == "dynamo" for graph in run.graphs)
     if not run.compiles and not made and not run.breaks:
-        return Headline("Nothing was compiled.", "note", _why_nothing(run, events))
+        return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
     breaks = _breaks(findings)
     given_up = sum(item.rule == "recompile-limit" for item in findings)
     worse = f" torch gave up compiling {count(given_up, 'function')}, after too many recompiles." if given_up else ""
@@ -102,10 +102,12 @@ def _whole(run: RunRecords, made: int) -> str:
     return f"No graph break: each of {functions} compiled functions is one graph{together}."
 
 
-def _why_nothing(run: RunRecords, events: Mapping[str, int]) -> tuple[str, ...]:
+def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> tuple[str, ...]:
     """What is known of the reason. The recorder's own notes (disabled, torch never imported) stand beside it."""
     if events.get("dynadiag_trial"):
         return ("This is the recording of a search, whose trials compile elsewhere: `dynadiag browse` shows them.",)
+    if run.modes:
+        return tuple(f"{item.title}." for item in findings if item.rule == "uncompiled" and item.advice)
     if run.skipped:
         return (f"Every frame that Dynamo looked at was left to Python: {_common(run.skipped)}.",)
     if run.run.notes:

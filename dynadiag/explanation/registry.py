@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.explanation.remedies import Family, family, remedies
+from dynadiag.explanation.break_families import Family, family
 from dynadiag.recording.records import Break
 
 __all__ = ["BreakEntry", "Registry", "installed_torch", "is_general", "specific_hints"]
@@ -33,7 +33,9 @@ _GENERAL = (
     "This is likely to be a Dynamo bug",
     "Please report an issue",
 )
-_REPORT = re.compile(r"(Please )?(report|file) an issue to PyTorch\.?", re.IGNORECASE)  # torch adds it to many breaks
+_REPORT = re.compile(  # torch adds it to many breaks
+    r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE
+)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
@@ -90,8 +92,6 @@ class Registry:
         entry = self.entries.get(gb_id or "")
         item = _named_by_id(item, entry) if entry else item
         hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
-        if all(map(is_general, hints)):
-            hints = (*remedies(item.gb_type), *hints)
         return replace(item, gb_id=gb_id, hints=hints)
 
     def _near(self, gb_id: str) -> str:

@@ -12,11 +12,20 @@ from typing import Generic, Literal, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["MOST", "Remedy", "Trial", "advise"]
+__all__ = ["MOST", "Remedy", "Trial", "advise", "slotted"]
+
+_ASIDES = ("like", "limit", "plain", "who")  # slots of whole sentences, which most cases leave empty
 
 F = TypeVar("F")
 
 MOST = 2  # remedies of one finding: more are not read
+
+
+class _Slots(dict[str, str]):
+    """What stands for a slot where there is no case."""
+
+    def __missing__(self, name: str) -> str:
+        return "" if name in _ASIDES else name.upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,11 @@ class Remedy(Generic[F]):
     trials: tuple[Trial, ...] = ()
     source: Literal["dynadiag", "torch"] = "dynadiag"
 
+    @property
+    def text(self) -> str:
+        """The text without a case: what fills a slot is in capitals."""
+        return slotted(self.says)
+
     def advice(self, facts: F, *, torch: str | None = None, case: str | None = None) -> Advice | None:
         """Return what a report says of a case, None where the remedy does not fit it.
 
@@ -63,6 +77,11 @@ class Remedy(Generic[F]):
         elsewhere = () if here else tuple(dict.fromkeys(version for trial in trials for version in trial.torch))
         checked = "tried" if here else "unchecked" if self.source == "torch" else "consistent"
         return Advice(self.says.format(**slots), checked, self.source, self.key, elsewhere)
+
+
+def slotted(text: str) -> str:
+    """Return a text with slots as it is without a case."""
+    return text.format_map(_Slots())
 
 
 def advise(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.run_end import RunEnd
@@ -28,6 +28,14 @@ __all__ = ["RunRecords", "method_classes"]
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
 _CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")  # of a module of Python's own there is no dot
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedForMode:
+    """The dispatch modes that were on when a function was skipped, and the user's frames that called it."""
+
+    modes: tuple[str, ...]
+    callers: tuple[Frame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class RunRecords:
     bypasses: Sequence[CacheLookup] = ()
     coverage: Coverage | None = None
     end: RunEnd | None = None
+    modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows
@@ -67,6 +76,14 @@ class RunRecords:
     def stack(self, compile_id: str) -> tuple[Frame, ...]:
         """The user's stack at a compile; empty where it is not known."""
         return next((each.user_stack for each in self.compiles if each.compile_id == compile_id), ())
+
+    def callers(self, compile_id: str) -> tuple[Frame, ...]:
+        """The user's stack at a compile, without the compiled function itself."""
+        item = next((each for each in self.compiles if each.compile_id == compile_id), None)
+        if item is None or not item.user_stack:
+            return ()
+        last = item.user_stack[-1]
+        return item.user_stack[:-1] if (last.file, last.line) == (item.file, item.line) else item.user_stack
 
     def function_of(self, compile_id: str) -> tuple[str | None, str] | None:
         """The file and the name of a compile's function; None where the compile is not known."""

@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynadiag.explanation.blocks import is_last
 from dynadiag.explanation.coverage import FunctionCoverage, mostly_uncompiled, share_text
 from dynadiag.explanation.findings import Cost, Fact, Finding
+from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.identity import identity
-from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.remedy import Remedy, Trial, advise
+from dynadiag.explanation.run_end import read_frames
+from dynadiag.explanation.run_records import RunRecords, SkippedForMode
+from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_resume_function, is_torch_file, original_name
+from dynadiag.recording.json_values import int_or_none, list_or_empty
 from dynadiag.recording.records import SkippedFrame, Span
 
-__all__ = ["uncompiled_findings", "with_operators"]
+__all__ = ["read_modes", "uncompiled_findings", "with_operators"]
 
 _Key = tuple[str | None, int | None, str]
+
+SKIPPED_FOR_MODE: Remedy[SkippedForMode] = Remedy(
+    "skipped.mode",
+    'Make the call under the mode uncompiled: `with torch.compiler.set_stance("force_eager"):` around it. torch then '
+    "does not mark the code, and the calls after it are compiled.",
+    lambda skip: {} if skip.modes else None,
+    trials=(Trial("counts_operators"),),
+)
 
 
 def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -30,14 +44,56 @@ def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Fin
     )
     found = [_counted(each, run, before, told) for each in mostly]
     for frame in dict.fromkeys(run.skipped):
-        if (frame.file, frame.line) in counted:
+        if (frame.file, frame.line) in counted or _is_over(frame, run):
             continue
         cause = told.get(_key(frame.file, frame.line, frame.function))
         found.append(_finding(frame, run, cause, "note" if told_otherwise or cause is not None else "warning"))
     return tuple(found)
 
 
+def read_modes(recording: ExplainedRecording) -> dict[tuple[str, int | None], SkippedForMode]:
+    """Read the functions that were skipped because a dispatch mode was on, as the recorder saw it at the first one."""
+    found: dict[tuple[str, int | None], SkippedForMode] = {}
+    for _, data in event_data(recording, "dynadiag_skipped"):
+        if modes := list_or_empty(data.get("modes")):
+            key = (str(data.get("file")), int_or_none(data.get("line")))
+            found.setdefault(key, SkippedForMode(tuple(map(str, modes)), tuple(read_frames(data.get("callers")))))
+    return found
+
+
+def _is_over(frame: SkippedFrame, run: RunRecords) -> bool:
+    """Whether a function ends with the statement at which torch split it: nothing of it is left to run."""
+    return is_resume_function(frame.function) and is_last(run.sources.get(frame.file), Span(frame.file, frame.line))
+
+
+def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode) -> Finding:
+    """The finding of a function that torch leaves to Python for good, since a dispatch mode was on in one call."""
+    modes, span = list_some([mode.lstrip("_") for mode in skip.modes]), Span(frame.file, frame.line)
+    call = skip.callers[-1] if skip.callers else None
+    why = (
+        "torch skips a function that is called while a dispatch mode is on, and marks its code for good: later calls "
+        "run in Python too, without the mode, and even where it was compiled before"
+    )
+    at = [] if call is None else [Fact("from", f"the call under {modes} on", Span(call.file, call.line))]
+    return Finding(
+        rule="uncompiled",
+        id=None,
+        identity=identity("uncompiled", None, frame.function, (span,), run.sources),
+        severity="warning",
+        span=span,
+        function=frame.function,
+        title=f"{frame.function} stays uncompiled: {modes}, a dispatch mode, was on in a call",
+        cause=f"{why}.",
+        places=(span,),
+        cost=Cost(functions_uncompiled=1),
+        advice=advise((SKIPPED_FOR_MODE,), skip, torch=run.run.torch),
+        evidence=(Fact("why", why), *at),
+    )
+
+
 def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: str) -> Finding:
+    if (skip := run.modes.get((frame.file, frame.line))) is not None:
+        return _skipped_for_mode(frame, run, skip)
     function, span = original_name(frame.function), Span(frame.file, frame.line)
     reason = frame.reason or "no reason was recorded"
     if is_resume_function(frame.function):

@@ -7,20 +7,32 @@ Tracing has no values, so it cannot follow ``if n > 3`` after ``n = x.sum().item
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.advice_table import advice
-from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Break, Span, Symbol
 
-__all__ = ["NumberCondition", "asked_decision", "branch_decision", "number_advice", "undecided"]
+__all__ = [
+    "NumberCondition",
+    "asked_decision",
+    "branch_decision",
+    "taken_number",
+    "takes_from_arguments",
+    "undecided",
+    "uses_of_number",
+]
 
-_NEEDED = re.compile(r"Could not (?:guard on|extract .{1,40} from) data-dependent expression (?P<text>.+?) \(unhinted")
-_SYMBOL = re.compile(r"\bz?u[fi]?\d+\b")
+_TAKES = frozenset({"item", "tolist", "int", "float", "bool"})  # calls that take numbers out of a tensor
+_KNOWN = frozenset({"numel", "dim", "size", "len", "isinstance", "hasattr", "type", "ndimension", "is_floating_point"})
+_SIZED = frozenset(
+    {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "range", "view", "reshape"}
+    | {"expand", "repeat", "narrow", "split", "tile", "topk", "new_zeros", "new_ones", "new_empty", "new_full", "roll"}
+)
+_SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
+_KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
 _Tested = ast.If | ast.While | ast.IfExp
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
 
@@ -35,6 +47,8 @@ class NumberCondition:
     ``negated`` is its opposite.
     ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
+    ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
+    ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
     """
 
     condition: str
@@ -46,17 +60,16 @@ class NumberCondition:
     required: str = ""
     is_direct: bool = False
     is_loop: bool = False
+    is_expression: bool = False
+    is_taken: bool = False
+    is_captured: bool = False
+    is_whole: bool = False
 
 
-def asked_decision(text: str, compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
-    """What a message of torch's asks to be decided at a line: it names symbols, whose lines the recording has."""
-    found = _NEEDED.search(text)
-    names = set(_SYMBOL.findall(found["text"])) if found else set()
-    if not names:
-        return None
-    return _decision_at(
-        run.sources.get(span.file or ""), span, _origin_lines(run.symbols, compile_id, span.file, names)
-    )
+def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
+    """What torch asks to be decided at a line, by the symbols that it names: the recording has their lines."""
+    lines = _origin_lines(run.symbols, compile_id, span.file, symbols)
+    return _decision_at(run.sources.get(span.file or ""), span, lines) if symbols else None
 
 
 def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
@@ -69,8 +82,8 @@ def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
     if ".item()" in item.gb_type:
         here = (each for each in run.breaks if each.span.file == item.span.file)
         branches = {each.span.line for each in here if "branching" in each.gb_type}
-        return _decision_by(source, item.span.line, branches)
-    return asked_decision(item.reason, item.compile_id, item.span, run)
+        return _decision_by(source, item.span, branches)
+    return asked_decision(item.facts.symbols, item.compile_id, item.span, run)
 
 
 def _origin_lines(
@@ -97,7 +110,10 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
                 return _on_a_size(source, node) if node.test.lineno in lines else None
             return _decision(source, function, node, origin)
     origin = max((line for line in lines if line <= span.line), default=None)
-    return None if origin is None else NumberCondition("", span.line, _value_at(source, function, origin), origin)
+    if origin is None:
+        return None
+    taken = any(_called(each) in _TAKES for each in _calls_at(function, origin))
+    return NumberCondition("", span.line, _value_at(source, function, origin), origin, is_taken=taken)
 
 
 def _on_a_size(source: str, node: _Tested) -> NumberCondition | None:
@@ -108,18 +124,122 @@ def _on_a_size(source: str, node: _Tested) -> NumberCondition | None:
     return NumberCondition(condition, node.test.lineno, "", node.test.lineno, condition)
 
 
-def _decision_by(source: str | None, line: int | None, branches: Collection[int | None]) -> NumberCondition | None:
-    """The first condition that a number which is taken at a line decides.
+def _decision_by(source: str | None, span: Span, branches: Collection[int | None]) -> NumberCondition | None:
+    """The first condition that a number which is taken at a place decides.
 
     ``branches`` are the lines of conditions on tensors, which broke the graph themselves: such a tensor may have been
     computed with the number, but to capture the number does not decide its condition.
     """
-    function = enclosing_function(source, line)
+    function, line = enclosing_function(source, span.line), span.line
     if source is None or function is None or line is None:
         return None
-    tests = (node for node in _tests(function) if node.test.lineno not in branches)
-    found = (node for node in tests if _origin(function, node.test, {line}))
-    return next((_decision(source, function, node, line) for node in found), None)
+    taken = _taken_number(function, source, span)
+    for node in _tests(function):
+        if node.test.lineno in branches:
+            continue
+        inside = any(each is taken for each in ast.walk(node.test)) if taken is not None else False
+        before = node.test.lineno > line or (node.test.lineno == line and taken is None)
+        if inside or (before and _origin(function, node.test, {line})):
+            return _decision(source, function, node, line)
+    return None
+
+
+def taken_number(source: str | None, span: Span) -> str | None:
+    """Return the call at a place that takes a number out of a tensor; None where it is not known."""
+    function = enclosing_function(source, span.line)
+    taken = None if function is None or source is None else _taken_number(function, source, span)
+    return None if taken is None or source is None else _text(source, taken) or None
+
+
+def takes_from_arguments(source: str | None, span: Span) -> bool:
+    """Whether the number that is taken at a place comes from the function's arguments alone, as they were given."""
+    function = enclosing_function(source, span.line)
+    taken = None if function is None or source is None else _taken_number(function, source, span)
+    if function is None or taken is None:
+        return False
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)} - {"self"}
+    bound = {name for target, _ in _bindings(function) for name in _names(target)}
+    return _names(taken) - {"int", "float", "bool"} <= arguments - bound
+
+
+def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
+    """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
+
+    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
+    """
+    function = enclosing_function(source, span.line)
+    taken = None if function is None or source is None else _taken_number(function, source, span)
+    if function is None or taken is None:
+        return frozenset()
+    parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    found, waiting, named = set[str](), [taken], set[str]()
+    while waiting:
+        use, names = _use(waiting.pop(), parents)
+        found |= {use} if use else set()
+        fresh = names - named
+        named |= fresh
+        waiting += [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and node.id in fresh and isinstance(node.ctx, ast.Load)
+        ]
+    return frozenset(found)
+
+
+def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, set[str]]:
+    """What an expression is for, or the names that it is assigned to."""
+    at: ast.AST = node
+    while (parent := parents.get(at)) is not None:
+        match parent:
+            case ast.Call():
+                name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", None)
+                if name not in _SAME:
+                    return _use_in_call(str(name)), set()
+            case ast.BinOp() if not any(isinstance(each, ast.Constant) for each in (parent.left, parent.right)):
+                return "arithmetic", set()
+            case ast.Subscript():
+                return "size", set()
+            case ast.Return():
+                return "return", set()
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+                if all(isinstance(each, ast.Name) for each in targets):
+                    return None, {each.id for each in targets if isinstance(each, ast.Name)}
+                return "store", set()
+            case ast.If() | ast.While() | ast.Compare() | ast.BoolOp() | ast.Assert():
+                return "branch", set()
+            case ast.IfExp() if parent.test is at:
+                return "branch", set()
+            case ast.Expr():
+                return None, set()
+            case ast.stmt():
+                return "other", set()
+        at = parent
+    return "other", set()
+
+
+def _use_in_call(name: str) -> str:
+    if name in _SIZED:
+        return "size"
+    return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
+
+
+def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None:
+    """The outermost call at a place that takes a number out of a tensor (``int(i.max())``)."""
+    calls = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and node.lineno == span.line and _called(node) in _TAKES
+    ]
+    if span.column is not None:
+        line = source.split("\n")[(span.line or 1) - 1]
+        column = len(line[: span.column].encode("utf-8", "replace"))
+        calls = [node for node in calls if node.col_offset <= column < (node.end_col_offset or 0)] or calls
+    return min(calls, key=lambda node: node.col_offset, default=None)
+
+
+def _called(node: ast.Call) -> str:
+    return str(getattr(node.func, "attr", None) or getattr(node.func, "id", None))
 
 
 def undecided(found: NumberCondition) -> str:
@@ -128,32 +248,11 @@ def undecided(found: NumberCondition) -> str:
         return f"`{found.condition}` cannot be decided while tracing: the size is unbacked, as `mark_unbacked` makes it"
     place = "" if found.origin_line == found.line else f" at line {found.origin_line}"
     held = f"the number that `{found.origin}` takes from a tensor{place}"
-    if not found.origin.endswith(".item()"):
+    if not found.is_taken:
         held = f"the size of `{found.origin}`{place}, which the values of a tensor decide"
     if found.condition:
         return f"`{found.condition}` cannot be decided while tracing: it depends on {held}"
     return f"this line needs {held}, and tracing has no values"
-
-
-def number_advice(found: NumberCondition, *, captured: bool, fullgraph: bool) -> tuple[Advice, ...]:
-    """What to do about a condition on a number. ``captured``: torch keeps such numbers in the graph already."""
-    given: list[Advice] = []
-    condition = found.comparison.replace(".item()", "")
-    option = "" if captured else "set `torch._dynamo.config.capture_scalar_outputs = True` and "
-    if found.required:
-        given.append(advice("number.require", condition=found.required, option=option))
-    elif not found.origin:
-        given += [advice("number.mark_dynamic"), advice("number.cond_of_size", condition=condition)]
-    elif found.is_loop:
-        given += [advice("number.loop")] if found.is_direct else []
-    elif condition and found.is_direct:
-        given += [advice("number.where", condition=condition), advice("number.cond", condition=condition)]
-    elif condition and not found.origin.endswith(".item()"):
-        given.append(advice("number.cond_of_size", condition=condition))
-    is_named = found.origin_line != found.line  # each `.item()` is a number of its own
-    if found.negated and is_named and not found.is_loop and not found.required:
-        given.append(advice("number.check", condition=found.comparison, opposite=found.negated, option=option))
-    return (*given, advice("number.split")) if fullgraph else tuple(given)
 
 
 def _tests(function: ast.AST) -> Iterator[_Tested]:
@@ -171,8 +270,19 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
     required = ""
     if isinstance(node, ast.If):
         required = negated if _raises(node.body) else comparison if _raises(node.orelse) else ""
-    loops = isinstance(node, ast.While)
-    return NumberCondition(condition, node.test.lineno, value, origin, comparison, negated, required, direct, loops)
+    return NumberCondition(
+        condition,
+        node.test.lineno,
+        value,
+        origin,
+        comparison,
+        negated,
+        required,
+        direct,
+        is_loop=isinstance(node, ast.While),
+        is_expression=isinstance(node, ast.IfExp),
+        is_taken=bool(taken) or any(_called(each) in _TAKES for each in _calls_at(function, origin)),
+    )
 
 
 def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
@@ -193,7 +303,9 @@ def _raises(body: Sequence[ast.stmt]) -> bool:
 
 def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | None:
     """Which of these lines the value of a condition comes from, through the names that are assigned before it."""
-    if test.lineno in lines and any(isinstance(node, ast.Call) for node in ast.walk(test)):
+    if test.lineno in lines and any(
+        isinstance(node, ast.Call) and _called(node) not in _KNOWN for node in ast.walk(test)
+    ):
         return test.lineno
     waiting, met = [(test, test.lineno)], set[str]()
     while waiting:
@@ -228,15 +340,19 @@ def _bindings(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.
             yield from ((target, node.value) for target in targets)
 
 
+def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:
+    return [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line]
+
+
 def _taken_at(function: ast.AST, line: int) -> list[ast.expr]:
     """The calls of ``item`` at a line."""
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line]
-    return [node for node in calls if getattr(node.func, "attr", None) == "item"]
+    return [node for node in _calls_at(function, line) if _called(node) == "item"]
 
 
 def _value_at(source: str, function: ast.AST, line: int) -> str:
-    """What takes the number at a line: the call of ``item``, else what is assigned there, else the line."""
-    found = [*_taken_at(function, line), *(value for _, value in _bindings(function, line))]
+    """What takes the number at a line: the call of ``item`` or ``int``, else what is assigned there, else the line."""
+    takes = [node for node in _calls_at(function, line) if _called(node) in _TAKES]
+    found = [*_taken_at(function, line), *takes, *(value for _, value in _bindings(function, line))]
     return _text(source, found[0]) if found else source.split("\n")[line - 1].strip()
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from dynadiag.diff import canonical_graph
 from dynadiag.explanation.advice import advise, is_from_before_break
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.hints import break_advice
 from dynadiag.explanation.identity import computed_names, identity
 from dynadiag.explanation.recompiles import own_changes
 from dynadiag.fixes.edits import Edit, SourceMap
@@ -141,6 +140,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
     span, file = item.span, project.name(item.span.file)
     if file is None and (frame := user_frame(item)) is not None:
         file, span = project.name(frame.file), Span(frame.file, frame.line)
+    told = [each for each in explanation.findings if each.id == item.gb_id and item.index in each.records]
     return FixProblem(
         kind="break",
         identity=identity("break", item.gb_id, item.function, (item.span,), explanation.sources),
@@ -153,7 +153,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         hints=item.hints,
         stack=_in_project(item.user_stack, project),
         nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),
-        advice=tuple(each.text for each in break_advice(item, explanation.sources)[:_MAX_ADVICE]),
+        advice=tuple(each.text for finding in told for each in finding.advice[:_MAX_ADVICE]),
     )
 
 

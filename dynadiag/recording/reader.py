@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,6 +23,7 @@ from dynadiag.recording.packing import Content
 from dynadiag.recording.record_mapping import FieldError, check_type
 from dynadiag.recording.records import (
     Break,
+    BreakFacts,
     CacheLookup,
     Collective,
     Compile,
@@ -119,8 +120,9 @@ class Recording:
         return self.records(Compile)
 
     def breaks(self) -> tuple[Break, ...]:
-        """Return every graph break: root causes and consequences."""
-        return self.records(Break)
+        """Return every graph break: root causes and consequences. One of a recording before version 6 has no facts."""
+        facts = {item.index: item for item in self.records(BreakFacts)}
+        return tuple(replace(item, facts=facts.get(item.index, item.facts)) for item in self.records(Break))
 
     def recompiles(self) -> tuple[Recompile, ...]:
         """Return every recompile."""

@@ -1,7 +1,8 @@
 """Map frozen records to SQLite rows and back. One rule for all records, derived from their annotations.
 
 Strings, numbers and booleans are columns. A tuple is one column of JSON. A record inside a record becomes several
-columns, with the field's name as a prefix (``span_line``). Only values that the annotation allows are written or read,
+columns, with the field's name as a prefix (``span_line``), unless its field says that it has a table of its own. Only
+values that the annotation allows are written or read,
 so a stranger's recording cannot put a string where the code expects a number.
 """
 
@@ -76,6 +77,8 @@ def _column_of(field: str) -> str:
 def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _Codec]]:
     hints = get_type_hints(record)
     for field in dataclasses.fields(record):
+        if not field.metadata.get("table", True):
+            continue
         hint, name = hints[field.name], prefix + _column_of(field.name)
         if dataclasses.is_dataclass(hint):
             inner = "" if field.name == table else f"{name}_"

@@ -9,7 +9,7 @@ an id is recorded as ``"0/0#2"``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 # Notes on runs. The first one does not hold while the program still runs.
@@ -156,8 +156,45 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakFacts:
+    """What torch's message on a break says, as values, and what the recorder saw. None where neither says it.
+
+    ``subject`` is what torch could not trace (``print``, ``time.sleep``, ``Logger.info``), ``is_native`` says that it
+    has no Python code. ``argument_types`` are those of a builtin, known where ``has_types``. ``symbols`` are numbers
+    without a value that a condition needs. ``condition`` is the constant value of an assertion's. ``within`` is the
+    higher-order operator whose function was traced, ``then`` the type of break at which torch failed to split the
+    graph. ``exception`` is what the traced code raised, at ``raised_at``. ``inside`` is the line in torch or Python's
+    library, where the user's line only calls the code that breaks.
+    """
+
+    index: int = 0  # of the break
+    subject: str | None = None
+    subject_file: str | None = None
+    is_native: bool = False
+    argument_types: tuple[str, ...] = ()
+    has_keywords: bool = False
+    has_types: bool = False
+    method: str | None = None  # of a logger
+    operator: str | None = None  # "aten.nonzero", "mine::twice", "numpy.median"
+    lacks_fake: bool = False  # the operator has no fake kernel
+    operator_error: str | None = None  # what it raised on tensors without data: "TypeError: ..."
+    symbols: tuple[str, ...] = ()
+    condition: str | None = None
+    within: str | None = None
+    then: str | None = None
+    exception: str | None = None
+    message: str | None = None
+    raised_at: Span = Span(None, None)
+    inside: Span = Span(None, None)
+    inside_function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
-    """A graph break. ``cause`` is the index of the root break that it follows from."""
+    """A graph break. ``cause`` is the index of the root break that it follows from.
+
+    ``reason``, ``explanation`` and ``hints`` are torch's words. ``facts`` are their own table.
+    """
 
     index: int
     compile_id: str
@@ -171,6 +208,7 @@ class Break:
     user_stack: tuple[Frame, ...]
     cause: int | None
     fatal: bool  # torch raised an exception instead of splitting the graph (fullgraph=True)
+    facts: BreakFacts = field(default=BreakFacts(), metadata={"table": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +349,7 @@ class Trial:
 # The records that a digest makes from a log. Each type has its own table (`recording.schema`).
 Record: TypeAlias = (
     Break
+    | BreakFacts
     | CacheLookup
     | Collective
     | Compile

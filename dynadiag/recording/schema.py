@@ -20,7 +20,9 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
-VERSION = 5  # a reader refuses newer versions; 3 added derived data, 4 cache lookups and collectives; 5 dropped links
+# A reader refuses newer versions. 3 added derived data, 4 cache lookups and collectives, 5 dropped links, 6 added the
+# facts of breaks.
+VERSION = 6
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -268,6 +270,34 @@ _TYPED_TABLES = (
             "cause": "the id of the root break that this one follows from",
             "fatal": "1 where torch raised instead of splitting the graph",
         },
+    ),
+    _record_table(
+        records.BreakFacts,
+        "break_facts",
+        "What torch's message on a graph break says, as values.",
+        {
+            "id": "the break's id",
+            "subject": "what torch could not trace, as it names it",
+            "subject_file": "the file that it is in",
+            "is_native": "1 where it has no Python code",
+            "argument_types": "the types of its arguments: JSON list",
+            "has_keywords": "1 where it has keyword arguments",
+            "has_types": "1 where torch names the types of the arguments",
+            "method": "the method of a logger",
+            "operator": 'the operator, such as "aten.nonzero"',
+            "lacks_fake": "1 where the operator has no fake kernel",
+            "operator_error": "what the operator raised on tensors without data",
+            "symbols": "the numbers without a value that a condition needs: JSON list",
+            "condition": "the constant value of an assertion's condition",
+            "within": "the higher-order operator whose function was traced",
+            "then": "the type of break at which torch failed to split the graph",
+            "exception": "the type of the exception that the traced code raised",
+            "message": "its message",
+            **{f"raised_at_{key.removeprefix('span_')}": f"{text} of the raise" for key, text in _SPAN.items()},
+            **{f"inside_{key.removeprefix('span_')}": f"{text}, in torch or Python" for key, text in _SPAN.items()},
+            "inside_function": "the function of torch's or Python's library that breaks",
+        },
+        since=6,
     ),
     _record_table(
         records.SkippedFrame,

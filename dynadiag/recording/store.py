@@ -19,6 +19,7 @@ import zstandard
 
 from dynadiag.errors import DynadiagError, UnwritableOutput
 from dynadiag.recording.record_mapping import FieldError
+from dynadiag.recording.records import Break
 from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping_of
 
 __all__ = ["DERIVED_TABLE", "RecordingWriter", "atomic_write", "load_derived", "save_derived"]
@@ -130,6 +131,8 @@ class RecordingWriter:
         name = RECORD_TABLES[type(record)].name
         self._database.execute(self._inserts[name], row)
         self._totals[name] += 1
+        if isinstance(record, Break):
+            self.add(record.facts)
 
     def log(self, name: str, size: int, block_size: int, events: int, unparsed_lines: int) -> None:
         """Describe the log that the recording is made from."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.registry import BreakEntry, installed_torch
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.printer import Printer
@@ -40,7 +40,7 @@ def entry_json(entry: BreakEntry) -> bytes:
         "meaning": entry.family.meaning,
         "explanation": entry.explanation,
         "hints": list(entry.hints),
-        "remedies": list(entry.family.remedies),
+        "remedies": [REMEDIES[key].text for key in entry.family.remedies],
         "context": entry.context,
     }
     return encode(document)
@@ -48,8 +48,9 @@ def entry_json(entry: BreakEntry) -> bytes:
 
 def _remedies(entry: BreakEntry) -> list[str]:
     """What usually removes such a break. Advice that was tried on one says so."""
-    items = [advice(key, case=entry.gb_id) for key in entry.family.advice]
-    return [f"{item.text} (tried)" if item.checked == "tried" else item.text for item in items]
+    remedies = [REMEDIES[key] for key in entry.family.remedies]
+    tried = [any(trial.case == entry.gb_id for trial in remedy.trials) for remedy in remedies]
+    return [f"{remedy.text} (tried)" if at else remedy.text for remedy, at in zip(remedies, tried, strict=True)]
 
 
 def _block(title: str, texts: Sequence[str], printer: Printer) -> list[str]:

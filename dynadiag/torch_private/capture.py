@@ -36,6 +36,7 @@ CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
 _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting function; the most seen is 9
+_HIGHER_ORDER = "/torch/_dynamo/variables/higher_order_ops.py"
 _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
 
@@ -88,6 +89,27 @@ def exception_traceback(tx: Any) -> list[tuple[str, int | None, str]]:
         found.append((str(summary.filename), summary.lineno, str(summary.name)))
         link = link.tb_next
     return found
+
+
+def traced_operator(failure: BaseException) -> str | None:
+    """Return the innermost higher-order operator ("tag_activation_checkpoint") whose function was traced at a failure.
+
+    Its variable is ``self`` in variables/higher_order_ops.py, with the operator as ``value``.
+    """
+    frames = (each for each in traceback_frames(failure) if each.f_code.co_filename.endswith(_HIGHER_ORDER))
+    operators = [getattr(frame.f_locals.get("self"), "value", None) for frame in frames]
+    return next((str(name) for each in reversed(operators) if (name := getattr(each, "__name__", None))), None)
+
+
+def dispatch_modes() -> list[str]:
+    """Return the classes of the dispatch modes that are on, the outermost first, without torch's own for tracing.
+
+    ``_get_current_dispatch_mode_stack`` of torch.utils._python_dispatch.
+    """
+    from torch.utils import _python_dispatch
+
+    modes = _python_dispatch._get_current_dispatch_mode_stack()
+    return [type(mode).__name__ for mode in modes if not mode.is_infra_mode()]
 
 
 def named_lines(failure: BaseException) -> dict[tuple[str, str], int | None]:

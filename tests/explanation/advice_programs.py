@@ -30,6 +30,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 Compile = Callable[..., Callable[..., Any]]
 Program = Callable[[Compile], Any]
@@ -165,6 +167,63 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+def sizes_by_an_item(v: torch.Tensor) -> torch.Tensor:
+    number = int(v.max()) + 1
+    return torch.zeros(number) + 1
+
+
+def sized_before(compile_: Compile) -> list[Any]:
+    return [compile_(lambda number: torch.zeros(number + 1) + 1)(int(x.max()))]
+
+
+class Shown(nn.Module):
+    """A module that shows or keeps something in what `checkpoint` is given."""
+
+    def __init__(self, *, keeps: bool, inside: bool) -> None:
+        super().__init__()
+        self.keeps, self.inside, self.peak = keeps, inside, 0.0
+
+    def block(self, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        half = v * 2
+        if self.inside:
+            self.show(half)
+        return half + v, half
+
+    def show(self, half: torch.Tensor) -> None:
+        if self.keeps:
+            self.peak = half.max().item()
+        else:
+            print("block", half.shape[0])  # noqa: T201
+
+    def forward(self, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        whole, half = checkpoint(self.block, v, use_reentrant=False)
+        return whole.sum(), half
+
+
+def checkpointed(*, keeps: bool, inside: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module = Shown(keeps=keeps, inside=inside)
+        v = torch.ones(4, requires_grad=True)
+        whole, half = compile_(module)(v)
+        if not inside:
+            module.show(half)
+        whole.backward()
+        return [v.grad, module.peak]
+
+    return run
+
+
+def counts_operators(*, stance: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        compiled = compile_(lambda v: v @ v)
+        square = torch.ones(2, 2)
+        with torch.compiler.set_stance("force_eager" if stance else "default"), FlopCounterMode(display=False) as mode:
+            compiled(square)
+        return [compiled(square), mode.get_total_flops()]
+
+    return run
+
+
 def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
     total = v.sum().item()
     doubled = v * 2
@@ -184,13 +243,21 @@ def takes_one_side_by_a_tensor(v: torch.Tensor) -> Any:
     return torch.cond(total > 3, lambda a: a + 1, lambda a: a - 1, (v * 2,))
 
 
+def branches_by_what_is_made(v: torch.Tensor) -> torch.Tensor:
+    total = v.to(torch.int64).sum().item()
+    made = torch.zeros(int(total))
+    if made.numel() > 3:
+        return v + 1
+    return v - 1
+
+
 def branches_as_always(v: torch.Tensor) -> torch.Tensor:
-    total = v.sum().item()
-    doubled = v * 2
-    torch._check(total > 3)
-    if total > 3:
-        return doubled + 1
-    return doubled - 1
+    total = v.to(torch.int64).sum().item()
+    made = torch.zeros(int(total))
+    torch._check(made.numel() > 3)
+    if made.numel() > 3:
+        return v + 1
+    return v - 1
 
 
 def raises_by_an_item(v: torch.Tensor) -> torch.Tensor:
@@ -469,18 +536,6 @@ def chooses(v: torch.Tensor) -> torch.Tensor:
 
 def takes_one_side(v: torch.Tensor) -> Any:
     return torch.cond(v.sum() > 0, lambda a: a + 1, lambda a: a - 1, (v,))
-
-
-def branches_on_a_count(v: torch.Tensor) -> torch.Tensor:
-    if torch.tensor(v.shape[0]) > 0:
-        return v + 1
-    return v - 1
-
-
-def branches_on_a_shape(v: torch.Tensor) -> torch.Tensor:
-    if v.shape[0] > 0:
-        return v + 1
-    return v - 1
 
 
 def logs_an_item(v: torch.Tensor) -> tuple[float, torch.Tensor]:
@@ -1382,6 +1437,20 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
     ),
+    "sizes_by_an_item": (
+        calls(sizes_by_an_item, (x,)),
+        configured(calls(sizes_by_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
+    ),
+    "sizes_by_an_argument": (calls(sizes_by_an_item, (x,)), sized_before),
+    "prints_in_a_checkpoint": (
+        checkpointed(keeps=False, inside=True),
+        checkpointed(keeps=False, inside=False),
+    ),
+    "keeps_a_value_in_a_checkpoint": (
+        checkpointed(keeps=True, inside=True),
+        checkpointed(keeps=True, inside=False),
+    ),
+    "counts_operators": (counts_operators(stance=False), counts_operators(stance=True)),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
@@ -1393,11 +1462,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "takes_one_side_by_an_item": (calls(branches_on_an_item, (x,)), calls(takes_one_side_by_a_tensor, (x,))),
     "branches_as_always": (
-        calls(branches_on_an_item, (x,)),
+        configured(calls(branches_by_what_is_made, (x,)), captures),
         configured(calls(branches_as_always, (x,)), captures),
     ),
     "must_branch_as_always": (
-        whole(branches_on_an_item, branches_on_an_item),
+        whole(branches_by_what_is_made, branches_by_what_is_made),
         whole(branches_as_always, branches_as_always),
     ),
     "raises_by_an_item": (
@@ -1448,7 +1517,6 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "asserts_in_the_graph": (calls(asserts_values, (x,)), calls(asserts_in_the_graph, (x,))),
     "branches_on_values": (calls(branches_on_values, (x,)), calls(chooses, (x,))),
     "branches_to_one_side": (calls(branches_on_values, (x,)), calls(takes_one_side, (x,))),
-    "branches_on_a_count": (calls(branches_on_a_count, (x,)), calls(branches_on_a_shape, (x,))),
     "logs_an_item": (
         calls(logs_an_item, (x,)),
         converts_afterwards(lambda v: v.item(), lambda v: (v.sum(), v * 2)),

@@ -25,6 +25,7 @@ from dynadiag.recording.records import (
     Span,
     Symbol,
 )
+from dynadiag.recording.torch_text.breaks import read_facts
 
 RUN = Run(
     target="prog.py",
@@ -64,7 +65,8 @@ def a_break(index: int = 0, **changes: Any) -> Break:
         cause=None,
         fatal=False,
     )
-    return replace(made, **changes)
+    made = replace(made, **changes)
+    return made if "facts" in changes else replace(made, facts=read_facts(made.explanation, index=index))
 
 
 def a_compile(index: int = 0, compile_id: str = "0/0", **changes: Any) -> Compile:

@@ -14,9 +14,12 @@ import pytest
 import torch
 
 import dynadiag
-from dynadiag.explanation.advice_entry import AdviceEntry, AdviceTrial
-from dynadiag.explanation.advice_table import TABLE, advice, torch_advice
+from dynadiag.explanation.advice_entry import AdviceTrial
+from dynadiag.explanation.advice_table import TABLE
+from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
 from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.remedy import Remedy, Trial
+from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 from tests.explanation.advice_programs import PROGRAMS, RESTORE, Program, config
 
 PACKAGE = Path(dynadiag.__file__).parent
@@ -29,7 +32,12 @@ OPTIONS = dict.fromkeys(
     ),
     False,
 )
-TRIALS = [(key, trial) for key, entry in TABLE.items() for trial in entry.trials]
+CATALOGUE: tuple[Remedy[Any], ...] = (*REMEDIES.values(), *NUMBERS, SKIPPED_FOR_MODE)
+TEXTS = {key: entry.text for key, entry in TABLE.items()} | {remedy.key: remedy.says for remedy in CATALOGUE}
+TRIALS: list[tuple[str, AdviceTrial | Trial]] = [
+    *((key, trial) for key, entry in TABLE.items() for trial in entry.trials),
+    *((remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -55,18 +63,20 @@ def recorded(file: Path, program: Program) -> tuple[Explanation, Any]:
         return explain(recording), results
 
 
-def pattern(entry: AdviceEntry) -> str:
+def pattern(says: str) -> str:
     """What the advice looks like with its slots filled."""
-    text = re.escape(entry.text.replace("{{", "\0").replace("}}", "\1"))
+    text = re.escape(says.replace("{{", "\0").replace("}}", "\1"))
     return re.sub(r"\\\{\w+\\\}", ".*", text).replace("\0", r"\{").replace("\1", r"\}")
 
 
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the trials are for torch 2.13")
 @pytest.mark.parametrize(("key", "trial"), TRIALS, ids=[f"{key}-{trial.program}" for key, trial in TRIALS])
-def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, key: str, trial: AdviceTrial) -> None:
+def test_what_the_advice_is_about_is_gone_when_it_is_followed(
+    tmp_path: Path, key: str, trial: AdviceTrial | Trial
+) -> None:
     program, followed = PROGRAMS[trial.program]
     before, results = recorded(tmp_path / "before.dynadiag", program)
-    given = {each for item in before.findings for each in item.advice if re.search(pattern(TABLE[key]), each.text)}
+    given = {each for item in before.findings for each in item.advice if re.search(pattern(TEXTS[key]), each.text)}
     assert {each.checked for each in given} == {"tried"}
     assert trial.case is None or trial.case in {item.id for item in before.findings}
     after, results_after = recorded(tmp_path / "after.dynadiag", followed)
@@ -101,18 +111,12 @@ def test_advice_is_made_by_the_table_only() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Advice"
     }
-    assert found == {"explanation/advice_table.py", "render/cache_report.py"}
+    made = {"explanation/advice_table.py", "explanation/remedy.py", "render/cache_report.py"}
+    assert found == made | {"explanation/break_remedies.py"}  # of torch's hints
 
 
 def test_each_entry_of_the_table_is_given_somewhere() -> None:
     sources = [file.read_text() for file in PACKAGE.rglob("*.py") if not file.name.startswith("advice_on_")]
     states = [key for key in TABLE if key.startswith("state.")]
     used = [key for key in TABLE if any(f'"{key}"' in text for text in sources)]
-    torchs = [key for key, entry in TABLE.items() if entry.source == "torch"]
-    assert sorted({*TABLE} - {*used, *states, *torchs}) == []
-
-
-def test_what_was_not_tried_on_such_a_case_is_not_called_tried() -> None:
-    assert advice("outside", case="GB0007").checked == "tried"
-    assert advice("outside", case="GB9999").checked == "unchecked"
-    assert torch_advice("Use another function.", "GB0007").checked == "unchecked"
+    assert sorted({*TABLE} - {*used, *states}) == []

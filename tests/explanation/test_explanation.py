@@ -54,4 +54,4 @@ def test_only_the_sources_that_a_view_quotes_are_read() -> None:
 def test_without_torchs_registry_everything_else_is_explained() -> None:
     made = explain(FakeRecording(break_records=(a_break(gb_id=None, hints=()),)), Registry({}))
     assert made.breaks[0].gb_id is None
-    assert made.breaks[0].hints
+    assert made.findings[0].advice

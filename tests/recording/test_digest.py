@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.recording.digest import Digest, breaks
+from dynadiag.recording.digest import Digest
 from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
@@ -24,8 +24,10 @@ from dynadiag.recording.records import (
     Record,
     Run,
     SkippedFrame,
+    Span,
     Symbol,
 )
+from dynadiag.recording.torch_text.breaks import parse_message
 
 ZERO = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 ONE = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
@@ -376,7 +378,7 @@ def test_a_break_without_an_explanation_has_what_torch_tells_its_developers() ->
         "  Hint: Look.\n\n  Developer debug context: TypeError <built-in add at 0x7feb8e>: must be Tensor, not str\n\n"
         " For more details about this graph break, please visit: https://x/gb/gb0112.html\n"
     )
-    found = breaks.parse_message(text)
+    found = parse_message(text)
     assert found.explanation == "TypeError <built-in add>: must be Tensor, not str"
     assert (found.gb_id, found.hints) == ("GB0112", ("Look.",))
 
@@ -390,9 +392,9 @@ def test_a_break_inside_torchs_own_code_says_where() -> None:
     )
     place = {"dynadiag_break": {"file": "/u/p.py", "line": 9}, **ZERO}
     (found,) = only(digest((place, ""), (artifact("dynamo_graph_break_reason"), text)), Break)
-    assert found.explanation.endswith("(It is inside what this line calls: torch/optim/optimizer.py:79, in inner.)")
+    assert (found.facts.inside, found.facts.inside_function) == (Span(inner, 79), "inner")
     (own,) = only(digest((artifact("dynamo_graph_break_reason"), BREAK)), Break)
-    assert "inside" not in own.explanation
+    assert own.facts.inside.file is None
 
 
 @pytest.mark.parametrize(("number", "read"), [(7, 7), (-(1 << 63), -(1 << 63)), (1 << 63, None), (True, None)])

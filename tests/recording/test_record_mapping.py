@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.records import (
     Break,
+    BreakFacts,
     Frame,
     GraphNode,
     Guard,
@@ -45,7 +47,8 @@ def stored(record: object) -> Any:
 def test_records_come_back(record: type) -> None:
     @given(st.from_type(record))
     def check(value: object) -> None:
-        assert stored(value) == value
+        kept = replace(value, facts=BreakFacts()) if isinstance(value, Break) else value  # they have their own table
+        assert stored(kept) == kept
 
     check()
 

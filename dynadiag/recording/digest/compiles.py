@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
-from dynadiag.recording.digest.breaks import parse_frames, parse_message
+from dynadiag.recording.digest.breaks import parse_frames
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext
 from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
+from dynadiag.recording.torch_text.breaks import parse_message
 
 __all__ = ["CompileCollector", "read_skipped_frame"]
 

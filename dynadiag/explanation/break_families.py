@@ -9,26 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dynadiag.explanation.advice_table import TABLE
-
-__all__ = ["FAMILIES", "Family", "family", "remedies"]
+__all__ = ["FAMILIES", "Family", "family"]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """Types of break that mean the same to a user. ``pattern`` is searched in the type, in any case.
 
-    ``advice`` are keys of the table of advice.
+    ``remedies`` are the keys of those that usually end such breaks.
     """
 
     pattern: str
     meaning: str
-    advice: tuple[str, ...]
-
-    @property
-    def remedies(self) -> tuple[str, ...]:
-        """What usually ends breaks of these types."""
-        return tuple(TABLE[key].text for key in self.advice)
+    remedies: tuple[str, ...]
 
 
 # The first family whose pattern is found in the type is used, so the narrow ones stand first.
@@ -42,7 +35,7 @@ FAMILIES = (
         r"data-dependent branching|guard_scalar branch",
         "The program takes one way or another by the values of a tensor (`if`, `while`, `and`, `assert`, "
         "`bool(...)`). A graph is traced once and has no values to decide by.",
-        ("branch.where", "branch.cond", "branch.shapes"),
+        ("branch.where", "branch.cond"),
     ),
     Family(
         r"\.item\(|tolist|scalar_outputs|python constant|index\(Tensor\)|non-const(ant)? (key|argument|bool)",
@@ -62,7 +55,7 @@ FAMILIES = (
     Family(
         r"logg(er|ing)|\bprint|warnings",
         "A message is printed or logged while the function runs, which no graph can do.",
-        ("log.afterwards", "log.reorder", "log.ignore_all"),
+        ("log.afterwards", "print.reorder", "log.ignore"),
     ),
     Family(
         r"graph_break\(\)|skip_frame|step_unsupported|comptime",
@@ -159,8 +152,3 @@ _OTHER = Family("", "Dynamo cannot put this in a graph, so the code here runs in
 def family(gb_type: str) -> Family:
     """The family of a type; a last one for everything else."""
     return next((item for item in FAMILIES if re.search(item.pattern, gb_type, re.IGNORECASE)), _OTHER)
-
-
-def remedies(gb_type: str) -> tuple[str, ...]:
-    """What usually ends a break of this type; never empty."""
-    return family(gb_type).remedies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,14 @@ import torch
 from torch._dynamo.exc import InternalTorchDynamoError
 
 import dynadiag
+from dynadiag.explanation.break_case import BreakCase
+from dynadiag.explanation.break_remedies import break_advice
 from dynadiag.explanation.explanation import Explanation, explain
-from dynadiag.explanation.hints import break_advice
-from dynadiag.recording.records import Span
+from dynadiag.explanation.findings import Advice
+from dynadiag.recording.records import Break, Span
 from dynadiag.render.report import explanation_text
 from tests.explanation.advice_programs import Hooked, config, opens_a_file, prints_a_size
-from tests.explanation.build import FILE, FakeRecording, a_break
+from tests.explanation.build import FILE, FakeRecording, a_break, records
 
 OLD = torch.__version__ < (2, 12)
 
@@ -40,6 +42,10 @@ def recorded(tmp_path: Path, fn: Callable[..., Any]) -> Explanation:
         torch.compile(fn, backend="eager")(torch.ones(3, 3))
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         return explain(recording)
+
+
+def given(item: Break, sources: Mapping[str, str] | None = None) -> tuple[Advice, ...]:
+    return break_advice(BreakCase(item, records(breaks=(item,), sources=sources or {})))
 
 
 def advice(tmp_path: Path, fn: Callable[..., Any]) -> list[tuple[str, str]]:
@@ -82,16 +88,17 @@ def test_compiled_autograd_is_not_advised_where_it_raises(tmp_path: Path) -> Non
     with dynadiag.record(tmp_path / "run.dynadiag"):
         backward(Hooked())
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
-        (given,) = explain(recording).findings[0].advice
-    assert given.checked == "tried"
-    assert "compile the hooked module's forward alone" in given.text
+        (one,) = explain(recording).findings[0].advice
+    assert (one.key, one.checked) == ("hook.forward_alone", "tried")
     torch._dynamo.reset()
     with config.patch(compiled_autograd=True), pytest.raises(AssertionError, match="requires CompiledAutograd"):
         backward(Hooked())
 
 
 def test_a_hint_that_nobody_checked_says_whose_it_is() -> None:
-    text = explanation_text(explain(FakeRecording(break_records=(a_break(hints=("Use another.",)),))))
+    text = explanation_text(
+        explain(FakeRecording(break_records=(a_break(gb_id=None, gb_type="Something new", hints=("Use another.",)),)))
+    )
     assert "hint: Use another. (torch's own, unchecked)" in text
     assert "help: Use another." not in text
 
@@ -99,14 +106,18 @@ def test_a_hint_that_nobody_checked_says_whose_it_is() -> None:
 def test_a_request_for_a_bug_report_gives_way_to_advice() -> None:
     hints = ("Please file an issue on GitHub so the PyTorch team can add support for it.", "Use another.")
     unknown = a_break(gb_id=None, gb_type="Something new", hints=hints)
-    assert [item.text for item in break_advice(unknown)] == ["Use another."]
-    assert [item.text for item in break_advice(replace(unknown, hints=hints[:1]))] == [hints[0]]
+    assert [item.text for item in given(unknown)] == ["Use another."]
+    assert [item.text for item in given(replace(unknown, hints=hints[:1]))] == [hints[0]]
 
 
 def test_what_was_tried_on_such_a_break_comes_before_what_nobody_checked() -> None:
-    given = break_advice(a_break(hints=("This graph break is fundamental.", "Use `torch.cond`.", "Use another.")))
-    assert [item.checked for item in given] == ["tried", "tried", "tried", "unchecked"]
-    assert given[-1].text == "Use another."
+    found = given(a_break(hints=("This graph break is fundamental.", "Use `torch.cond`.", "Use another.")))
+    assert [item.checked for item in found] == ["tried", "tried"]
+
+
+def test_torchs_hints_are_given_where_there_is_no_remedy() -> None:
+    unknown = a_break(gb_id=None, gb_type="Something new", hints=("This graph break is fundamental.", "Use another."))
+    assert [(item.text, item.source) for item in given(unknown)] == [("Use another.", "torch")]
 
 
 @pytest.mark.parametrize(
@@ -126,37 +137,37 @@ def test_a_function_of_pythons_own_library_is_moved_outside(name: str, constant:
     )
     skipped = "Attempted to call function marked as skipped"
     item = a_break(gb_id="GB0007", gb_type=skipped, explanation=builtin, hints=hints)
-    given = [each.text.partition(" ")[0] for each in break_advice(item)]
-    assert given == ["Move", *(["A"] if constant else [])]
+    words = [each.text.partition(" ")[0] for each in given(item)]
+    assert words == ["Move", *(["A"] if constant else [])]
 
 
 @pytest.mark.parametrize("method", ["info", "warning_once"])
 def test_the_method_of_a_logger_is_named_as_it_is_called(method: str) -> None:
     hints = ("Add the logging method to `torch._dynamo.config.ignore_logging_functions`.",)
     item = a_break(gb_id="GB0291", gb_type="logging", explanation="Not supported.", hints=hints, span=Span(FILE, 1, 0))
-    (given,) = break_advice(item, {FILE: f"log.{method}('at %s', x)\n"})
-    assert f"add(logging.Logger.{method})" in given.text
+    (one,) = given(item, {FILE: f"log.{method}('at %s', x)\n"})
+    assert f"add(logging.Logger.{method})" in one.text
 
 
 @pytest.mark.parametrize(("operator", "by_mask"), [("nonzero", True), ("bincount", False), ("_unique2", False)])
 def test_a_mask_is_advised_only_where_there_is_one(operator: str, by_mask: bool) -> None:
     text = f"Operator `aten.{operator}.default`'s output shape depends on input Tensor data."
     item = a_break(gb_id="GB0036", gb_type="Dynamic shape operator", explanation=text)
-    assert any("mask" in each.text for each in break_advice(item)) == by_mask
+    assert any("mask" in each.text for each in given(item)) == by_mask
 
 
 def test_no_advice_is_to_change_torchs_own_code() -> None:
     hints = ("Remove the `torch._dynamo.graph_break()` call.",)
     own = a_break(gb_id="GB0025", gb_type="Call to `torch._dynamo.graph_break()`", hints=hints)
-    assert [item.checked for item in break_advice(own)] == ["tried"]
-    assert break_advice(replace(own, span=Span("/env/site-packages/torch/optim/optimizer.py", 79))) == ()
+    assert [item.checked for item in given(own)] == ["tried"]
+    assert given(replace(own, span=Span("/env/site-packages/torch/optim/optimizer.py", 79))) == ()
 
 
 def test_an_assertion_is_not_advised_on_as_a_branch() -> None:
-    sources = {"/home/me/net.py": "def forward(x):\n    y = x\n    assert y.sum() > 0, y\n"}
-    on_values = a_break(span=Span("/home/me/net.py", 3, 11, 3, 22), hints=("Use `torch.cond`.",))
-    assert [item.text[:18] for item in break_advice(on_values, sources)] == ["Drop the assertion", "To keep it, use `t"]
-    assert "torch.where" in break_advice(on_values)[0].text  # without the source it is a branch
+    sources = {FILE: "def forward(x):\n    y = x\n    assert y.sum() > 0, y\n"}
+    on_values = a_break(span=Span(FILE, 3, 11, 3, 22), hints=("Use `torch.cond`.",))
+    assert [item.text[:18] for item in given(on_values, sources)] == ["Drop the assertion", "To keep it, use `t"]
+    assert "torch.where" in given(on_values)[0].text  # without the source it is a branch
 
 
 @pytest.mark.parametrize(
@@ -165,9 +176,61 @@ def test_an_assertion_is_not_advised_on_as_a_branch() -> None:
 )
 def test_a_print_is_advised_on_by_the_types_that_it_prints(types: str, words: str) -> None:
     hint = "You can try adding it to `torch._dynamo.config.reorderable_logging_functions`."
-    reason = (
-        f"Dynamo does not know how to trace builtin operator `print` with argument types [{types}] (has_kwargs True)"
+    text = f"Dynamo does not know how to trace builtin operator `print` with argument types [{types}] (has_kwargs True)"
+    item = a_break(gb_id="GB0059", gb_type="Failed to trace builtin operator", hints=(hint,), explanation=text)
+    (one,) = given(item)
+    assert words in one.text
+    assert one.checked == "tried"
+
+
+PRINTS = a_break(
+    gb_id="GB0059",
+    gb_type="Failed to trace builtin operator",
+    explanation="Dynamo does not know how to trace builtin operator `print` with argument types ['str'] "
+    "(has_kwargs False)",
+)
+
+
+def test_what_would_lose_output_is_not_advised_inside_activation_checkpointing() -> None:
+    inside = replace(PRINTS, facts=replace(PRINTS.facts, within="tag_activation_checkpoint"))
+    (one,) = given(inside)
+    assert "outside of what `checkpoint` calls" in one.text
+    assert "reorderable" not in one.text
+
+
+def test_the_whole_of_a_function_is_not_moved_out_of_it() -> None:
+    skipped = a_break(gb_id="GB0007", gb_type="Attempted to call function marked as skipped", span=Span(FILE, 2))
+    alone, beside = "def f(x):\n    return g(x)\n", "def f(x):\n    y = g(x)\n    return y * 2\n"
+    assert not [each for each in given(skipped, {FILE: alone}) if each.text.startswith("Move this out")]
+    assert [each for each in given(skipped, {FILE: beside}) if each.text.startswith("Move this out")]
+
+
+@pytest.mark.parametrize(
+    ("body", "keys"),
+    [
+        ("n = int(x.max())\n    return torch.zeros(n)", ["item.capture", "item.pass"]),
+        ("y = x * 2\n    n = int(y.max())\n    return torch.zeros(n)", ["item.capture"]),
+        ("return y * x.sum().item()", ["item.tensor", "item.capture"]),
+        ("print(x.sum().item())\n    return x", ["item.afterwards"]),
+        ("self.peak = x.max().item()\n    return x", ["item.afterwards", "item.capture"]),
+    ],
+)
+def test_what_a_number_is_for_decides_what_is_advised(body: str, keys: list[str]) -> None:
+    source = f"def f(self, x, y):\n    {body}\n"
+    line = next(number for number, text in enumerate(source.split("\n"), 1) if "max()" in text or "item()" in text)
+    item = a_break(
+        gb_id="GB0124",
+        gb_type="Unsupported Tensor.item() call with capture_scalar_outputs=False",
+        span=Span(FILE, line),
     )
-    (given,) = break_advice(a_break(hints=(hint,), reason=reason))
-    assert words in given.text
-    assert given.checked == "tried"
+    assert [each.key for each in given(item, {FILE: source})] == keys
+
+
+def test_no_condition_of_a_conditional_expression_is_for_torch_cond() -> None:
+    source = "def f(x):\n    return x + 1 if x.sum().item() > 3 else x\n"
+    item = a_break(
+        gb_id="GB0124",
+        gb_type="Unsupported Tensor.item() call with capture_scalar_outputs=False",
+        span=Span(FILE, 2, 20),
+    )
+    assert [each.key for each in given(item, {FILE: source})] == ["number.where"]

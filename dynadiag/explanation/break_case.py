@@ -1,0 +1,212 @@
+"""A graph break with all that is known of it: what the predicates of remedies read, and the titles go by.
+
+torch reports an assertion as data-dependent branching (GB0170). It traces one on a tensor if its message is a text. It
+leaves to Python one that fails while tracing, and one whose message is an object. DDP and FSDP2 break the graph of a
+module that they wrap by themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.blocks import has_company, is_condition, unsplittable_block
+from dynadiag.explanation.break_families import Family, family
+from dynadiag.explanation.identity import parsed
+from dynadiag.explanation.owner import Owner, owner_of
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.unknown_values import (
+    NumberCondition,
+    branch_decision,
+    taken_number,
+    takes_from_arguments,
+    uses_of_number,
+)
+from dynadiag.recording.records import Break, BreakFacts, SkippedFrame, Span
+
+__all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
+
+CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
+_ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
+_IN_A_LOOP = "graph break in loop"  # torch's type of break (GB7000)
+_NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
+_WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
+_WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
+# Modules and classes of C functions that act, or give another result at each call.
+_CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
+_ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
+_CHANCE = ("random", "_random", "Random", "secrets")
+
+
+@dataclass(frozen=True, slots=True)
+class BreakCase:
+    """One cause of breaks. ``left`` are the functions that go on uncompiled after it, ``whole`` those that ran so."""
+
+    item: Break
+    run: RunRecords
+    left: Sequence[SkippedFrame] = ()
+    whole: Sequence[str] = ()
+
+    @property
+    def facts(self) -> BreakFacts:
+        """What torch's message says."""
+        return self.item.facts
+
+    @property
+    def family(self) -> Family:
+        """The types of break that mean the same to a user."""
+        return family(self.item.gb_type)
+
+    @property
+    def source(self) -> str | None:
+        """The text of the file that breaks."""
+        return self.run.sources.get(self.item.span.file or "")
+
+    @property
+    def owner(self) -> Owner:
+        """Whose the line is."""
+        return owner_of(self.item.span.file, self.run)
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether the user can change what breaks."""
+        return self.owner.is_user and self.facts.inside.file is None
+
+    @property
+    def decision(self) -> NumberCondition | None:
+        """The condition on a number that the break is at, or that the number which it takes is for."""
+        return branch_decision(self.item, self.run)
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """What a number that is taken from a tensor here is for; empty where that is not known."""
+        return uses_of_number(self.source, self.item.span)
+
+    @property
+    def taken(self) -> str | None:
+        """What takes a number out of a tensor here (``int(i.max())``)."""
+        return taken_number(self.source, self.item.span)
+
+    @property
+    def takes_from_arguments(self) -> bool:
+        """Whether the number can be computed before the call: from the function's arguments alone."""
+        return takes_from_arguments(self.source, self.item.span)
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether the values of a tensor decide which way the program takes."""
+        return "branching" in self.item.gb_type
+
+    @property
+    def is_item(self) -> bool:
+        """Whether a Python number, or a list of them, is asked of a tensor."""
+        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type
+
+    @property
+    def symbols_are_captured(self) -> bool:
+        """Whether torch already keeps numbers without a value in the graph of this compile."""
+        return any(each.event == "unbacked" and each.compile_id == self.item.compile_id for each in self.run.symbols)
+
+    @property
+    def is_skip(self) -> bool:
+        """Whether Dynamo skips the function that is called."""
+        return "skipped" in self.item.gb_type
+
+    @property
+    def is_assertion(self) -> bool:
+        """Whether the break is at the condition of an ``assert``, or in it."""
+        return self.is_branch and _is_assertion(self.source, self.item.span)
+
+    @property
+    def fails_always(self) -> bool:
+        """Whether it is an assertion that fails whatever the tensors hold."""
+        return self.facts.condition is not None
+
+    @property
+    def has_company(self) -> bool:
+        """Whether the function has more to compile than the statement that breaks; True where its source is unknown."""
+        return has_company(self.source, self.item.span)
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the place is in what an ``if`` or ``while`` goes by."""
+        return is_condition(self.source, self.item.span)
+
+    @property
+    def is_written_call(self) -> bool:
+        """Whether the source that breaks is a call of the subject itself, as far as the source is known."""
+        span, lines = self.item.span, (self.source or "").split("\n")
+        if span.line is None or span.column is None or span.line > len(lines):
+            return True
+        subject = self.facts.subject or ""
+        return lines[span.line - 1].startswith((subject, f"builtins.{subject}"), span.column)
+
+    @property
+    def rest_is_unseen(self) -> bool:
+        """Whether what follows was left to Python because Dynamo saw no tensor in it, although something follows."""
+        return any(frame.reason == _NO_TENSOR for frame in self.left) and not self.fails_always
+
+    @property
+    def python_module(self) -> str | None:
+        """The module of Python's own library, or the class in it, that a function in C belongs to."""
+        module = (self.facts.subject or "").partition(".")
+        known = module[0] in sys.stdlib_module_names or module[0] in _NEVER_THE_SAME
+        return module[0] if self.facts.is_native and module[1] and known else None
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether a random number of Python's is drawn."""
+        return self.python_module in _CHANCE
+
+    @property
+    def never_the_same(self) -> bool:
+        """Whether the function acts, or gives another result at each call."""
+        return self.python_module in _NEVER_THE_SAME
+
+    @property
+    def wrapper(self) -> str | None:
+        """``DDP`` or ``FSDP2`` if the break is in code with which they wrap the user's module, else None."""
+        return wrapper_of(self.item)
+
+    @property
+    def within_checkpoint(self) -> bool:
+        """Whether it lies in what activation checkpointing was given."""
+        return self.facts.within == CHECKPOINT
+
+    @property
+    def is_torchs_own(self) -> bool:
+        """Whether torch asks for the break in its own code, as ``Optimizer.step`` does."""
+        inner = self.facts.inside.file or self.item.span.file
+        return self.item.gb_id == "GB0025" and owner_of(inner, self.run).name == "torch"
+
+    @property
+    def block(self) -> str | None:
+        """The block of statements in the function that torch compiled because of which all of it is left to Python."""
+        compiled = next((each for each in self.run.compiles if each.compile_id == self.item.compile_id), None)
+        span = self.item.span
+        if compiled is not None and compiled.function != self.item.function:
+            name = compiled.function.rpartition(".")[2]
+            calls = [each for each in self.item.user_stack if (each.file, each.function) == (compiled.file, name)]
+            span = Span(calls[0].file, calls[0].line) if calls else span
+        found = unsplittable_block(self.run.sources.get(span.file or ""), span)
+        return found or ("a loop" if self.facts.then == _IN_A_LOOP else None)
+
+
+def wrapper_of(item: Break) -> str | None:
+    """Return ``DDP`` or ``FSDP2`` if a break is in code with which they wrap the user's module, else None."""
+    facts = item.facts
+    files = (item.span.file, facts.subject_file, facts.inside.file)
+    for name, mark in _WRAPPER_FILES.items():
+        if any(mark in (file or "") for file in files):
+            return name
+    named = (item.function, facts.subject or "")
+    return next((name for name, mark in _WRAPPER_CLASSES.items() if any(mark in text for text in named)), None)
+
+
+def _is_assertion(source: str | None, span: Span) -> bool:
+    tree = parsed(source) if source and span.line else None
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)] if tree else []
+    return any(node.lineno <= (span.line or 0) <= (node.test.end_lineno or node.lineno) for node in asserts)

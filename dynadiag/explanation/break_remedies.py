@@ -1,0 +1,539 @@
+"""The remedies for graph breaks, each with what must be known of a break for its text to hold.
+
+Each program is in `tests/explanation/advice_programs.py`, and `tests/explanation/test_advice_table.py` runs it as it is
+and as the remedy says. Where none fits, torch's own hints are passed on as torch's, unchecked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from dynadiag.explanation.break_case import BreakCase
+from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.registry import is_general, specific_hints
+from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
+from dynadiag.explanation.unknown_values import NumberCondition
+
+__all__ = ["BREAKS", "FAMILIES", "NUMBERS", "REMEDIES", "break_advice", "number_advice"]
+
+_Condition = Callable[[BreakCase], bool]
+_Needs = Callable[[BreakCase], Mapping[str, str] | None]
+_NumberNeeds = Callable[[NumberCondition], Mapping[str, str] | None]
+
+_REORDER = "torch._dynamo.config.reorderable_logging_functions"
+_AFTERWARDS = "the call then comes after the graph and breaks nothing."
+_MOVED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
+_MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of such a value is a constant
+_MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
+_METHODS = "(?:debug|info|warning|error|critical|exception|log)"
+_CALLED_METHOD = re.compile(rf"\.(?P<name>(?:\w+_)?{_METHODS}(?:_\w+)?)\(")  # in the user's source: `log.warning_once(`
+# The numbers of torch's registry.
+_RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
+_BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
+
+
+def _when(*conditions: _Condition, **slots: Callable[[BreakCase], str]) -> _Needs:
+    """The predicate that all of these conditions make, and the slots that it fills."""
+
+    def needs(case: BreakCase) -> Mapping[str, str] | None:
+        if not all(condition(case) for condition in conditions):
+            return None
+        return {name: slot(case) for name, slot in slots.items()}
+
+    return needs
+
+
+def _is(*gb_ids: str) -> _Condition:
+    return lambda case: case.item.gb_id in gb_ids
+
+
+def _theirs(case: BreakCase) -> bool:
+    return case.is_theirs
+
+
+def _beside(case: BreakCase) -> bool:
+    """Whether the user's call can be moved out: there is something to compile around it."""
+    return case.owner.is_user and case.has_company and not case.within_checkpoint
+
+
+def _plain_print(case: BreakCase) -> bool:
+    """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
+    facts = case.facts
+    return facts.subject == "print" and facts.has_types and case.is_written_call and facts.within is None
+
+
+def _prints(types: frozenset[str]) -> _Condition:
+    return lambda case: _plain_print(case) and set(case.facts.argument_types) <= types
+
+
+def _limit(case: BreakCase) -> str:
+    return " (Not with `file=`.)" if case.facts.has_keywords else ""
+
+
+def _logger_method(case: BreakCase) -> str:
+    """The method by torch's words, else by the call in the source."""
+    return f"logging.Logger.{_method_name(case) or 'warning'}"
+
+
+def _logger_like(case: BreakCase) -> str:
+    return "" if _method_name(case) else ", for the method that is called here"
+
+
+def _method_name(case: BreakCase) -> str | None:
+    line = case.item.span.line
+    text = ((case.source or "").split("\n")[line - 1 :] or [""])[0] if line else ""
+    called = _CALLED_METHOD.search(text, case.item.span.column or 0)
+    return case.facts.method or (called and called["name"])
+
+
+def _inner_place(case: BreakCase) -> str:
+    return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
+
+
+def _about(*uses: str) -> _Condition:
+    """Whether all that the number is for is among these."""
+    return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
+
+
+_RULES = (
+    Remedy(
+        "wrapper.ddp",
+        "Compile the module, then wrap it: `DDP(torch.compile(module))`. Then there is no break of DDP's, and torch "
+        "splits the graph at DDP's buckets as it does for `torch.compile(DDP(module))`.",
+        _when(lambda case: case.wrapper == "DDP"),
+        trials=(Trial("wrapped_by_ddp"),),
+    ),
+    Remedy(
+        "wrapper.fsdp2",
+        "Compile the modules that `fully_shard` is called on, each by itself and before or after that call "
+        "(`for block in model.blocks: block.compile(); fully_shard(block)`), and not the module that calls them: "
+        "FSDP2's hooks around each of them run in Python.",
+        _when(lambda case: case.wrapper == "FSDP2"),
+        trials=(Trial("wrapped_by_fsdp2"),),
+    ),
+    Remedy(
+        "exception.check",
+        "Check the condition before the compiled call, or mend what raises. Where Python raises nothing here, torch "
+        "traces the line wrongly: move it out of the compiled function.",
+        _when(lambda case: case.fails_always or case.facts.exception is not None),
+        trials=(Trial("raises"),),
+    ),
+    Remedy(
+        "assert.shapes",
+        "Drop the assertion, or make it on shapes or Python values.",
+        _when(_theirs, lambda case: case.is_assertion and not case.fails_always),
+        trials=(Trial("asserts_values", case="GB0170"),),
+    ),
+    Remedy(
+        "assert.async",
+        "To keep it, use `torch._assert_async(condition, message)`, which stays in the graph.",
+        _when(_theirs, lambda case: case.is_assertion and not case.fails_always),
+        trials=(Trial("asserts_in_the_graph", case="GB0170"),),
+    ),
+    Remedy(
+        "failed.no_fake",
+        "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
+        _when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
+        trials=(Trial("operator_without_a_fake"),),
+    ),
+    Remedy(
+        "chance.branch",
+        "What is drawn decides which code runs, and passed in it would make each way a compile of its own. Compile "
+        "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
+        "`torch.where(torch.rand(()) < p, a, b)`.",
+        _when(_theirs, lambda case: case.is_chance and case.is_condition),
+        trials=(Trial("drops_a_layer"),),
+    ),
+    Remedy(
+        "branch.inside",
+        "The branch is in {place}: give arguments with which it is not reached, or make the call before or after the "
+        "compiled function.",
+        _when(lambda case: case.is_branch and not case.is_theirs, place=_inner_place),
+        trials=(Trial("clips_and_checks"),),
+    ),
+    Remedy(
+        "checkpoint.outside",
+        "Do it outside of what `checkpoint` calls: return the value, and use it after the compiled call. (A `print` "
+        "that torch moves behind the graph is lost here.)",
+        _when(_theirs, lambda case: case.within_checkpoint and case.item.gb_id == _BUILTIN),
+        trials=(Trial("prints_in_a_checkpoint"),),
+    ),
+    Remedy(
+        "checkpoint.effects",
+        "Do it outside of what `checkpoint` calls: return the tensor, and keep its value after the compiled call. What "
+        "`checkpoint` is given runs again in the backward, so it must not change what lives outside of it.",
+        _when(_theirs, lambda case: case.within_checkpoint and (case.is_item or case.item.gb_id == "GB0067")),
+        trials=(Trial("keeps_a_value_in_a_checkpoint"),),
+    ),
+    Remedy(
+        "print.reorder",
+        f"`{_REORDER}.add(print)`: {_AFTERWARDS}{{limit}}",
+        _when(_prints(_MOVED), limit=_limit),
+        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers")),
+    ),
+    Remedy(
+        "print.as_text",
+        f'Print a text, such as `print(f"{{{{x.shape}}}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
+        "only texts, numbers and tensors.{limit}",
+        _when(_theirs, _prints(_MOVED_AS_TEXT), lambda case: not _prints(_MOVED)(case), limit=_limit),
+        trials=(Trial("prints_a_size"), Trial("prints_a_list")),
+    ),
+    Remedy(
+        "print.afterwards",
+        "Print after the compiled call, from what it returns.",
+        _when(_theirs, _plain_print, lambda case: not _prints(_MOVED_AS_TEXT)(case)),
+        trials=(Trial("prints_a_dict"),),
+    ),
+    Remedy(
+        "warn.reorder",
+        f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
+        _when(lambda case: (case.facts.subject or "").endswith("warnings.warn") and case.facts.within is None),
+        trials=(Trial("warns"),),
+    ),
+    Remedy(
+        "log.ignore",
+        "`torch._dynamo.config.ignore_logging_functions.add({method})`{like}: compiled code then leaves the call out.",
+        _when(_is(_LOGGER), method=_logger_method, like=_logger_like),
+        trials=(Trial("logs"),),
+    ),
+    Remedy(
+        "hook.forward_alone",
+        "Register the hook on the module that is compiled, or compile the hooked module's forward alone "
+        "(`module.forward = torch.compile(module.forward)`): its hooks then run around the compiled code. (With "
+        "`torch._dynamo.config.compiled_autograd = True`, which torch advises, a `backward()` outside the compiled "
+        "function raises `BackwardState requires CompiledAutograd`.)",
+        _when(_is(_HOOKS)),
+        trials=(Trial("hooked_module"),),
+    ),
+    Remedy(
+        "backward.trace",
+        "Call `backward()` after the compiled call, on the loss that it returns. Or set "
+        "`torch._dynamo.config.trace_autograd_ops = True`: it is then part of the graph.",
+        _when(_theirs, _is(_BACKWARD)),
+        trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
+    ),
+    Remedy(
+        "item.tensor",
+        "Keep the value a tensor, without `.item()`: arithmetic, comparison and indexing take a 0-dimensional one.",
+        _when(_theirs, _about("arithmetic")),
+        trials=(Trial("multiplies_by_an_item", case=_ITEM),),
+    ),
+    Remedy(
+        "item.afterwards",
+        "Return the tensor, and convert it after the compiled call: here its value is only shown, kept or returned.",
+        _when(_theirs, _about("log", "store", "return"), lambda case: not case.within_checkpoint),
+        trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
+    ),
+    Remedy(
+        "item.capture",
+        "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
+        _when(_is(_ITEM), lambda case: case.decision is None and case.facts.within is None and "log" not in case.uses),
+        trials=(Trial("takes_an_item", case=_ITEM), Trial("sizes_by_an_item", case=_ITEM)),
+    ),
+    Remedy(
+        "item.pass",
+        "Or compute `{taken}` before the compiled call and pass it in, as an argument.",
+        _when(
+            _theirs,
+            lambda case: case.is_item and case.decision is None and case.takes_from_arguments,
+            lambda case: bool(case.uses) and case.uses <= {"size", "arithmetic"},
+            taken=lambda case: case.taken or "the number",
+        ),
+        trials=(Trial("sizes_by_an_argument", case=_ITEM),),
+    ),
+    Remedy(
+        "asked.remove",
+        "Remove the call that asks for it.",
+        _when(_theirs, _is(_ASKED)),
+        trials=(Trial("asks_for_a_break", case=_ASKED),),
+    ),
+    Remedy(
+        "rnn.allow",
+        "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
+        _when(_is(_RNN)),
+        trials=(Trial("has_an_rnn", case=_RNN),),
+    ),
+    Remedy(
+        "shape.capture",
+        "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
+        _when(_is(_DYNAMIC_SHAPE), lambda case: not case.symbols_are_captured),
+        trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
+    ),
+    Remedy(
+        "rest.unseen",
+        "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
+        "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
+        "into a function that takes their tensors.",
+        _when(lambda case: case.rest_is_unseen),
+        ends=False,
+        trials=(Trial("hides_tensors_in_an_object"),),
+    ),
+)
+
+
+def _usual(key: str, says: str, *conditions: _Condition, **programs: str) -> Remedy[BreakCase]:
+    """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
+    trials = tuple(Trial(program, case=case) for case, program in programs.items())
+    own: _Condition = _beside if key == "outside" else _theirs
+    return Remedy(key, says, _when(own, lambda case: key in case.family.remedies, *conditions), trials=trials)
+
+
+def _on_a_mask(case: BreakCase) -> bool:
+    operator = case.facts.operator or ""
+    return not operator.startswith("aten.") or operator.removeprefix("aten.") in _MASKED
+
+
+def _is_foreign_code(case: BreakCase) -> bool:
+    """Whether it is a function of an extension in C, and none of Python's own."""
+    return not case.is_skip or (case.facts.is_native and case.python_module is None)
+
+
+def _gives_the_same(case: BreakCase) -> bool:
+    return not case.is_skip or (case.facts.is_native and not case.never_the_same)
+
+
+_USUAL = (
+    _usual(
+        "outside",
+        "Move this out of the compiled function, before or after its call, and pass the result in.",
+        lambda case: not _plain_print(case),
+        GB0007="sleeps",
+        GB0059="opens_a_file",
+        GB4198="copies_a_module",
+        GB0156="draws_from_a_generator",
+        GB0208="asks_for_the_threads",
+    ),
+    _usual(
+        "disable",
+        "Code that need not be compiled can stand in a function under `@torch.compiler.disable`: "
+        "the break stays, but at a place of your choice.",
+    ),
+    _usual("error", "The uncompiled program may fail here too: run it with TORCH_COMPILE_DISABLE=1 and compare."),
+    _usual(
+        "branch.where",
+        "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
+        lambda case: not case.is_assertion,
+        GB0170="branches_on_values",
+    ),
+    _usual(
+        "branch.cond",
+        "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
+        lambda case: not case.is_assertion,
+        GB0170="branches_to_one_side",
+    ),
+    _usual(
+        "shape.fixed",
+        "Keep the shape fixed: multiply by the mask, or choose with `torch.where`.",
+        _on_a_mask,
+        GB0036="selects_by_a_mask",
+    ),
+    _usual("limit.end", "End what makes the recompiles (each is listed in the report)."),
+    _usual("limit.raise", "If they are wanted, raise `torch._dynamo.config.recompile_limit`."),
+    _usual("log.afterwards", "Log after the compiled call, from values that it returns."),
+    _usual(
+        "skipped.custom_op",
+        "A C, C++ or CUDA function on tensors can be made an operator with `torch.library.custom_op` "
+        "(and `register_fake`): it then stays in the graph.",
+        _is_foreign_code,
+        GB0007="calls_a_c_function",
+    ),
+    _usual(
+        "skipped.constant",
+        "A function with the same result whenever it is called can be marked with "
+        "`torch.compiler.assume_constant_result`.",
+        _gives_the_same,
+        GB0007="calls_a_constant_function",
+    ),
+    _usual(
+        "context.outside",
+        "Enter the context outside the compiled function, around its call.",
+        GB0142="enters_a_lock",
+    ),
+    _usual(
+        "context.inside",
+        "Or compile the function that is called inside the `with` block, not the one that holds it.",
+        GB0142="works_under_a_lock",
+    ),
+    _usual(
+        "nested.jagged",
+        "Use the jagged layout: `torch.nested.nested_tensor(..., layout=torch.jagged)`.",
+        GB0016="a_nested_tensor",
+    ),
+    _usual(
+        "sparse.outside",
+        "Make and convert sparse tensors outside the compiled function; work on dense ones inside.",
+        GB0015="takes_a_sparse_tensor",
+    ),
+    _usual(
+        "random.draw",
+        "Draw with `torch.rand` and its like, without a generator; or draw outside and pass the result in.",
+    ),
+    _usual("iterate.list", "Build a list in a plain loop instead."),
+    _usual("iterate.item", "Or compile the function that is called for each item, not the one that holds the loop."),
+    _usual(
+        "autograd.outside",
+        "Do the autograd bookkeeping outside the compiled function.",
+        GB0206="requires_gradients",
+        GB0108="retains_a_gradient",
+    ),
+    _usual(
+        "autograd.function",
+        "For a backward of your own, write a `torch.autograd.Function` with static methods, "
+        "or `torch.library.custom_op` with `register_autograd`.",
+    ),
+    _usual("memory.allocate", "Allocate a new tensor instead of resizing in place.", GB0126="resizes"),
+    Remedy(
+        "numpy.torch",
+        "Use the torch function of the same meaning.",
+        _when(_theirs, lambda case: "numpy.torch" in case.family.remedies or _is_numpy(case)),
+        trials=(Trial("makes_an_array", case="GB0087"), Trial("takes_a_median", case="GB0294")),
+    ),
+    Remedy(
+        "numpy.before",
+        "Or convert (`torch.from_numpy`) before the call.",
+        _when(_theirs, lambda case: "numpy.torch" in case.family.remedies or _is_numpy(case)),
+    ),
+    _usual("triton.wrap", "Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
+    _usual(
+        "operator.pure",
+        "Make that function pure: tensors in, tensors out, no mutation of what surrounds it, "
+        "and no graph break inside.",
+        lambda case: not case.within_checkpoint,
+        GB0067="appends_in_a_branch",
+    ),
+    _usual(
+        "fake.register",
+        "For an operator of your own, give it `torch.library.register_fake` with the right shape and dtype.",
+        lambda case: not _is_numpy(case),
+    ),
+    _usual("exception.before", "Check the condition before the compiled call."),
+    _usual(
+        "object.plain",
+        "Use plain attributes and methods of plain objects or modules: no computed names, no custom attribute hooks.",
+    ),
+)
+
+
+def _is_numpy(case: BreakCase) -> bool:
+    return (case.facts.operator or "").startswith("numpy.")
+
+
+# What to do about a condition on a number that a tensor holds.
+def _number(holds: Callable[[NumberCondition], bool], /, **slots: Callable[[NumberCondition], str]) -> _NumberNeeds:
+    def needs(found: NumberCondition) -> Mapping[str, str] | None:
+        return {name: slot(found) for name, slot in slots.items()} if holds(found) else None
+
+    return needs
+
+
+def _tensors(found: NumberCondition) -> str:
+    return found.comparison.replace(".item()", "")
+
+
+def _option(found: NumberCondition) -> str:
+    return "" if found.is_captured else "set `torch._dynamo.config.capture_scalar_outputs = True` and "
+
+
+def _chooses(found: NumberCondition) -> bool:
+    """Whether a branch on the number itself chooses what runs: no side only raises."""
+    return bool(found.comparison and found.origin) and found.is_direct and not (found.required or found.is_loop)
+
+
+NUMBERS = (
+    Remedy(
+        "number.require",
+        "One side only raises: {option}write `torch._check({condition})` in the place of the branch. The check is "
+        "then part of the graph, and raises a RuntimeError.",
+        _number(lambda found: bool(found.required), condition=lambda found: found.required, option=_option),
+        trials=(Trial("raises_by_an_item"), Trial("must_raise_by_an_item")),
+    ),
+    Remedy(
+        "number.mark_dynamic",
+        "Mark the size dynamic (`torch._dynamo.mark_dynamic`) and not unbacked: the branch is then decided while "
+        "tracing, and guarded.",
+        _number(lambda found: not (found.origin or found.required)),
+        trials=(Trial("marks_a_size_unbacked"),),
+    ),
+    Remedy(
+        "number.loop",
+        "Keep the number a tensor, without `.item()`, and let the graph loop: "
+        "`torch.while_loop(condition_fn, body_fn, operands)`.",
+        _number(lambda found: found.is_loop and found.is_direct and not found.required),
+        trials=(Trial("loops_by_an_item"),),
+    ),
+    Remedy(
+        "number.where",
+        "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
+        _number(lambda found: _chooses(found) and found.is_taken, condition=_tensors),
+        trials=(Trial("branches_on_an_item"), Trial("branches_on_a_captured_item"), Trial("must_branch_on_an_item")),
+    ),
+    Remedy(
+        "number.cond",
+        "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        _number(
+            lambda found: _chooses(found) and found.is_taken and not found.is_expression,
+            condition=_tensors,
+        ),
+        trials=(Trial("takes_one_side_by_an_item"),),
+    ),
+    Remedy(
+        "number.cond_of_size",
+        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        _number(
+            lambda found: (
+                bool(found.comparison)
+                and not (found.is_taken or found.required or found.is_loop or found.is_expression)
+            ),
+            condition=_tensors,
+        ),
+        trials=(Trial("branches_on_how_many"),),
+    ),
+    Remedy(
+        "number.check",
+        "Where the answer is always the same, {option}say so before this line: `torch._check({condition})` or "
+        "`torch._check({opposite})`. The other side is then left out, and a run that needs it raises an exception.",
+        _number(  # each `.item()` is a number of its own
+            lambda found: (
+                bool(found.negated) and found.origin_line != found.line and not (found.is_loop or found.required)
+            ),
+            condition=lambda found: found.comparison,
+            opposite=lambda found: found.negated,
+            option=_option,
+        ),
+        trials=(Trial("branches_as_always"), Trial("must_branch_as_always")),
+    ),
+    Remedy(
+        "number.split",
+        "Or leave `fullgraph=True` out: the graph ends at this line, and Python goes on.",
+        _number(lambda found: found.is_whole),
+        ends=False,
+    ),
+)
+
+BREAKS = {remedy.key: remedy for remedy in _RULES}
+FAMILIES = {remedy.key: remedy for remedy in _USUAL}
+REMEDIES = BREAKS | FAMILIES
+
+
+def number_advice(found: NumberCondition, *, torch: str | None) -> tuple[Advice, ...]:
+    """Return what to do about a condition on a number."""
+    return advise(NUMBERS, found, torch=torch)
+
+
+def break_advice(case: BreakCase) -> tuple[Advice, ...]:
+    """Return what to do about a break: what fits the case, else torch's hints, else what usually helps."""
+    item, torch = case.item, case.run.run.torch
+    decision = case.decision
+    if decision is not None and case.is_theirs:
+        whole = replace(decision, is_captured=not case.is_item, is_whole=item.fatal)
+        if given := number_advice(whole, torch=torch):
+            return given
+    given = advise(REMEDIES.values(), case, torch=torch, case=item.gb_id, most=len(REMEDIES))
+    ours = tuple(each for each in given if each.key in BREAKS or each.checked == "tried")[:MOST]
+    if ours or not case.owner.is_user:
+        return ours
+    hints = tuple(Advice(hint, "unchecked", "torch") for hint in specific_hints(item.hints) if not is_general(hint))
+    usual = tuple(replace(each, checked="unchecked") for each in given)
+    return (hints or usual or tuple(Advice(hint, "unchecked", "torch") for hint in item.hints))[:MOST]
