@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dynadiag.explanation.advice_entry import AdviceEntry
+from dynadiag.explanation.advice_on_recompiles import REMEDIES
 from dynadiag.explanation.advice_table import SECTIONS
 from dynadiag.explanation.break_remedies import BREAKS, FAMILIES, NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial, slotted
@@ -19,6 +20,7 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Conditions on numbers that a tensor holds": NUMBERS,
     "Graph breaks by family": tuple(FAMILIES.values()),
     "Functions left to Python": (SKIPPED_FOR_MODE,),
+    "Recompiles": REMEDIES,
 }
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.records import Guard
+from dynadiag.recording.torch_text.guards import tensor_check
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.paths import source_location
 from tui.styled_text import Fragment, one_line
 from tui.widgets.tree import Branch
@@ -16,10 +17,6 @@ from tui.widgets.tree import Branch
 __all__ = ["condition_text", "guard_branches", "source_components"]
 
 _COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
-_TENSOR = re.compile(
-    r"check_tensor\(.*?, [\w.]+, (?P<keys>DispatchKeySet\([^()]*\)), torch\.(?P<dtype>\w+), "
-    r"(?P<device>device=[^,]*), (?P<grad>requires_grad=\w+), (?P<size>size=\[[^\]]*\]), (?P<stride>stride=.*)\)"
-)
 _MAX_EXPANDED = 40  # with more guards, branches start closed
 
 
@@ -42,10 +39,14 @@ def condition_text(guard: Guard) -> str:
 
     torch prints none for the second and later values of a check that covers several.
     """
-    found = _TENSOR.fullmatch(guard.expression)
-    if found is None:
+    check = tensor_check(guard.expression)
+    if check is None:
         return one_line(source_text(guard.expression)) if guard.expression else "-"
-    return one_line(", ".join(found[name] for name in ("dtype", "size", "stride", "grad", "device", "keys")))
+    size, stride = (f"[{', '.join(values)}]" for values in (check.size, check.stride))
+    return one_line(
+        f"{check.dtype.removeprefix('torch.')}, size={size}, stride={stride}, requires_grad={check.requires_grad}, "
+        f"device={check.device}, DispatchKeySet({check.dispatch_keys})"
+    )
 
 
 @dataclass(slots=True)

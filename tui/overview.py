@@ -11,9 +11,10 @@ from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.formatting import brief, count, duration, list_some, shorten
-from dynadiag.explanation.guard_text import described, source_text, what_changed
+from dynadiag.explanation.guard_text import described, what_changed
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence
@@ -259,8 +260,9 @@ def guard_change_fragments(item: Recompile, reasons: Sequence[GuardFailure] | No
 
 def _change(change: GuardChange) -> list[Fragment]:
     """A changed value: what the compiles so far were made for, and what it is now."""
-    source, was, now = source_text(change.source), [brief(text) for text in change.was], brief(change.now)
-    if change.parsed.kind == "freed":
+    fact, was = change.fact, [brief(text) for text in change.was]
+    source, now = source_text(fact.source), brief(fact.now)
+    if change.sort == "freed":
         return [(one_line(what_changed(change)), "")]
     told = described(change)
     if not was or told != f"{source} was {list_some(was)}, now {now}":

@@ -16,7 +16,6 @@ from dynadiag.diff.compile_matching import GraphReader, in_both, match_compiles
 from dynadiag.explanation.cache_bypass import explain_bypass
 from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
-from dynadiag.explanation.guards import complete
 from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import original_name
@@ -298,7 +297,7 @@ def _new_graph(compile_id: str, after: _Side) -> Cause:
     """That the first run lacks a graph, and what the second run compiled it for if it is a recompile."""
     text = "the first run did not compile this graph"
     again = next((each for each in after.recording.recompiles() if each.compile_id == compile_id), None)
-    own = changes(without_consequences([complete(each) for each in again.reasons])) if again else ()
+    own = changes(without_consequences(again.reasons)) if again else ()
     if again is None or not own:
         return Cause(text)
     place = next((Span(each.file, each.line) for each in again.reasons if each.line is not None), None)

@@ -25,9 +25,9 @@ from dynadiag.caches.source_changes import (
     definition_line,
     only_changed_statement,
 )
-from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
 from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.sources import input_names
 
 __all__ = ["find_causes"]
 

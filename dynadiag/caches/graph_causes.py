@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from dynadiag.caches.key_changes import JOB_VARIABLES, Cause, ChangedComponent, KeyComparison
 from dynadiag.explanation.formatting import brief, count
-from dynadiag.explanation.guard_text import is_global, source_text
-from dynadiag.explanation.guards import guarded_value
 from dynadiag.explanation.source_search import definition_span
 from dynadiag.recording.records import Guard, Node, Span
+from dynadiag.recording.torch_text.guards import guarded_value
+from dynadiag.recording.torch_text.sources import is_global, source_text
 
 __all__ = ["graph_values", "own_of_process"]
 

@@ -11,29 +11,23 @@ import ast
 import enum
 import functools
 import re
+import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import torch
 
 from dynadiag.capture.code_locations import is_stdlib_or_torch
+from dynadiag.recording.torch_text.guards import TensorCheck, class_name, read_condition, tensor_check
 from dynadiag.torch_private import ambient_state
 
-_TENSOR = re.compile(
-    r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
-    r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), "
-    r"size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
-)
-_SOURCES = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].size()[1] in an expression
-_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
-_LENGTH = re.compile(r"^(?:len\(.*\) == (?P<was>\d+)|not \S+)$")  # torch writes `not xs` for an empty list
-_SINGLETON = re.compile(r"^.* is (?P<was>(not )?(None|True|False|\.\.\.))$")
-_EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 # ``__len__`` of the builtin types, which runs no code of the user's.
 _BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
+_CONTAINERS = (list, tuple, set, frozenset)
+_MAX_ITEMS = 8  # of a container that are written out
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
 _ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process, not a value
@@ -56,25 +50,55 @@ def guard_locations(guards: Any) -> list[list[Any]]:
     return found
 
 
+class ObjectNumbers:
+    """Numbers the objects that are locals of compiled functions: two compiles may be for two objects.
+
+    An object is held by a weak reference only. What has none (a number, a dict) has no number, and a tensor has none
+    either: it is another one in each call.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._count = 0
+
+    def of_locals(self, f_locals: Mapping[str, Any]) -> dict[str, int]:
+        """Return the number of each local that has one."""
+        numbers = ((name, self._number(value)) for name, value in f_locals.items())
+        return {name: number for name, number in numbers if number is not None}
+
+    def _number(self, value: Any) -> int | None:
+        if isinstance(value, torch.Tensor) or not type(value).__weakrefoffset__:
+            return None
+        reference, number = self._known.get(id(value), (None, 0))
+        if reference is None or reference() is not value:
+            self._count += 1
+            reference, number = weakref.ref(value), self._count
+            self._known[id(value)] = reference, number
+        return number
+
+
 def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every guard of one cache entry that fails for ``f_locals``: guard, source, was, now, against."""
+    """Yield every guard of one cache entry that fails for ``f_locals``: the known fields of a `GuardFailure`."""
     wrapper = entry.guard_manager
-    root = getattr(wrapper, "root", None)
+    root, against = getattr(wrapper, "root", None), str(entry.compile_id)
     if root is None or wrapper.closure_vars is None:  # torch invalidated the entry: it has a message, no guards
-        yield _invalidated(str(getattr(wrapper, "invalidation_reason", "")), str(entry.compile_id))
+        yield {**_facts(str(getattr(wrapper, "invalidation_reason", ""))), "against": against}
         return
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
     lookup = _GuardScope(dict(wrapper.global_scope), scope)
-    found = [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]
-    for failure in found or _length_failures(root, lookup, f_locals):
-        yield {**failure, "against": str(entry.compile_id)}
+    free = entry.code.co_freevars
+    failures = [*_leaf_failures(root, lookup, f_locals, None), *_shape_failures(root, lookup, f_locals)]
+    for failure in failures or _length_failures(root, lookup, f_locals):
+        if failure.get("base") == "argument" and failure.get("subject") in [f"L['{name}']" for name in free]:
+            failure["base"] = "closure"
+        yield {**failure, "against": against}
 
 
-def _invalidated(reason: str, against: str) -> dict[str, Any]:
-    """Parse ``Cache line invalidated because L['self'] got deallocated``."""
-    found = re.search(r"because (?P<source>.*) got deallocated", reason)
-    changed = {"source": found["source"], "was": "alive", "now": "deallocated"} if found else {}
-    return {"guard": reason, "against": against, **changed}
+def _facts(code: str, **known: Any) -> dict[str, Any]:
+    """What a guard's text says of itself, and what is known of it otherwise."""
+    read = read_condition(code)
+    names = ("guard", "source", "was", "now", "part", "subject", "index", "base", "was_type", "now_type", "terms")
+    return {name: value for name in names if (value := getattr(read, name)) not in (None, ())} | known
 
 
 class _GuardScope:
@@ -116,27 +140,32 @@ def _plain_item(container: Any, key: Any) -> Any:
     return dict.__getitem__(container, key)
 
 
-def _leaf_failures(manager: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _leaf_failures(
+    manager: Any, lookup: _GuardScope, f_locals: dict[str, Any], holder: Any
+) -> Iterator[dict[str, Any]]:
+    """The failures of the guards on a value and on all in it. ``holder`` is what the value is an attribute of."""
     source = manager.get_source()
     try:
         value = f_locals if source in _ROOTS else lookup.evaluate(source)
-    except (KeyError, AttributeError, IndexError, TypeError, NameError) as error:
-        yield {
-            "guard": f"{source} exists",
-            "source": source,
-            "was": "present",
-            "now": f"gone ({type(error).__name__})",
-        }
+    except (KeyError, AttributeError, IndexError, TypeError, NameError):
+        yield _facts(f"{source} exists")
         return
     failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not leaf(value)]
     for leaf in failed:
-        is_root = source in _ROOTS
-        yield from _describe_root_leaf(leaf, lookup, value) if is_root else _describe_leaf(leaf, source, value)
+        if source in _ROOTS:
+            yield from _describe_root_leaf(leaf, lookup, value)
+            continue
+        for failure in _describe_leaf(leaf, source, value):
+            if failure.get("base") == "attribute" and holder is not None:
+                failure["base"] = "module attribute" if isinstance(holder, torch.nn.Module) else "object attribute"
+            yield failure
     if not failed and _has_other_type(manager, value):
-        yield _type_failure(manager, source, value)
+        was = manager.get_type_of_guarded_value()
+        yield _other_type(f"___check_type_id({source}, {id(was)}), type={was}", source, str(was), value)
         return
     for child in _child_managers(manager):
-        yield from _leaf_failures(child, lookup, f_locals)
+        inside = holder if source.endswith(".__dict__") else None if source in _ROOTS else value
+        yield from _leaf_failures(child, lookup, f_locals, inside)
 
 
 def _child_managers(manager: Any) -> list[Any]:
@@ -154,35 +183,26 @@ def _has_other_type(manager: Any, value: Any) -> bool:
     return of_items and type(value) is not manager.get_type_of_guarded_value()
 
 
-def _type_failure(manager: Any, source: str, value: Any) -> dict[str, Any]:
-    was = manager.get_type_of_guarded_value()
-    guard = f"___check_type_id({source}, {id(was)}), type={was}"
-    return {"guard": guard, "source": source, "was": str(was), "now": str(type(value))}
-
-
 def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
-    text = "; ".join(leaf.verbose_code_parts())
-    code, comment = _split_comment(text)
-    common = {"guard": code, "kind": type(leaf).__name__, "comment": comment}
-    tensor = _TENSOR.match(code)
-    if tensor and isinstance(value, torch.Tensor):
-        differences = list(_tensor_differences(tensor, source, value))
-        differences = differences or [_dispatch_key_difference(tensor, source, value)]
-        yield from ({**common, **difference} for difference in differences)
-    elif tensor:
-        yield {**common, "source": source, "was": f"Tensor({tensor['size']})", "now": short_value(value)}
+    code, comment = _split_comment("; ".join(leaf.verbose_code_parts()))
+    common = {"kind": type(leaf).__name__, "comment": comment}
+    check = tensor_check(code)
+    if check is not None and isinstance(value, torch.Tensor):
+        yield from ({**common, "guard": code, **change} for change in _tensor_differences(check, source, value))
+    elif check is not None:
+        yield {**common, **_other_type(code, source, f"Tensor({', '.join(check.size)})", value), "was_type": "Tensor"}
     else:
-        yield {**common, "source": source, **_was_and_now(code, value)}
+        yield {**common, **_with_value(_facts(code), value)}
 
 
 def _describe_root_leaf(leaf: Any, lookup: _GuardScope, value: Any) -> Iterator[dict[str, Any]]:
     """A guard on a mode, a setting or a default. Of an unknown one only the text is recorded."""
     code, comment = _split_comment("; ".join(leaf.verbose_code_parts()))
-    common = {"guard": code, "kind": type(leaf).__name__, "comment": comment, "source": None, "was": None, "now": None}
+    common = {"kind": type(leaf).__name__, "comment": comment}
     if code.startswith("___check_global_state"):
         yield from ({**common, **change} for change in _global_state(leaf, code, value))
     else:
-        yield {**common, **(ambient_state.ambient_change(code, lookup.closure_vars) or {})}
+        yield {**_facts(code), **common, **(ambient_state.ambient_change(code, lookup.closure_vars) or {})}
 
 
 def _split_comment(text: str) -> tuple[str, str]:
@@ -190,24 +210,45 @@ def _split_comment(text: str) -> tuple[str, str]:
     return code.strip(), comment.strip()
 
 
-def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
-    if match := _IDENTITY.match(code):
-        if match["what"] == "type":
-            return {"was": match["type"], "now": str(type(value))}
-        number = int(match["id"])
-        return {
-            "was": _singleton_of_id(number)
-            or _member_of_id(number, value)
-            or f"another object {match['type'] or ''}".strip(),
-            "now": short_value(value),
-        }
-    if match := _LENGTH.match(code):
-        return {"was": f"length {match['was'] or 0}", "now": f"length {len(value)}" if _is_sized(value) else None}
-    if match := _SINGLETON.match(code):
-        return {"was": match["was"], "now": short_value(value)}
-    if match := _EQUALS.match(code):
-        return {"was": match["was"][:_MAX_TEXT], "now": short_value(value)}
-    return {"was": None, "now": short_value(value)}
+def _other_type(code: str, source: str, was: str, value: Any) -> dict[str, Any]:
+    """The failure of a value that is of another type. Two types of one name are told by two texts that are equal."""
+    now = "None" if value is None else str(type(value))
+    types = {"was_type": class_name(was) or was, "now_type": type(value).__name__}
+    return {**_facts(code), "part": "type", "source": source, "subject": source, "was": was, "now": now, **types}
+
+
+def _with_value(failure: dict[str, Any], value: Any) -> dict[str, Any]:
+    """The failure of a guard on one value, with what the value is now."""
+    part, was = failure.get("part"), failure.get("was")
+    now: str | None = short_value(value)
+    if part == "type":
+        return _other_type(failure["guard"], failure["source"], was or "", value)
+    if part == "identity":
+        number = int(failure["index"])
+        before = _singleton_of_id(number) or _member_of_id(number, value)
+        failure |= {"part": "value", "was": before} if before else {}
+        if before in _SINGLETON_TYPES:
+            failure["was_type"] = _SINGLETON_TYPES[before]
+    elif part == "length":
+        now = f"length {len(value)}" if _is_sized(value) else None
+    elif part in ("membership", "presence", "own attribute"):
+        return failure
+    elif part == "value" and was is not None:
+        now = _distinct(was, now or "", value)
+        failure["was"] = _cut(was)
+    return {**failure, "now": now, "now_type": type(value).__name__}
+
+
+def _distinct(was: str, now: str, value: Any) -> str:
+    """A new value in a text that differs from that of the old one, if a longer one does."""
+    if _cut(was) != now or type(value) not in _PLAIN_TYPES:
+        return now
+    full = repr(value)
+    start = next(
+        (at for at, (old, new) in enumerate(zip(was, full, strict=False)) if old != new), min(len(was), len(full))
+    )
+    tail = full[max(0, start - 20) :]
+    return _cut(f"{full[0]}…{tail}" if isinstance(value, str) else f"…{tail}")
 
 
 def _is_sized(value: Any) -> bool:
@@ -215,72 +256,86 @@ def _is_sized(value: Any) -> bool:
     return type(value).__len__ in _BUILTIN_LENGTHS if hasattr(type(value), "__len__") else False
 
 
+_SINGLETON_TYPES = {"True": "bool", "False": "bool", "None": "NoneType"}
+
+
 def _singleton_of_id(number: int) -> str | None:
     """The singletons whose identity gives their value."""
-    return next((repr(one) for one in (True, False, None) if id(one) == number), None)
+    return next((repr(value) for value in (True, False, None) if id(value) == number), None)
 
 
 def _member_of_id(number: int, value: Any) -> str | None:
     """The member of the value's enumeration that has this identity."""
     members = vars(type(value)).get("_member_map_", {}) if isinstance(value, enum.Enum) else {}
-    return next((short_value(one) for one in members.values() if id(one) == number), None)
+    return next((short_value(member) for member in members.values() if id(member) == number), None)
 
 
-def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
+def _tensor_differences(check: TensorCheck, source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
     """The differences between the tensor that was guarded on and the new one."""
-    was_size, was_stride = _sizes(match["size"]), _sizes(match["stride"])
-    if type(value).__name__ != match["type"]:
-        yield {"source": f"{source}.__class__", "was": match["type"], "now": type(value).__name__}
-    if str(value.dtype) != match["dtype"]:
-        yield {"source": f"{source}.dtype", "was": match["dtype"], "now": str(value.dtype)}
-    if match["requires_grad"] != str(value.requires_grad):
-        yield {
-            "source": f"{source}.requires_grad",
-            "was": match["requires_grad"],
-            "now": str(value.requires_grad),
+    base = read_condition(f"{source} exists").base
+
+    def changed(part: str, suffix: str, was: str, now: Any, **more: Any) -> dict[str, Any]:
+        return {
+            "part": part,
+            "source": source + suffix,
+            "subject": source,
+            "base": base,
+            "was": was,
+            "now": str(now),
+            **more,
         }
-    if len(was_size) != value.dim():
-        yield {"source": f"{source}.dim()", "was": str(len(was_size)), "now": str(value.dim())}
-        return
-    now_stride = value.stride() if value.layout is torch.strided else ()
-    for name, was, now in (("size", was_size, tuple(value.shape)), ("stride", was_stride, now_stride)):
-        for index, (old, new) in enumerate(zip(was, now, strict=False)):
-            if old is not None and old != str(new):
-                yield {"source": f"{source}.{name}()[{index}]", "was": old, "now": str(new)}
+
+    met = []
+    if type(value).__name__ != check.type:
+        types = {"was_type": check.type, "now_type": type(value).__name__}
+        met.append(changed("type", ".__class__", check.type, type(value).__name__, **types))
+    for part, was, now in (
+        ("dtype", check.dtype, value.dtype),
+        ("requires_grad", check.requires_grad, value.requires_grad),
+    ):
+        if was != str(now):
+            met.append(changed(part, f".{part}", was, now))
+    if len(check.size) != value.dim():
+        met.append(changed("rank", ".dim()", str(len(check.size)), value.dim()))
+    else:
+        now_stride = value.stride() if value.layout is torch.strided else ()
+        for part, olds, news in (("size", check.size, tuple(value.shape)), ("stride", check.stride, now_stride)):
+            for dim, (old, new) in enumerate(zip(olds, news, strict=False)):
+                if old not in ("None", str(new)):
+                    mark = {"mark": _mark(value, dim)} if part == "size" else {}
+                    met.append(changed(part, f".{part}()[{dim}]", old, new, index=str(dim), **mark))
+    # With neither shape nor dtype changed it is another kind of tensor: a subclass, a sparse or a wrapped one.
+    keys, index = ambient_state.dispatch_keys(value)
+    yield from met or [changed("dispatch keys", "", check.dispatch_keys, keys, index=index)]
 
 
-def _dispatch_key_difference(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
-    """The difference when neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
-    now = ambient_state.dispatch_keys(value)
-    return {"source": source, "was": f"dispatch keys {match['keys']}", "now": f"dispatch keys {now}"}
+def _mark(value: torch.Tensor, dimension: int) -> str | None:
+    """What the program has said of a size, by the attributes that `mark_dynamic` and `mark_static` set."""
+    for mark, names in (
+        ("dynamic", ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")),
+        ("static", ("_dynamo_static_indices",)),
+    ):
+        if any(dimension in getattr(value, name, ()) for name in names):
+            return mark
+    return None
 
 
-def _sizes(text: str) -> list[str | None]:
-    items = [item.strip() for item in text.split(",") if item.strip()]
-    return [None if item == "None" else item for item in items]
-
-
-def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, str | None]]:
+def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, Any]]:
     """The global settings that changed. torch names them in the verbose check of the guard."""
     names = "".join(leaf.check_verbose(value).verbose_code_parts).partition("GLOBAL_STATE changed:")[2].split()
-    for change in ambient_state.global_state_changes(code, names):
-        yield {**change, "guard": f"GLOBAL_STATE changed: {change['source']}"}
+    yield from ambient_state.global_state_changes(code, names)
     if not names:
-        yield {"source": None, "guard": "GLOBAL_STATE changed", "was": None, "now": None}
+        yield _facts("GLOBAL_STATE changed")
 
 
 def _length_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Failed checks of a dict's length. Its manager makes them itself, and torch reports them in the verbose check."""
     for part in root.check_verbose(f_locals).verbose_code_parts:
         if match := _DICT_LENGTH.match(part):
-            source = match["source"]
-            now = f"length {len(lookup.evaluate(source))}"
-            yield {
-                "guard": f"len({source}) == {match['was']}",
-                "source": source,
-                "was": f"length {match['was']}",
-                "now": now,
-            }
+            value = lookup.evaluate(match["source"])
+            yield _facts(
+                f"len({match['source']}) == {match['was']}", now=f"length {len(value)}", now_type=type(value).__name__
+            )
 
 
 def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -298,16 +353,9 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
             except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
                 holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
-                source = next(iter(_SOURCES.findall(code)), None)
-                now = lookup.evaluate(source) if source else None
-                yield {
-                    "guard": code,
-                    "kind": "SHAPE_ENV",
-                    "source": source,
-                    "was": code,
-                    "now": short_value(now),
-                    "comment": comment,
-                }
+                failure = _facts(code, kind="SHAPE_ENV", comment=comment)
+                now = lookup.evaluate(failure["source"]) if "source" in failure else None
+                yield {**failure, "now": short_value(now), "now_type": type(now).__name__}
 
 
 def short_value(value: Any) -> str:
@@ -318,9 +366,17 @@ def short_value(value: Any) -> str:
         text = f"Tensor{tuple(value.shape)}"
     elif isinstance(value, enum.Enum) and isinstance(name := vars(value).get("_name_"), str):
         text = f"{type(value).__qualname__}.{name}"
-    elif type(value) in (list, tuple, dict, set):
+    elif type(value) in _CONTAINERS and len(value) <= _MAX_ITEMS and all(type(item) in _PLAIN_TYPES for item in value):
+        text = repr(value)
+    elif type(value) in (*_CONTAINERS, dict):
         text = f"{type(value).__name__} of length {len(value)}"
     else:
         name = getattr(value, "__name__" if isinstance(value, BuiltinFunctionType) else "__qualname__", None)
         text = f"{name} ({type(value).__name__})" if isinstance(name, str) else f"a {type(value).__qualname__}"
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    """A text of limited length. A string keeps its quotation marks: what is in them is what is redacted."""
+    end = text[-1:] if text[:1] in ("'", '"') else ""
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1 - len(end)] + "…" + end

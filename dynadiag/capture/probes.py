@@ -26,6 +26,7 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
         frame = {**_callable_location(code, emitter), "callers": code_locations.user_callers(emitter)}
+        frame["objects"] = recorder.objects.of_locals(torch_private.compiled_locals(emitter))
         recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
         recorder.record_source(code.co_filename, metadata)
         recorder.record_source(_main_file(), metadata)
@@ -95,7 +96,9 @@ def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: F
             for entry in torch_private.cached_entries(found, emitter)
             for failure in guards.failing_guards(entry, frame.f_locals)
         ]
-        recorder.append("recompile", {**_callable_location(frame.f_code, emitter), "failures": failures}, metadata)
+        call = {"objects": recorder.objects.of_locals(frame.f_locals), "dynamic": torch_private.dynamic_sizes()}
+        location = _callable_location(frame.f_code, emitter)
+        recorder.append("recompile", {**location, **call, "failures": failures}, metadata)
 
 
 def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from dynadiag.capture import breaks, caches, cells, code_locations, generated_code
 from dynadiag.capture.collective_recorder import CollectiveRecorder
+from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError, say
@@ -56,6 +57,7 @@ class Recorder(logging.Handler):
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
+        self.objects = ObjectNumbers()
         self._reopened = 0
         self._released = False
 

@@ -132,7 +132,7 @@ class Redactor:
 
     def _redact_value(self, value: Any, *, guards: bool = False, key: str = "") -> Any:
         if isinstance(value, str):
-            text = self._mask_quoted(value) if key in ("was", "now") else value
+            text = self._mask_quoted(value) if key in ("was", "now", "index") else value
             return self._redact_text(text, guards=guards or key == "recompile_reason")
         if isinstance(value, Mapping):
             return {name: self._redact_value(item, guards=guards, key=str(name)) for name, item in value.items()}

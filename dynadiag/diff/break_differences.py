@@ -17,7 +17,6 @@ from dynadiag.explanation.breaks import group_breaks, operator_error, roots
 from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.guard_text import described
-from dynadiag.explanation.guards import complete, parse_guard
 from dynadiag.explanation.identity import place_text
 from dynadiag.explanation.registry import Registry
 from dynadiag.recording.code_origin import original_name
@@ -130,24 +129,22 @@ def recompile_differences(before: Recording, after: Recording, ids: Mapping[str,
 
 
 def _recompile(item: Recompile, what: str, ids: tuple[str | None, str | None], line: int | None) -> Difference:
-    change = next(iter(main_changes([complete(reason) for reason in item.reasons])), None)
+    change = next(iter(main_changes(item.reasons)), None)
     file = item.file if line is not None else None
-    if line is not None and change is not None and change.line:
-        file, line = change.file, change.line
+    if line is not None and change is not None and change.fact.line:
+        file, line = change.fact.file, change.fact.line
     why = described(change) if change is not None else "torch gave no reason"
     limit = ", and the recompile limit is reached" if item.limit_reached else ""
     return Difference("recompile", ids, file, line, f"{what} of {original_name(item.function)}: {why}{limit}")
 
 
 def _recompile_key(item: Recompile) -> Hashable:
-    reasons = [complete(reason) for reason in item.reasons]
-    return original_name(item.function), item.limit_reached, frozenset((r.source, r.was, r.now) for r in reasons)
+    return original_name(item.function), item.limit_reached, frozenset((r.source, r.was, r.now) for r in item.reasons)
 
 
 def _recompile_values(item: Recompile) -> Hashable:
     """A recompile without the names of the function and of what changed."""
-    readings = [parse_guard(reason) for reason in item.reasons]
-    return item.limit_reached, frozenset((r.kind, r.index, r.was, r.now) for r in readings)
+    return item.limit_reached, frozenset((r.part, r.index, r.was, r.now) for r in item.reasons)
 
 
 def _unmatched(

@@ -24,12 +24,12 @@ from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_di
 from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
 from dynadiag.explanation.formatting import brief, brief_pair, count
-from dynadiag.explanation.guard_text import with_program_names
 from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.source_search import return_line
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
+from dynadiag.recording.torch_text.sources import with_program_names
 
 __all__ = ["compare_recordings"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dynadiag.diff.canonical_graph import CanonicalGraph, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both
 from dynadiag.diff.difference import Difference
-from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.torch_text.sources import input_names
 
 __all__ = ["exchanged_inputs"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.diff.canonical_graph import without_addresses
-from dynadiag.explanation.guards import guarded_value
 from dynadiag.recording.records import Guard
+from dynadiag.recording.torch_text.guards import guarded_value
 
 __all__ = ["GuardDifference", "changed_state", "guard_differences", "is_on_traced_code", "thread_count"]
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 
 from dynadiag.diff.guard_changes import GuardDifference, changed_state
 from dynadiag.explanation.formatting import brief, brief_pair
-from dynadiag.explanation.guard_text import source_text
-from dynadiag.explanation.guards import guarded_value, parse_guard
 from dynadiag.explanation.process_state import dispatch_change, setting_words, state_words
-from dynadiag.recording.records import Guard, GuardFailure
+from dynadiag.recording.records import Guard
+from dynadiag.recording.torch_text.guards import guarded_value, read_condition, tensor_check
+from dynadiag.recording.torch_text.sources import source_text
 
 __all__ = ["guard_change_text", "value_rank"]
 
 _MAX_GUARD = 100  # characters of a guard, or of the two of a change, in a sentence
 # What torch checks of a tensor. Strides follow from sizes, so sizes come first.
-_TENSOR = re.compile(
-    r"check_tensor\(.*, \w+, DispatchKeySet\((?P<dispatch_keys>[^)]*)\), (?P<dtype>torch\.\w+), "
-    r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), "
-    r"size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)"
-)
 _TENSOR_FIELDS = ("size", "dtype", "device", "requires_grad", "stride", "dispatch_keys")
-_KEY_AT = re.compile(r"list\(dict\.keys\((?P<source>.+)\)\)\[\d+\] == (?P<key>.+)")
-_LENGTH = re.compile(r"len\(.+\) == (\d+)")
-_IDENTITY = ("identity", "type")
 
 
 def guard_change_text(found: GuardDifference) -> str:
@@ -39,7 +31,7 @@ def guard_change_text(found: GuardDifference) -> str:
 def value_rank(found: GuardDifference) -> int:
     """The order of a guard by what it tells: 0 for a value or tensor that changed, 1 for a value, 2 for others."""
     guard = found.after or found.before
-    if guard is None or (guarded_value(guard.expression) is None and not _TENSOR.match(guard.expression)):
+    if guard is None or (guarded_value(guard.expression) is None and tensor_check(guard.expression) is None):
         return 2
     return 0 if found.before and found.after else 1
 
@@ -52,41 +44,42 @@ def _state_text(name: str, was: str, now: str) -> str:
 
 def _words(guard: Guard) -> str:
     """What a guard demands."""
-    expression = guard.expression
-    if (found := _KEY_AT.fullmatch(expression)) is not None:
-        return f"{brief(source_text(found['source'].removesuffix('._modules')))} has the key {found['key']}"
-    if (found := _TENSOR.match(expression)) is not None:
-        return (
-            f"{brief(source_text(guard.source))} is a tensor of size {_field(found['size'])} and dtype {found['dtype']}"
-        )
-    parsed = parse_guard(GuardFailure(expression, None, None, None, "", None, None))
-    if parsed.kind in _IDENTITY and parsed.subject:
-        type_ = parsed.was if parsed.kind == "type" else parsed.index
-        what = "is of" if parsed.kind == "type" else "is the same object, of"
-        return f"{brief(source_text(parsed.subject))} {what} type {brief(type_ or '?')}"
-    return brief(source_text(expression), _MAX_GUARD)
+    if (check := tensor_check(guard.expression)) is not None:
+        return f"{brief(source_text(guard.source))} is a tensor of size {_field(check.size)} and dtype {check.dtype}"
+    fact = read_condition(guard.expression)
+    subject = brief(source_text(fact.subject))
+    if fact.part == "keys":
+        return f"{subject} has the key {fact.was}"
+    if fact.part in ("identity", "type") and fact.subject:
+        what = "is of" if fact.part == "type" else "is the same object, of"
+        return f"{subject} {what} type {brief(fact.was_type or '?')}"
+    return brief(source_text(guard.expression), _MAX_GUARD)
 
 
-def _field(text: str) -> str:
+def _field(value: str | tuple[str, ...]) -> str:
     """A property of a tensor. torch writes None for a size that may be any."""
-    return text.replace("None", "any") if text.startswith("[") else text
+    if isinstance(value, str):
+        return value
+    return f"[{', '.join('any' if item == 'None' else item for item in value)}]"
 
 
 def _change(before: Guard, after: Guard) -> str:
     source = brief(source_text(after.source), _MAX_GUARD)
-    tensors = _TENSOR.match(before.expression), _TENSOR.match(after.expression)
-    if tensors[0] and tensors[1]:
-        fields = [name for name in _TENSOR_FIELDS if tensors[0][name] != tensors[1][name]]
+    was, now = tensor_check(before.expression), tensor_check(after.expression)
+    if was is not None and now is not None:
+        fields = [name for name in _TENSOR_FIELDS if getattr(was, name) != getattr(now, name)]
         fields = [name for name in fields if (name, "size") != ("stride", fields[0])]
         if fields == ["dispatch_keys"]:
-            return f"{source} {dispatch_change(tensors[0]['dispatch_keys'], tensors[1]['dispatch_keys'])}"
-        told = (f"{name} {_field(tensors[1][name])}, had {_field(tensors[0][name])}" for name in fields)
+            changed = replace(read_condition(after.expression), was=was.dispatch_keys, now=now.dispatch_keys)
+            return f"{source} {dispatch_change(changed)}"
+        told = (f"{name} {_field(getattr(now, name))}, had {_field(getattr(was, name))}" for name in fields)
         return f"{source} has {', and '.join(told)}"
     values = guarded_value(before.expression), guarded_value(after.expression)
     if values[0] is not None and values[1] is not None and before.source == after.source:
-        was, now = brief_pair(values[0], values[1], _MAX_GUARD)
-        return f"{source} is {now}, was {was}"
-    lengths = _LENGTH.fullmatch(before.expression), _LENGTH.fullmatch(after.expression)
-    if lengths[0] and lengths[1]:
-        return f"len({source}) is {lengths[1][1]}, was {lengths[0][1]}"
+        old, new = brief_pair(values[0], values[1], _MAX_GUARD)
+        return f"{source} is {new}, was {old}"
+    lengths = read_condition(before.expression), read_condition(after.expression)
+    if all(fact.part == "length" for fact in lengths):
+        old, new = ((fact.was or "").removeprefix("length ") for fact in lengths)
+        return f"len({source}) is {new}, was {old}"
     return f"a guard on {source} changed: {_words(before)} became {_words(after)}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dynadiag.explanation.advice_entry import usual
 from dynadiag.explanation.advice_on_failures import FAILURES
-from dynadiag.explanation.advice_on_recompiles import RECOMPILES
 from dynadiag.explanation.findings import Advice
 
 __all__ = ["SECTIONS", "TABLE", "advice"]
@@ -78,7 +77,6 @@ _RANKS = {
 
 SECTIONS = {
     "Failed compiles": FAILURES,
-    "Recompiles": RECOMPILES,
     "Graphs that bypass a cache": _CACHES,
     "Ranks that are not alike": _RANKS,
 }

@@ -9,43 +9,62 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
 from math import prod
 
-from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure, Recompile
+from dynadiag.recording.torch_text.sources import last_name, numbered_items
 
 __all__ = [
     "GuardChange",
     "by_frequency",
+    "causes",
     "changes",
-    "explaining_kinds",
+    "explaining_sorts",
     "fingerprint",
     "main_changes",
     "nearest_entry_failures",
     "own_failures",
+    "sort_of",
     "without_consequences",
 ]
 
-_EXPLAINS_OTHERS = ("first_call", "race")  # kinds of failures that all others of a recompile may follow from
+_EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
 _OF_MODULE = "L['self']."
 _MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
+# What a lazy module or a cache sets in its first call.
+_SET_BY_FIRST_CALL = [f"{lead}initiali{letter}ed" for lead in ("", "is_", "_", "_is_") for letter in "sz"]
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
 
 @dataclass(frozen=True, slots=True)
 class GuardChange:
-    """One thing that changed, and every cached entry that it kept from being used, the newest first."""
+    """One thing that changed, and every cached entry that it kept from being used, the newest first.
 
-    parsed: ParsedGuard
-    guard: str
-    source: str | None
+    ``fact`` is the failure of the newest.
+    """
+
+    fact: GuardFailure
     was: tuple[str, ...]  # each value once
-    now: str | None
     against: tuple[str, ...]
-    file: str | None
-    line: int | None
+
+    @property
+    def sort(self) -> str:
+        """The sort of the failure (`sort_of`)."""
+        return sort_of(self.fact)
+
+
+def sort_of(failure: GuardFailure) -> str:
+    """The part that changed, or what that amounts to: "none" (something came or went), "first call" (what the first
+    call sets), "left over" (a value from before a graph break).
+    """
+    if failure.base == "before break" and failure.part in ("value", "shape"):
+        return "left over"
+    if failure.part == "value" and failure.now == "True" and last_name(failure.subject) in _SET_BY_FIRST_CALL:
+        return "first call"
+    return "none" if failure.part in ("value", "type", "identity") and failure.is_about_none else failure.part
 
 
 def main_changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
@@ -85,30 +104,109 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
     for reason in reasons:
         found.setdefault(_key(reason), []).append(reason)
     merged = [_merge(same) for same in found.values()]
-    first = explaining_kinds([change.parsed for change in merged])
-    return tuple(sorted(merged, key=lambda each: _rank(each.parsed.kind, first)))
+    first = explaining_sorts([change.fact for change in merged])
+    return tuple(sorted(merged, key=lambda change: _rank(change.sort, first)))
 
 
-def _rank(kind: str, explaining: Sequence[str]) -> int:
-    """The order of a kind: 0 if it explains the other failures, 2 if it does so in other recompiles only, else 1."""
-    return 0 if kind in explaining else 2 if kind in _EXPLAINS_OTHERS else 1
+def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
+    """The changes by what they have in common, in order: those that are one change of the program's stand together.
+
+    A sequence length is in three tensors and in eleven of a mask: sizes that grew by the same factor are one cause. So
+    are conditions on the same sizes, and these sizes where an older entry was made for one of each; what is in a
+    container whose length or keys changed; what all follows from the first call; one dtype, device or flag of several
+    tensors.
+    """
+    explaining = explaining_sorts([change.fact for change in own])
+    containers = [
+        change.fact.subject or "" for change in own if change.sort in ("length", "keys") and not change.fact.index
+    ]
+    default_dtype = any(change.fact.index == "default_dtype" for change in own)
+    together: dict[object, list[GuardChange]] = {}
+    for change in own:
+        key: tuple[object, ...] = _cause(change.fact)
+        if explaining:
+            key = ("explained",)
+        elif default_dtype and change.sort == "dtype":
+            key = _DEFAULT_DTYPE
+        elif change.sort in ("value", "presence", "type", "none", "size", "length", "keys"):
+            around = (name for name in containers if (change.fact.subject or "").startswith(f"{name}["))
+            key = next((("in", name) for name in around), key)
+        together.setdefault(key, []).append(change)
+    return tuple(map(tuple, _merged_by_size(list(together.values()))))
 
 
-def explaining_kinds(failures: Sequence[ParsedGuard]) -> tuple[str, ...]:
-    """The kinds of failures that all others of a recompile follow from.
+_DEFAULT_DTYPE = ("state", "default_dtype", ())
+
+
+def _cause(fact: GuardFailure) -> tuple[object, ...]:
+    """What the failures of one cause have in common."""
+    if fact.part == "size":
+        pair = _numbers(fact)
+        if pair is None:
+            return "size", fact.subject
+        special = not {fact.was, fact.now}.isdisjoint(("0", "1"))
+        return ("size", fact.was, fact.now) if special else ("size", Fraction(pair[1], pair[0]))
+    if fact.part == "shape":
+        return "shape", fact.terms
+    if fact.part in ("dtype", "device", "requires_grad", "rank"):
+        return fact.part, fact.base == "parameter", fact.was, fact.now
+    if fact.part == "dispatch keys":
+        return fact.part, fact.was, fact.now
+    if fact.part == "state":
+        return "state", fact.index, fact.terms
+    if fact.part in ("length", "keys"):
+        return "in", fact.subject
+    if fact.part in ("value", "presence", "type", "identity", "freed"):
+        return sort_of(fact), numbered_items(fact.subject), fact.was_type
+    return sort_of(fact), fact.subject, fact.index
+
+
+def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
+    """The groups, of those on conditions and sizes each joined with the first that has one of its sizes."""
+    kept: list[tuple[list[GuardChange], set[str]]] = []
+    for group in groups:
+        sizes = {term for change in group for term in (change.fact.terms or (change.fact.source or "",))}
+        on_sizes = group[0].sort in ("shape", "size")
+        other = next(
+            (each for each in kept if on_sizes and each[0][0].sort in ("shape", "size") and each[1] & sizes), None
+        )
+        if other is None:
+            kept.append((group, sizes))
+        else:
+            other[0].extend(group)
+            other[1].update(sizes)
+    return [sorted(group, key=lambda change: _telling(change, group)) for group, _ in kept]
+
+
+def _telling(change: GuardChange, group: Sequence[GuardChange]) -> int:
+    """The order in a cause: parameters, sizes 0 and 1, what others are in; then conditions, of the newest entry."""
+    if change.sort == "size" and (change.fact.base == "parameter" or {change.fact.was, change.fact.now} & {"0", "1"}):
+        return 0
+    if change.sort in ("length", "keys", "state", *_EXPLAINS_OTHERS):
+        return 0
+    return 1 if change.sort != "size" or all(other.sort == "size" for other in group) else 2
+
+
+def _rank(sort: str, explaining: Sequence[str]) -> int:
+    """The order of a sort: 0 if it explains the other failures, 2 if it does so in other recompiles only, else 1."""
+    return 0 if sort in explaining else 2 if sort in _EXPLAINS_OTHERS else 1
+
+
+def explaining_sorts(failures: Sequence[GuardFailure]) -> tuple[str, ...]:
+    """The sorts of failures that all others of a recompile follow from.
 
     What the first call sets explains nothing where an attribute of the module changed that is no part of it: then the
     code is called for another module, such as the next layer with the same cache.
     """
-    kinds = {each.kind for each in failures}
-    owners = [(each.subject or "").rpartition(".")[0] for each in failures if each.kind == "first_call"]
+    sorts = {sort_of(failure) for failure in failures}
+    owners = [(each.subject or "").rpartition(".")[0] for each in failures if sort_of(each) == "first call"]
     moved = any(
-        each.kind in ("value", "presence", "type")
+        sort_of(each) in ("value", "presence", "type")
         and (each.subject or "").startswith(_OF_MODULE)
         and not any(owner and (each.subject or "").startswith(owner) for owner in owners)
         for each in failures
     )
-    return tuple(kind for kind in _EXPLAINS_OTHERS if kind in kinds and not (kind == "first_call" and moved))
+    return tuple(sort for sort in _EXPLAINS_OTHERS if sort in sorts and not (sort == "first call" and moved))
 
 
 def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
@@ -118,32 +216,25 @@ def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
     True and False are too common for that: of those the last part of the name counts (``training``).
     """
     each = main_changes(reasons)
-    if any(not change.was or change.now is None or change.parsed.is_condition for change in each):
+    if any(not change.was or change.fact.now is None or change.fact.is_condition for change in each):
         return frozenset()
-    return frozenset((change.parsed.kind, _flag(change), *change.was, change.now or "") for change in each)
+    return frozenset((change.sort, _flag(change.fact), *change.was, change.fact.now or "") for change in each)
 
 
-def _flag(change: GuardChange) -> str:
-    return (change.source or "").rpartition(".")[2] if change.now in ("True", "False") else ""
+def _flag(fact: GuardFailure) -> str:
+    return last_name(fact.source) or "" if fact.now in ("True", "False") else ""
 
 
 def _key(reason: GuardFailure) -> tuple[object, ...]:
-    reading = parse_guard(reason)
-    named = reason.source is not None and reason.now is not None and not reading.is_condition
-    return (reading.kind, reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
+    named = reason.source is not None and reason.now is not None and not reason.is_condition
+    return (sort_of(reason), reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
 
 
 def _merge(same: Sequence[GuardFailure]) -> GuardChange:
-    first = same[0]
     return GuardChange(
-        parsed=parse_guard(first),
-        guard=first.guard,
-        source=first.source,
+        fact=same[0],
         was=tuple(dict.fromkeys(item.was for item in same if item.was is not None)),
-        now=first.now,
         against=tuple(dict.fromkeys(item.against for item in same)),
-        file=first.file,
-        line=first.line,
     )
 
 
@@ -155,57 +246,56 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
     torch. What is of another type, or None now, has other parts and is another object; another object is not the one
     that it was compared with; a set that an item was looked up in is another set.
     """
-    readings = [parse_guard(reason) for reason in reasons]
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
-    states: dict[str, list[ParsedGuard]] = {}
-    for reason, reading in zip(reasons, readings, strict=True):
-        if reading.kind == "size" and (pair := _numbers(reading)):
-            sizes.setdefault((reading.subject, reason.against), []).append(pair)
-        elif reading.kind == "global_state":
-            states.setdefault(reason.against, []).append(reading)
+    states: dict[str, list[GuardFailure]] = {}
+    for reason in reasons:
+        if reason.part == "size" and (pair := _numbers(reason)):
+            sizes.setdefault((reason.subject, reason.against), []).append(pair)
+        elif reason.part == "state":
+            states.setdefault(reason.against, []).append(reason)
     return tuple(
         reason
-        for reason, reading in zip(reasons, readings, strict=True)
+        for reason in reasons
         if not (
-            _follows(reading, sizes.get((reading.subject, reason.against), []))
-            if reading.kind == "stride"
-            else any(_is_of_state(reading, state) for state in states.get(reason.against, ()))
+            _follows(reason, sizes.get((reason.subject, reason.against), []))
+            if reason.part == "stride"
+            else any(_is_of_state(reason, state) for state in states.get(reason.against, ()))
             or any(
-                _is_part(reason, reading, other)
-                for cause, other in zip(reasons, readings, strict=True)
-                if cause.against == reason.against and cause is not reason
+                _is_part(reason, cause) for cause in reasons if cause.against == reason.against and cause is not reason
             )
         )
     )
 
 
-def _is_part(reason: GuardFailure, reading: ParsedGuard, other: ParsedGuard) -> bool:
+def _is_part(failure: GuardFailure, other: GuardFailure) -> bool:
     """Whether a failure follows from that of a whole that is another now."""
-    whole, part = other.subject or "", reason.source or reading.subject or ""
-    if not whole or (reading.kind in ("type", "none") and reading.subject == whole):
+    whole, part = other.subject or "", failure.source or failure.subject or ""
+    if not whole or (sort_of(failure) in ("type", "none") and failure.subject == whole):
         return False
-    if other.kind == "identity" and reading.kind == "alias":
-        return whole in (reason.guard or "")
-    if other.kind == "membership":
-        return reading.kind == "value" and reading.subject == whole
-    if other.kind == "length":
-        return reading.kind == "presence" and part.startswith(f"{whole}[")
-    if other.kind not in ("type", "none"):
+    if failure.part == "shape" and ".stride()[" in failure.guard:
+        return other.part in ("size", "rank") and other.subject == failure.subject
+    if other.part == "identity" and failure.part == "alias":
+        return whole in failure.guard
+    if other.part == "membership":
+        return failure.part == "value" and failure.subject == whole
+    if other.part == "length":
+        return failure.part == "presence" and part.startswith(f"{whole}[")
+    if sort_of(other) not in ("type", "none"):
         return False
-    inside = part.startswith((f"{whole}.", f"{whole}[")) and reading.subject != whole
-    return inside or f"type({whole})" in part or (reading.kind == "alias" and part == whole)
+    inside = part.startswith((f"{whole}.", f"{whole}[")) and failure.subject != whole
+    return inside or f"type({whole})" in part or (failure.part == "alias" and part == whole)
 
 
-def _is_of_state(reading: ParsedGuard, state: ParsedGuard) -> bool:
+def _is_of_state(failure: GuardFailure, state: GuardFailure) -> bool:
     """Whether a failure follows from a change of the process's state."""
-    if reading.kind == "dispatch_keys":
-        return explains_dispatch(state, reading)
-    if reading.index == "torch function modes":
+    if failure.part == "dispatch keys":
+        return explains_dispatch(state, failure)
+    if failure.index == "torch function modes":
         return state.index == "default device"
-    return _MODULE_OF_TORCH in (reading.subject or "")
+    return _MODULE_OF_TORCH in (failure.subject or "")
 
 
-def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:
+def _follows(stride: GuardFailure, sizes: Sequence[tuple[int, int]]) -> bool:
     """Whether a stride changed by the same factor as some of the sizes together."""
     pair = _numbers(stride)
     if pair is None:
@@ -220,11 +310,11 @@ def _subsets(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int]
         yield from combinations(few, number)
 
 
-def _numbers(reading: ParsedGuard) -> tuple[int, int] | None:
+def _numbers(failure: GuardFailure) -> tuple[int, int] | None:
     """Old and new value; a size of 0 counts as 1, as torch counts it for strides."""
-    if not ((reading.was or "").isdecimal() and (reading.now or "").isdecimal()):
+    if not ((failure.was or "").isdecimal() and (failure.now or "").isdecimal()):
         return None
-    was, now = (max(int(text[:20]), 1) for text in (reading.was or "", reading.now or ""))
+    was, now = (max(int(text[:20]), 1) for text in (failure.was or "", failure.now or ""))
     return was, now
 
 
@@ -236,8 +326,8 @@ def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailur
     """
     failed: dict[str, set[tuple[object, ...]]] = {}
     for reason in reasons:
-        reading = parse_guard(reason)
-        failed.setdefault(reason.against, set()).add((reading.kind, reading.subject, reading.index))
-    raced = {entry for entry, what in failed.items() if {kind for kind, *_ in what} == {"race"}}  # it fits by now
+        what = (sort_of(reason), reason.subject, reason.guard if reason.is_condition else reason.index)
+        failed.setdefault(reason.against, set()).add(what)
+    raced = {entry for entry, what in failed.items() if {sort for sort, *_ in what} == {"race"}}  # it fits by now
     kept = raced or {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
     return tuple(reason for reason in reasons if reason.against in kept)

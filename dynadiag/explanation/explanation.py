@@ -5,7 +5,6 @@ It is a pure function of a recording. The renderers (text, JSON, the browser) ad
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,6 @@ from dynadiag.explanation.coverage import Coverage, read_coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
-from dynadiag.explanation.guards import complete
 from dynadiag.explanation.headline import Headline, headline
 from dynadiag.explanation.program_end import program_findings
 from dynadiag.explanation.recompiles import recompile_findings
@@ -39,12 +37,11 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Symbol,
 )
+from dynadiag.recording.torch_text.sources import as_called, base_of
 
 __all__ = ["Explanation", "explain"]
 
 _ERROR = "dynamo_error"  # the artifact with the traceback of a failed compile
-_WRAPPED = re.compile(r"L\['fn'\]")
-_KEYWORD = re.compile(r"L\['partial'\]\.keywords\['(\w+)'\]")
 _CODE = "inductor_output_code"  # the event with a generated module
 
 
@@ -177,7 +174,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
 
 
 def _recompile(item: Recompile) -> Recompile:
-    reasons = tuple(complete(_of_wrapped(reason, item)) for reason in item.reasons)
+    reasons = tuple(_of_wrapped(reason, item) for reason in item.reasons)
     return replace(item, function=original_name(item.function), reasons=reasons)
 
 
@@ -187,10 +184,15 @@ def _of_wrapped(reason: GuardFailure, item: Recompile) -> GuardFailure:
     name = "partial" if item.function.startswith("partial(") else "self"
     if name == "self" and not is_torch_file(item.file):
         return reason
-    guard, source = (_WRAPPED.sub(f"L['{name}']", text or "") for text in (reason.guard, reason.source))
-    if name == "partial":
-        guard, source = (_KEYWORD.sub(r"L['\1']", text) for text in (guard, source))
-    return replace(reason, guard=guard, source=source or None)
+    guard, source, subject = (text and as_called(text, name) for text in (reason.guard, reason.source, reason.subject))
+    terms = tuple(as_called(term, name) for term in reason.terms)
+    return replace(reason, guard=guard or "", source=source, subject=subject, terms=terms, base=_base(reason, subject))
+
+
+def _base(reason: GuardFailure, subject: str | None) -> str | None:
+    """Where a value is kept, as the wrapped callable sees it: a keyword of a partial is an argument."""
+    base = base_of(subject)
+    return base if base == "argument" else reason.base
 
 
 def _is_first(graph: Graph, compile_ids: set[str]) -> bool:

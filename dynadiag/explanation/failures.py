@@ -11,13 +11,13 @@ from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.break_remedies import number_advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import asked_decision, undecided
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Compile, Node, Span
 from dynadiag.recording.torch_text.breaks import needed_symbols
+from dynadiag.recording.torch_text.sources import source_text
 
 __all__ = ["failure_findings"]
 

@@ -14,7 +14,15 @@ from dynadiag.explanation.findings import Advice
 
 __all__ = ["MOST", "Remedy", "Trial", "advise", "slotted"]
 
-_ASIDES = ("like", "limit", "plain", "who")  # slots of whole sentences, which most cases leave empty
+_ASIDES = (
+    "like",
+    "limit",
+    "option",
+    "plain",
+    "range",
+    "shared",
+    "who",
+)  # slots of whole sentences, which most cases leave empty
 
 F = TypeVar("F")
 

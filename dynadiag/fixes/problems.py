@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dynadiag.diff import canonical_graph
-from dynadiag.explanation.advice import advise, is_from_before_break
+from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.identity import computed_names, identity
-from dynadiag.explanation.recompiles import own_changes
+from dynadiag.explanation.recompile_case import cases_of
 from dynadiag.fixes.edits import Edit, SourceMap
 from dynadiag.fixes.project import Project
 from dynadiag.recording.code_origin import user_frame
@@ -166,26 +166,27 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     stack = _in_project(found_at, project)
     span, found = Span(item.file, item.line), []
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
-    own = own_changes(item, computed)
-    for change in own:
-        what = f"{change.source or change.guard} of {item.function} changes"
+    cases = cases_of(item, computed, sources=explanation.sources)
+    own = [(case, change.fact, change) for case in cases for change in case.changes]
+    for case, fact, change in own:
+        what = f"{fact.source or fact.guard} of {item.function} changes"
         found.append(
             FixProblem(
                 kind="recompile",
-                identity=f"recompile {item.function}: {change.parsed.kind} {change.source or change.guard}",
+                identity=f"recompile {item.function}: {change.sort} {fact.source or fact.guard}",
                 file=project.relative(item.file),
                 span=span,
                 function=item.function,
                 compile_id=item.compile_id,
                 title=what,
-                source=change.source,
+                source=fact.source,
                 was=change.was,
-                now=change.now,
-                guarded=Span(project.relative(change.file), change.line),
-                also=tuple(other.source for other in own if other.source and other is not change),
+                now=fact.now,
+                guarded=Span(project.relative(fact.file), fact.line),
+                also=tuple(other.source for _, other, _ in own if other.source and other is not fact),
                 stack=stack,
-                advice=tuple(each.text for each in advise(item, computed)[:_MAX_ADVICE]),
-                from_before_break=is_from_before_break(change.parsed, computed),
+                advice=tuple(each.text for each in advise_on((case,), explanation.run.torch)),
+                from_before_break=case.is_computed,
             )
         )
     return found

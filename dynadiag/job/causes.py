@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from dynadiag.diff.environment_differences import changed_options
 from dynadiag.explanation.formatting import brief, list_some
-from dynadiag.explanation.guard_text import source_text
-from dynadiag.explanation.guards import guarded_value
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Location
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import name_ranks
 from dynadiag.job.trace import CompileStep, GuardedValue, is_size, kind_of_type, short_type
 from dynadiag.recording.opening import open_recording
+from dynadiag.recording.torch_text.guards import guarded_value
+from dynadiag.recording.torch_text.sources import source_text
 
 __all__ = ["ValueDifference", "option_cause", "value_cause", "value_difference"]
 

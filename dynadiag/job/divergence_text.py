@@ -10,7 +10,6 @@ from dynadiag.explanation.breaks import operator_error
 from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described
-from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import option_cause, value_cause, value_difference
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence, DivergenceText, Location, compile_location
@@ -255,7 +254,7 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
     step = found.step
     assert isinstance(step, CompileStep)
     assert step.recompile is not None
-    own = main_changes([complete(each) for each in step.recompile.reasons])
+    own = main_changes(step.recompile.reasons)
     why = described(own[0]) if own else "no reason was recorded"
     again = [each for each in (doing[0].trace.compiles if doing[0].trace else ()) if each.recompile is not None]
     same = [each for each in again if each.label == step.label]
@@ -273,7 +272,7 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
         _recompile_location(step.recompile, step.compile),
         option_cause(found, doing, others) or why,
         ("ranks.sizes", "ranks.collectives_agree")
-        if own and own[0].parsed.kind in ("size", "stride", "shape")
+        if own and own[0].sort in ("size", "stride", "shape")
         else ("ranks.value",),
         follows if len(same) > 1 else (),
     )

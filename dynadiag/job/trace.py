@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TypeVar
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
-from dynadiag.explanation.guard_text import input_names
 from dynadiag.explanation.run_end import read_end, read_frames
 from dynadiag.explanation.source import event_data, recorded_variables
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Collective, Compile, Frame, Graph, Guard, Recompile, SkippedFrame
+from dynadiag.recording.torch_text.sources import input_names
 
 __all__ = [
     "COLLECTIVES",

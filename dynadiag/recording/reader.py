@@ -43,6 +43,7 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 from dynadiag.recording.store import DERIVED_TABLE, load_derived
+from dynadiag.recording.torch_text.guards import completed
 
 __all__ = ["EventSpan", "Recording"]
 
@@ -125,8 +126,11 @@ class Recording:
         return tuple(replace(item, facts=facts.get(item.index, item.facts)) for item in self.records(Break))
 
     def recompiles(self) -> tuple[Recompile, ...]:
-        """Return every recompile."""
-        return self.records(Recompile)
+        """Return every recompile. Of an older recording the facts of each failure are read from its text."""
+        return tuple(
+            replace(item, reasons=tuple(completed(each) if each.part == "other" else each for each in item.reasons))
+            for item in self.records(Recompile)
+        )
 
     def skipped(self) -> tuple[SkippedFrame, ...]:
         """Return every frame that Dynamo left to Python."""

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import MISSING
 from types import NoneType, UnionType
 from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -150,7 +151,9 @@ def _sqlite_text(text: str) -> str:
 
 
 class _Tuple:
-    """A tuple of strings or of flat records, as one column of JSON (records as objects)."""
+    """A tuple of strings or of records, as one column of JSON (records as objects, of scalars and tuples of strings).
+
+    What an older recording lacks has its default."""
 
     def __init__(self, name: str, item: type) -> None:
         self.columns = ((name, "TEXT", False),)
@@ -159,6 +162,9 @@ class _Tuple:
             if dataclasses.is_dataclass(item)
             else None
         )
+        self._defaults = {
+            field.name: field.default for field in (dataclasses.fields(item) if self._fields is not None else ())
+        }
         self._item = item
 
     def write(self, value: Any) -> list[Any]:
@@ -187,14 +193,30 @@ class _Tuple:
             return _write_scalar(item, str, False)
         if type(item) is not self._item:
             raise FieldError(f"{self._item.__name__} expected, found {type(item).__name__}")
-        return {name: _write_scalar(getattr(item, name), *kind) for name, kind in self._fields.items()}
+        return {name: _write_item(getattr(item, name), *kind) for name, kind in self._fields.items()}
 
     def _from_json(self, item: Any) -> Any:
         if self._fields is None:
             return _read_scalar(item, str, False)
         if type(item) is not dict:
             raise FieldError("not a JSON object")
-        return self._item(*[_read_scalar(item.get(name), *kind) for name, kind in self._fields.items()])
+        values = {
+            name: item.get(name, None if default is MISSING else default) for name, default in self._defaults.items()
+        }
+        return self._item(*[_read_item(values[name], *kind) for name, kind in self._fields.items()])
+
+
+def _write_item(value: Any, kind: type, optional: bool) -> Any:
+    """A field of a record in a tuple: a scalar, or a tuple of strings."""
+    if get_origin(kind) is not tuple:
+        return _write_scalar(value, kind, optional)
+    return [_write_scalar(item, str, False) for item in check_type(value, tuple)]
+
+
+def _read_item(value: Any, kind: type, optional: bool) -> Any:
+    if get_origin(kind) is not tuple or value == ():
+        return value if value == () else _read_scalar(value, kind, optional)
+    return tuple([_read_scalar(item, str, False) for item in check_type(value, list)])
 
 
 class _Nested:

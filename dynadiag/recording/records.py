@@ -234,9 +234,61 @@ class Guard:
     line: int | None
 
 
+# Where in the program the value of a guard is kept. Of an "attribute" the holder is not known, of the others it is.
+BASES = (
+    "argument",
+    "attribute",
+    "module attribute",
+    "object attribute",
+    "parameter",
+    "optimizer",
+    "closure",
+    "default",
+    "global",
+    "before break",
+    "mode",
+)
+# What of it changed. "type" has two texts that are equal where a class of the same name was defined anew.
+PARTS = (
+    "size",
+    "stride",
+    "rank",
+    "dtype",
+    "device",
+    "requires_grad",
+    "dispatch keys",
+    "type",
+    "identity",
+    "value",
+    "length",
+    "keys",
+    "membership",
+    "presence",
+    "own attribute",
+    "freed",
+    "alias",
+    "shape",
+    "state",
+    "backend",
+    "race",
+    "other",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class GuardFailure:
-    """A guard that failed and caused a recompile. ``was`` and ``now`` are short texts of the two values."""
+    """A guard that failed and caused a recompile. What is not known is None.
+
+    ``was`` and ``now`` are short texts of the two values, ``was_type`` and ``now_type`` the names of their types.
+    ``subject`` is the source without the part of a tensor that changed. ``index`` is the dimension of a size or a
+    stride, the key of a membership, the name of a global state, and of a shape expression what it demands: "number"
+    (one value), "multiple", "above one" (neither 0 nor 1), "together" (of several sizes), "range". ``terms`` are the
+    sources of a shape expression, the two sources of an alias, the device of a state of autocast. ``owner_was`` and
+    ``owner_now`` are the numbers of the objects that the local was, such as ``self``, which the source begins with:
+    each object of a run has a number of its own. ``mark`` is what the program has said of a size: "dynamic" or
+    "static"; ``dynamic`` is what it has said of all that changes: "automatic" (torch makes it a symbol from the first
+    change on), "always" (``dynamic=True``) or "never" (``dynamic=False``).
+    """
 
     guard: str
     source: str | None
@@ -245,6 +297,33 @@ class GuardFailure:
     against: str  # compile id of the cache entry that the guard belongs to
     file: str | None
     line: int | None
+    kind: str | None = None  # torch's: "TENSOR_MATCH"
+    part: str = "other"  # of PARTS
+    subject: str | None = None
+    index: str | None = None
+    base: str | None = None  # of BASES
+    was_type: str | None = None
+    now_type: str | None = None
+    terms: tuple[str, ...] = ()
+    owner_was: int | None = None
+    owner_now: int | None = None
+    mark: str | None = None
+    dynamic: str | None = None
+
+    @property
+    def is_new_owner(self) -> bool | None:
+        """Whether the local that the source begins with is another object than the one that was compiled for."""
+        return None if self.owner_was is None or self.owner_now is None else self.owner_was != self.owner_now
+
+    @property
+    def is_about_none(self) -> bool:
+        """Whether something was None in one of the calls, and not in the other."""
+        return (self.was_type == "NoneType") != (self.now_type == "NoneType")
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the guard is an expression over several values rather than one value that was kept."""
+        return self.part in ("shape", "alias", "membership", "own attribute")
 
 
 @dataclass(frozen=True, slots=True)

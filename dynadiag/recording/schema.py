@@ -328,7 +328,7 @@ _TYPED_TABLES = (
             "compile_id": _COMPILE_ID,
             **_SOURCE_LINE,
             "function": "the function that was compiled again",
-            "reasons": 'the guards that failed: JSON, [{"guard", "source", "was", "now", "against", "file", "line"}]',
+            "reasons": "the guards that failed: JSON, objects with the fields of `records.GuardFailure`",
             "limit_reached": "1 where torch gave up compiling the frame",
         },
     ),

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.records import Compile, Frame, Graph, Guard, Node
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer, source_lines

@@ -24,13 +24,13 @@ _GUARD = re.compile(
 )
 # Dtypes by their number in c10::ScalarType, which the global state has: those that can be the default, or autocast's.
 _DTYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
-_AUTOCAST = re.compile(r"autocast\(\w+\)_(?P<what>enabled|dtype)")
+_AUTOCAST = re.compile(r"autocast\((?P<device>\w+)\)_(?P<what>enabled|dtype)")
 
 
-def ambient_change(code: str, closure_vars: Mapping[str, Any]) -> dict[str, str | None] | None:
-    """Return ``source``, ``was`` and ``now`` of a guard on a mode or a default. None if it is another guard.
+def ambient_change(code: str, closure_vars: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the facts of a guard on a mode or a default. None if it is another guard.
 
-    ``source`` is one of "torch function modes", "default device", "saved tensor hooks", "forward AD level" and
+    Its ``index`` is one of "torch function modes", "default device", "saved tensor hooks", "forward AD level" and
     "torch.func transforms".
     """
     if code.startswith(_MODE_STACK):
@@ -54,21 +54,23 @@ def ambient_change(code: str, closure_vars: Mapping[str, Any]) -> dict[str, str 
     return _change("torch.func transforms", _listed(was), _listed(now))
 
 
-def global_state_changes(guard: str, names: list[str]) -> Iterator[dict[str, str | None]]:
-    """Yield ``source``, ``was`` and ``now`` of each setting of torch's global state that changed.
+def global_state_changes(guard: str, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the facts of each setting of torch's global state that changed.
 
     ``guard`` is the guard's text, which ends in the state as JSON; ``names`` are the settings that torch says changed.
     """
     was, now = _state(guard.partition(" against ")[2]), _state_now()
-    autocast = {what: _autocast_changes(was, now, what) for what in ("enabled", "dtype")}
     for name in names:
+        guard = f"GLOBAL_STATE changed: {name}"
         if match := _AUTOCAST.fullmatch(name):
-            before, after = next(autocast[match["what"]], (None, None))
-            yield _change(name, _setting(match["what"], before), _setting(match["what"], after))
+            what, device = match["what"], match["device"]
+            before, after = next(_autocast_changes(was, now, what), (None, None))
+            change = _change(name, _setting(what, before), _setting(what, after))
+            yield {**change, "guard": guard, "index": f"autocast_{what}", "terms": (device,)}
         elif name == "grad_mode" and was.get(name) and torch.is_inference_mode_enabled():  # where it is always off
-            yield _change("inference_mode", "False", "True")
+            yield {**_change("inference_mode", "False", "True"), "guard": guard}
         else:
-            yield _change(name, _setting(name, was.get(name)), _setting(name, now.get(name)))
+            yield {**_change(name, _setting(name, was.get(name)), _setting(name, now.get(name))), "guard": guard}
 
 
 def _autocast_changes(was: dict[str, Any], now: dict[str, Any], what: str) -> Iterator[tuple[Any, Any]]:
@@ -77,17 +79,20 @@ def _autocast_changes(was: dict[str, Any], now: dict[str, Any], what: str) -> It
     return (pair for pair in zip(*states, strict=False) if pair[0] != pair[1])
 
 
-def dispatch_keys(value: torch.Tensor) -> str:
-    """Return the dispatch keys that a call with this tensor has, as guards print them: of the tensor and its thread."""
+def dispatch_keys(value: torch.Tensor) -> tuple[str, str | None]:
+    """Return the dispatch keys that a call with this tensor has, as guards print them: of the tensor and its thread.
+
+    The second is "in inference mode" or "an inference tensor" where it is so.
+    """
     keys = torch._C._dispatch_keys(value) | torch._C._dispatch_tls_local_include_set()
     text = str(keys - torch._C._dispatch_tls_local_exclude_set()).removeprefix("DispatchKeySet(").removesuffix(")")
     if torch.is_inference_mode_enabled():
-        return f"{text} (in inference mode)"
-    return f"{text} (an inference tensor)" if value.is_inference() else text
+        return text, "in inference mode"
+    return text, "an inference tensor" if value.is_inference() else None
 
 
-def _change(source: str, was: str | None, now: str | None) -> dict[str, str | None]:
-    return {"source": source, "was": was, "now": now}
+def _change(name: str, was: str | None, now: str | None) -> dict[str, Any]:
+    return {"part": "state", "base": "mode", "index": name, "source": name, "was": was, "now": now}
 
 
 def _cell(function: Callable[..., Any] | None, name: str) -> Any:

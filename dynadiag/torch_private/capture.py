@@ -177,6 +177,25 @@ def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any
     return entries
 
 
+def compiled_locals(start: FrameType | None) -> dict[str, Any]:
+    """Return the locals of the frame that is compiled: ``locals`` of ``_compile`` (convert_frame.py)."""
+    found = emitter_locals("_compile", "locals", start) or {}
+    return found.get("locals") or {}
+
+
+def dynamic_sizes() -> str:
+    """Return what torch is to do with sizes that change: "always", "never", or "automatic" from the first change on.
+
+    ``dynamic=True`` and ``dynamic=False`` of `torch.compile` set these options for the call (``set_enable_dynamic``,
+    eval_frame.py).
+    """
+    from torch._dynamo import config
+
+    if not config.assume_static_by_default:
+        return "always"
+    return "automatic" if config.automatic_dynamic_shapes else "never"
+
+
 def wrapped_callable(start: FrameType | None) -> Any:
     """Return the argument of ``torch.compile`` if it has no Python code that Dynamo can take, else None.
 

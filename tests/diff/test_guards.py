@@ -98,9 +98,9 @@ _TENSOR = (
          "list(dict.keys(L['self']._modules['a']._modules))[2] == '2'", "a new guard: self.a has the key '2'"),
         ("SEQUENCE_LENGTH", "L['xs']", "len(L['xs']) == 2", "len(L['xs']) == 3", "len(xs) is 3, was 2"),
         ("TYPE_MATCH", "L['k']", None, "___check_type_id(L['k'], 7), type=<class 'int'>",
-         "a new guard: k is of type <class 'int'>"),
+         "a new guard: k is of type int"),
         ("ID_MATCH", "G['F']", "___check_obj_id(G['F'], 7), type=<class 'set'>", None,
-         "a guard is gone: F is the same object, of type <class 'set'>"),
+         "a guard is gone: F is the same object, of type set"),
     ],
 )  # fmt: skip
 def test_a_guard_is_told_as_the_program_writes_it(

@@ -1413,6 +1413,112 @@ def values(count: int, lengths: tuple[int, ...]) -> Program:
     return listed if count else stacked
 
 
+class Gain(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.weight
+
+
+def gains(**options: Any) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(Gain.forward, **options)
+        return [fn(Gain(width), torch.ones(2, width)).detach() for width in (4, 8)]
+
+    return run
+
+
+def frees_parameters() -> None:
+    config.force_parameter_static_shapes = False
+
+
+ENTRIES = {1.5: torch.ones(4), 2.5: torch.zeros(4)}
+
+
+class Twice:
+    factor = torch.tensor(2.0)
+
+
+class Thrice:
+    factor = torch.tensor(3.0)
+
+
+class Keyed(nn.Module):
+    def __init__(self, key: float) -> None:
+        super().__init__()
+        self.key = key
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v + ENTRIES[self.key]
+
+
+def keyed(compile_: Compile) -> list[torch.Tensor]:
+    return [compile_(Keyed(key))(x) for key in ENTRIES]
+
+
+def adds_a_key(state: dict[str, torch.Tensor]) -> torch.Tensor:
+    state["loss"] = state["obs"] * 2
+    return state["obs"] + 1
+
+
+def with_a_key(*, before: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn, state = compile_(adds_a_key), {"obs": x, **({"loss": x} if before else {})}
+        return [fn(state), fn(state)]
+
+    return run
+
+
+class Descent(torch.optim.Optimizer):
+    """An optimizer that compiles its step for one parameter."""
+
+    def __init__(self, parameter: nn.Parameter, compile_: Compile) -> None:
+        super().__init__([parameter], {"lr": 0.5})
+        self.state[parameter]["momentum"] = torch.zeros(4)
+        self.compiled = compile_(self.descend)
+
+    @torch.no_grad()
+    def descend(self, parameter: nn.Parameter) -> None:
+        momentum = self.state[parameter]["momentum"]
+        momentum.mul_(0.5).add_(parameter.grad, alpha=0.5)
+        parameter.sub_(momentum)
+
+
+def with_kept_gradient(*, kept: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        parameter = nn.Parameter(torch.ones(4))
+        optimizer = Descent(parameter, compile_)
+        for _ in range(2):
+            (parameter * parameter).sum().backward()
+            optimizer.compiled(parameter)
+            optimizer.zero_grad(set_to_none=not kept)
+        return [parameter.detach()]
+
+    return run
+
+
+def make_a_class() -> type[nn.Module]:
+    class Doubler(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("factor", torch.tensor(2.0))
+
+        def forward(self, v: torch.Tensor) -> torch.Tensor:
+            return v * self.factor
+
+    return Doubler
+
+
+def with_classes(*, anew: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        kinds = [make_a_class(), make_a_class()]
+        return [compile_(kinds[number if anew else 0]())(x) for number in range(2)]
+
+    return run
+
+
 # The name of a program -> the program as it is, and as the advice says.
 PROGRAMS: dict[str, tuple[Program, Program]] = {
     "prints_a_text": (
@@ -1547,6 +1653,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
     "a_nested_tensor": (nested(torch.strided), nested(torch.jagged)),
     "partials": (partials(around=False), partials(around=True)),
+    "a_parameter_of_another_size": (gains(), configured(gains(dynamic=True), frees_parameters)),
+    "a_key_of_a_dict": (keyed, calls(lambda v, entry: v + entry, *((x, entry) for entry in ENTRIES.values()))),
+    "a_key_that_is_added": (with_a_key(before=False), with_a_key(before=True)),
+    "a_gradient_set_to_none": (with_kept_gradient(kept=False), with_kept_gradient(kept=True)),
+    "a_class_defined_anew": (with_classes(anew=True), with_classes(anew=False)),
     "a_size_of_one": (sized((4,), (1,), dynamic=True), unbacked),
     "static_sizes": (sized((4,), (5,), (6,), dynamic=False), marked_sizes(4, 5, 6)),
     "many_sizes": (sized((2, 3, 4, 5, 6), MANY), sized((2, 3, 4, 5, 6), MANY, dynamic=True)),
@@ -1666,6 +1777,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(lambda v, g: g(v), (x, doubles), (x, doubles)),
     ),
     "another_object": (
+        calls(lambda v, kind: v * kind.factor, (x, Twice), (x, Thrice)),
+        calls(lambda v, factor: v * factor, (x, Twice.factor), (x, Thrice.factor)),
+    ),
+    "another_member": (
         calls(lambda v, kind: v + 1 if kind is Kind.FIRST else 1 + v, (x, Kind.FIRST), (x, Kind.SECOND)),
         calls(lambda v, kind: v + 1 if kind is Kind.FIRST else 1 + v, (x, Kind.FIRST), (x, Kind.FIRST)),
     ),

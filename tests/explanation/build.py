@@ -26,6 +26,7 @@ from dynadiag.recording.records import (
     Symbol,
 )
 from dynadiag.recording.torch_text.breaks import read_facts
+from dynadiag.recording.torch_text.guards import completed
 
 RUN = Run(
     target="prog.py",
@@ -93,8 +94,9 @@ def a_graph(index: int = 0, compile_id: str = "0/0", stage: str = "dynamo", node
 
 
 def a_failure(guard: str, **changes: Any) -> GuardFailure:
+    """A failure as a log has it: the facts are read from the text, and from the fields that are given."""
     made = GuardFailure(guard, source=None, was=None, now=None, against="0/0", file=None, line=None)
-    return replace(made, **changes)
+    return completed(replace(made, **changes))
 
 
 def a_recompile(*guards: str, **changes: Any) -> Recompile:

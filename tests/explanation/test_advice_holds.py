@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-
-from dynadiag.explanation.guards import parse_guard
-from tests.explanation.build import a_failure
 
 
 @pytest.fixture(autouse=True)
@@ -112,53 +108,3 @@ def test_at_the_limit_compiled_variants_are_used_and_the_rest_runs_uncompiled() 
     results = [compiled(torch.zeros(1), name).item() for name in names + names]
     assert results == [len(name) for name in names + names]
     assert len(graphs) == limit
-
-
-class _Reasons(logging.Handler):
-    """Collects the texts of recompile reasons from torch's structured trace."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", {})
-        if metadata.get("artifact", {}).get("name") == "recompile_reasons":
-            payload: Any = getattr(record, "payload", "")
-            self.texts.append(payload() if callable(payload) else payload)
-
-
-@pytest.fixture
-def reasons() -> Iterator[list[str]]:
-    logger, handler = logging.getLogger("torch.__trace"), _Reasons()
-    level = logger.level
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
-    yield handler.texts
-    logger.removeHandler(handler)
-    logger.setLevel(level)
-
-
-def _untraced(compiled: Callable[..., Any]) -> None:
-    with torch.no_grad():
-        compiled(torch.ones(4), 3)
-
-
-@pytest.mark.parametrize(
-    ("again", "kind"),
-    [
-        (lambda compiled: compiled(torch.ones(5), 3), "size"),
-        (lambda compiled: compiled(torch.ones(4, 2), 3), "rank"),
-        (lambda compiled: compiled(torch.ones(4, dtype=torch.bfloat16), 3), "dtype"),
-        (lambda compiled: compiled(torch.ones(4, requires_grad=True), 3), "requires_grad"),
-        (lambda compiled: compiled(torch.ones(4), 4), "value"),
-        (_untraced, "global_state"),
-    ],
-)
-def test_the_sentences_of_this_torch_are_understood(
-    again: Callable[[Callable[..., Any]], Any], kind: str, reasons: list[str]
-) -> None:
-    compiled = torch.compile(_times, backend="eager")
-    compiled(torch.ones(4), 3)
-    again(compiled)
-    assert [parse_guard(a_failure(text)).kind for text in reasons] == [kind]

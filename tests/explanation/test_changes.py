@@ -24,7 +24,9 @@ def dtype(against: str = "0/0") -> GuardFailure:
 
 def test_the_same_change_against_several_entries_is_one() -> None:
     found = changes([size(1, was, 233, f"1/{i}") for i, was in ((7, 144), (6, 89), (5, 144))])
-    assert [(item.was, item.now, item.against) for item in found] == [(("144", "89"), "233", ("1/7", "1/6", "1/5"))]
+    assert [(item.was, item.fact.now, item.against) for item in found] == [
+        (("144", "89"), "233", ("1/7", "1/6", "1/5"))
+    ]
 
 
 def test_what_was_measured_at_different_places_or_to_different_values_is_apart() -> None:
@@ -34,7 +36,7 @@ def test_what_was_measured_at_different_places_or_to_different_values_is_apart()
 def test_conditions_are_kept_apart_by_their_text() -> None:
     texts = ("L['x'].size()[0] <= 5", "L['x'].size()[0] == 4")
     found = changes([a_failure(text, source="L['x'].size()[0]", was=text, now="6") for text in texts])
-    assert [item.guard for item in found] == list(texts)
+    assert [item.fact.guard for item in found] == list(texts)
 
 
 def test_a_stride_that_grew_with_a_size_is_no_change_of_its_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.explanation.guard_text import sizes_in
+from dynadiag.recording.torch_text.sources import sizes_in
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import dynadiag
+from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.guards import parse_guard
-from dynadiag.explanation.process_state import backend_change, global_state
+from dynadiag.explanation.process_state import backend_change
+from dynadiag.explanation.recompile_case import cases_of
+from dynadiag.recording.torch_text.guards import read_failure
 from dynadiag.render.report import explanation_text
-from tests.explanation.build import a_failure
+from tests.explanation.build import a_failure, a_recompile
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -189,18 +191,15 @@ def test_the_guard_is_told_as_what_it_is(tmp_path: Path, second: Callable[[Funct
 
 
 def test_the_sentences_of_a_foreign_log_are_understood() -> None:
-    mode = parse_guard(a_failure("0/0: ___check_torch_function_mode_stack()"))
-    assert (mode.kind, mode.index) == ("global_state", "torch function modes")
-    assert parse_guard(a_failure("0/0: utils_device.CURRENT_DEVICE == None  # x")).index == "default device"
-    several = global_state([parse_guard(a_failure("0/0: GLOBAL_STATE changed: grad_mode num_threads "))])
-    assert ["gradients" in several[0].text, "threads" in several[1].text] == [True, True]
+    mode = a_failure("0/0: ___check_torch_function_mode_stack()")
+    assert (mode.part, mode.index) == ("state", "torch function modes")
+    assert a_failure("0/0: utils_device.CURRENT_DEVICE == None  # x").index == "default device"
+    several = read_failure("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled ", "0/0")
+    assert [(each.index, each.terms) for each in several] == [("grad_mode", ()), ("autocast_enabled", ("cpu",))]
 
 
-def test_a_guard_of_which_nothing_is_known_names_no_value(tmp_path: Path) -> None:
-    from dynadiag.explanation.advice import advise
-    from tests.explanation.build import a_recompile
-
-    (advice,) = advise(a_recompile("___check_what_is_new()"))
+def test_a_guard_of_which_nothing_is_known_names_no_value() -> None:
+    (advice,) = advise_on(cases_of(a_recompile("___check_what_is_new()")))
     assert "a value" not in advice.text
 
 
@@ -216,4 +215,5 @@ def test_a_guard_of_which_nothing_is_known_names_no_value(tmp_path: Path) -> Non
     ],
 )
 def test_backends_have_their_names(was: str, now: str, words: str) -> None:
-    assert backend_change(was, now) == words
+    text = f"BACKEND_MATCH failure: torch.compile was called again. Cached backend: {was}. New backend: {now}. See"
+    assert backend_change(a_failure(text)) == words

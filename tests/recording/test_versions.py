@@ -8,9 +8,9 @@ import pytest
 import zstandard
 
 from dynadiag.explanation.explanation import Explanation, explain
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.import_export import export_log, import_log
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.torch_text.sources import source_text
 from tests.recording.read_all import read_all
 
 LOGS = sorted((Path(__file__).parent / "logs").glob("*.log.zst"))

@@ -10,6 +10,7 @@ import pytest
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import GuardFailure, SkippedFrame, Span
+from dynadiag.recording.torch_text.guards import completed
 from dynadiag.render import report
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph, a_recompile
 from tests.tui import build
@@ -152,7 +153,7 @@ async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Pa
 
 def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> None:
     def failure(source: str, was: str) -> GuardFailure:
-        return GuardFailure("", source, was, "9", "0/0", None, None)
+        return completed(GuardFailure("", source, was, "9", "0/0", None, None))
 
     reasons = (*(failure("L['n']", str(was)) for was in range(5)), failure("L['x'].size()[0]", "4"))
     again = replace(a_recompile("n == 0"), reasons=reasons)
@@ -161,15 +162,15 @@ def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> 
 
 def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() -> None:
     """Not by what other compiles failed by too, nor by a stride that follows from a size: the report says the same."""
-    size = GuardFailure("", "L['x'].size()[1]", "8", "12", "0/0", None, None)
-    stride = GuardFailure("", "L['x'].stride()[0]", "8", "12", "0/0", None, None)
-    other = GuardFailure("", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1", None, None)
+    size = completed(GuardFailure("", "L['x'].size()[1]", "8", "12", "0/0", None, None))
+    stride = completed(GuardFailure("", "L['x'].stride()[0]", "8", "12", "0/0", None, None))
+    other = completed(GuardFailure("", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1", None, None))
     again = replace(a_recompile(""), reasons=(other, replace(size, against="0/1"), size, stride))
 
     def told(*reasons: GuardFailure) -> str:
         return "".join(text for text, _ in overview.guard_change_fragments(again, reasons or None))
 
-    freed = GuardFailure("", "L['self']", "alive", "deallocated", "0/0", None, None)
+    freed = completed(GuardFailure("", "L['self']", "alive", "deallocated", "0/0", None, None))
     (fragment,) = overview.guard_change_fragments(replace(again, reasons=(freed,)))
     assert fragment[0] == "self was freed"
     assert told() == told(size, stride) == "x.size()[1]: 8 → 12"

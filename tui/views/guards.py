@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from dynadiag.explanation.guard_text import is_global, source_text
 from dynadiag.recording.records import Guard, GuardFailure, Span
+from dynadiag.recording.torch_text.sources import is_global, source_text
 from dynadiag.render.paths import source_location
 from tui.guard_tree import condition_text, guard_branches
 from tui.location import Location

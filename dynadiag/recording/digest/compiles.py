@@ -103,6 +103,7 @@ class CompileCollector:
 
     def _set_function(self, entry: _OpenCompile, frame: Any, stack: tuple[Frame, ...]) -> None:
         if isinstance(frame, dict):
+            self._context.objects[entry.compile_id] = frame.get("objects")
             entry.file, entry.line = text_or_none(frame.get("file")), int_or_none(frame.get("line"))
             entry.function = original_name(str(frame.get("function", "?")))
             entry.is_resume = is_resume_function(str(frame.get("function")))

@@ -5,32 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
+from dynadiag.recording.torch_text.guards import completed, read_failure
+from dynadiag.recording.torch_text.sources import local_name
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
 _TORCH_FRAME = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame after the user's, in a shape guard's comment
 _SHORT_NAME = re.compile(r"^(?![LG]\[)([A-Za-z_]\w*)(?!\w*\()")  # torch's messages say x for L['x']
 _STACK_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in')
-_TENSOR = re.compile(
-    r"tensor '(?P<source>.*)' (?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device)\b.*? mismatch"
-    r"(?: at index (?P<index>\d+))?\. expected (?P<was>.*?), actual (?P<now>.*?)\.?\s*$",
-    re.DOTALL,
-)
-_EQUAL = re.compile(r"^(?P<source>.+?) == (?P<was>.+)$", re.DOTALL)
+_TEXTS = [field.name for field in fields(GuardFailure) if field.type in ("str", "str | None") and field.name != "file"]
 
 
 def read_reasons(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
     """Hold the reasons until `CompileCollector` knows whether the frame was compiled again or given up."""
     text = payload()
     data = context.take("recompile", event.compile_id) or {}
-    reported = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
-    known = [_recorded_failure(context, item) for item in list_or_empty(data.get("failures")) if isinstance(item, dict)]
+    reported = [failure for line in _reason_texts(text) for failure in _parse_reason(context, line)]
+    known = [
+        _recorded_failure(context, item, data) for item in list_or_empty(data.get("failures")) if isinstance(item, dict)
+    ]
     context.hold("recompiled", event.compile_id, {**data, "reasons": _merge_failures(known, reported)})
     return iter(())
 
@@ -49,18 +49,30 @@ def _merge_failures(known: list[GuardFailure], reported: list[GuardFailure]) -> 
     return (*known, *(failure for failure in reported if failure.against not in entries))
 
 
-def _recorded_failure(context: DigestContext, item: dict[str, Any]) -> GuardFailure:
-    against, source = str(item.get("against", "")), text_or_none(item.get("source"))
-    file, line = _user_line(context, str(item.get("comment", "")), against, source)
-    return GuardFailure(
-        guard=str(item.get("guard", "")),
-        source=source,
-        was=text_or_none(item.get("was")),
-        now=text_or_none(item.get("now")),
-        against=against,
+def _recorded_failure(context: DigestContext, item: dict[str, Any], call: dict[str, Any]) -> GuardFailure:
+    """A failure as the recorder wrote it, with the facts of the call that it was met in."""
+    texts: dict[str, Any] = {name: text for name in _TEXTS if (text := text_or_none(item.get(name))) is not None}
+    made = GuardFailure(
+        **{"guard": "", "source": None, "was": None, "now": None, "against": ""} | texts, file=None, line=None
+    )
+    file, line = _user_line(context, str(item.get("comment", "")), made.against, made.source)
+    terms = tuple(term for term in list_or_empty(item.get("terms")) if isinstance(term, str))
+    if "part" not in texts:
+        made = completed(made)
+    return replace(
+        made,
         file=text_or_none(item.get("file")) or file,
         line=int_or_none(item.get("line")) or line,
+        terms=terms or made.terms,
+        owner_was=_owner(context.objects.get(context.unique_id(made.against)), made),
+        owner_now=_owner(call.get("objects"), made),
+        dynamic=text_or_none(call.get("dynamic")),
     )
+
+
+def _owner(objects: Any, failure: GuardFailure) -> int | None:
+    """The number of the object that the local is which a source begins with."""
+    return int_or_none(objects.get(local_name(failure.source))) if isinstance(objects, dict) else None
 
 
 def _user_line(context: DigestContext, comment: str, against: str, source: str | None) -> tuple[str | None, int | None]:
@@ -72,28 +84,19 @@ def _user_line(context: DigestContext, comment: str, against: str, source: str |
     return context.guard_location(context.unique_id(against), source)
 
 
-def _parse_reason(context: DigestContext, text: str) -> GuardFailure | None:
+def _parse_reason(context: DigestContext, text: str) -> tuple[GuardFailure, ...]:
     """Parse one of torch's messages, ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5``."""
     match = _REASON.match(text.strip())
     if match is None:
-        return None
+        return ()
     reason, _, stack = match["reason"].partition("\nUser stack trace:")
     frames = _STACK_FRAME.findall(stack)
-    code, _, comment = reason.partition("  # ")
-    source, was, now = _split_values(code.strip())
+    failures = read_failure(reason, match["against"])
+    source = failures[0].subject
     full = _SHORT_NAME.sub(r"L['\1']", source) if source else None
-    found = (frames[-1][0], int(frames[-1][1])) if frames else _user_line(context, comment, match["against"], full)
-    file, line = found
-    return GuardFailure(code.strip(), source, was, now, match["against"], file, line)
-
-
-def _split_values(code: str) -> tuple[str | None, str | None, str | None]:
-    if match := _TENSOR.match(code):
-        index = f"()[{match['index']}]" if match["index"] else ""
-        return f"{match['source']}.{match['what']}{index}", match["was"], match["now"]
-    if match := _EQUAL.match(code):
-        return match["source"], match["was"], None
-    return None, None, None
+    comment = reason.partition("  # ")[2]
+    file, line = (frames[-1][0], int(frames[-1][1])) if frames else _user_line(context, comment, match["against"], full)
+    return tuple(replace(failure, file=file, line=line) for failure in failures)
 
 
 # By the name of the artifact, or the kind of an event that is none.

@@ -13,11 +13,11 @@ from dynadiag.diff.difference import ENVIRONMENT, SIGNS, Difference, NodeDiffere
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
-from dynadiag.explanation.guard_text import source_text
 from dynadiag.job import divergence_finding, find_divergence, open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import GuardFailure, Recompile, Run, Span, Trial
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.printer import source_lines

@@ -1,0 +1,130 @@
+"""Where the program rebinds what a guard reads: an attribute that is set, a key that is added, a gradient set to None.
+
+A place is given only where the sources leave no choice.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.recording.records import GuardFailure, Recompile, Span
+from dynadiag.recording.torch_text.sources import last_name, source_text
+
+__all__ = ["added_key", "assignment", "key_place"]
+
+_FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
+_HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
+
+
+def added_key(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str, Span] | None:
+    """The key that the compiled function itself adds to the container of a guard, and where it does so."""
+    if fact.part not in ("length", "keys", "membership"):
+        return None
+    function = enclosing_function(sources.get(item.file or ""), item.line)
+    container = source_text(fact.subject)
+    for node in ast.walk(function) if function is not None else ():
+        for target in _targets(node):
+            if not (isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)):
+                continue
+            if ast.unparse(target.value) == container and fact.index in (None, repr(target.slice.value)):
+                return repr(target.slice.value), Span(item.file, target.lineno)
+    return None
+
+
+def key_place(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
+    """The dict that the value of a guard is a key of, and where it is looked up: ``CACHE`` of ``CACHE[self.key]``.
+
+    An integer may be the index of a list or a tensor: it is a key where the program makes a dict of that name.
+    """
+    tree = parsed(sources.get(fact.file or "") or "")
+    if fact.part != "value" or fact.was_type not in ("int", "float", "str") or tree is None:
+        return None
+    name = source_text(fact.subject)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and node.lineno == fact.line and ast.unparse(node.slice) == name:
+            container = ast.unparse(node.value)
+            if fact.was_type != "int" or _makes_a_dict(tree, container):
+                return container, Span(fact.file, node.lineno)
+    return None
+
+
+def _makes_a_dict(tree: ast.Module, name: str) -> bool:
+    made = (node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AnnAssign)))
+    return any(
+        isinstance(node.value, (ast.Dict, ast.DictComp))
+        and any(
+            ast.unparse(target) == name for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        )
+        for node in made
+    )
+
+
+def assignment(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
+    """The one statement of the program's that gives what a guard reads another value; None if there may be others.
+
+    A local object that is another one than before was not rebound. The first value, in a constructor or at the top of a
+    file, is no other one.
+    """
+    name = last_name(fact.subject)
+    freed = fact.part in ("freed", "identity") and name != "grad"
+    scheduled = fact.base == "optimizer" and any("lr_scheduler" in text for text in sources.values())
+    if name is None or fact.base not in _HELD or fact.is_new_owner or freed or scheduled:
+        return None
+    places = [
+        Span(file, node.lineno)
+        for file, text in sources.items()
+        for node in _statements(text, with_top=fact.base != "global")
+        if any(_binds(target, name, fact.base) for target in _targets(node)) or _sets(node, name)
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _statements(text: str, *, with_top: bool) -> Iterator[Any]:
+    """The statements and calls of a file that may give another value than the first.
+
+    Assignments at the top of a file give globals their first value.
+    """
+    tree = parsed(text)
+    top = [] if tree is None else tree.body
+    stack: list[ast.AST] = [node for node in top if with_top or not isinstance(node, (ast.Assign, ast.AnnAssign))]
+    while stack:
+        node = stack.pop()
+        if not (isinstance(node, ast.FunctionDef) and node.name in _FIRST):
+            yield node
+            stack += ast.iter_child_nodes(node)
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    """The places that a statement assigns to."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from target.elts if isinstance(target, (ast.Tuple, ast.List)) else (target,)
+    elif isinstance(node, (ast.AugAssign, ast.For)) or (isinstance(node, ast.AnnAssign) and node.value is not None):
+        yield node.target
+    elif isinstance(node, ast.Delete):
+        yield from node.targets
+
+
+def _binds(target: ast.expr, name: str, base: str | None) -> bool:
+    if isinstance(target, ast.Attribute):
+        return target.attr == name and base != "global"
+    if isinstance(target, ast.Subscript):
+        return isinstance(target.slice, ast.Constant) and target.slice.value == name and base != "global"
+    return isinstance(target, ast.Name) and target.id == name and base == "global"
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Whether a call sets an attribute or a key of this name: ``setattr(a, "k", v)``, ``d.update(k=v)``, or, of a
+    gradient, ``zero_grad()``."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    named = [keyword.arg for keyword in node.keywords]
+    if called == "zero_grad" and name == "grad":
+        return "set_to_none" not in named and not node.args
+    if called in ("setattr", "setdefault", "pop"):
+        return any(isinstance(argument, ast.Constant) and argument.value == name for argument in node.args)
+    return called == "update" and name in named

@@ -1,0 +1,127 @@
+"""What is known of a recompile when it is advised on: the guards that one change failed, and what is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
+from dynadiag.explanation.formatting import list_some
+from dynadiag.explanation.rebinding import added_key, key_place
+from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.records import GuardFailure, Recompile, Span
+from dynadiag.recording.torch_text.sources import local_name, source_text
+
+__all__ = ["RecompileCase", "cases_of", "changing_source", "is_from_before_break", "own_changes"]
+
+_WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
+_FROM_BEFORE = ("size", "shape", "value")  # parts of what a function may have computed before a break
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileCase:
+    """One cause of a recompile: what changed together, the most telling first.
+
+    ``is_computed``: it was computed before a graph break, so that no caller can change it. ``goes_on``: it changed in
+    other recompiles of the function too. ``added`` is the key that the compiled code itself adds to the container, and
+    where. ``key_of`` is where the value is used as the key of a dict. ``apart`` is the function, its caller and the
+    place of the break but for which it would be part of the caller's graph.
+    """
+
+    changes: tuple[GuardChange, ...]
+    recompile: Recompile
+    is_computed: bool = False
+    goes_on: bool = False
+    added: tuple[str, Span] | None = None
+    key_of: tuple[str, Span] | None = None
+    apart: tuple[str, str, str] | None = None
+
+    @property
+    def fact(self) -> GuardFailure:
+        """The failure that the cause is told by."""
+        return self.changes[0].fact
+
+    @property
+    def sort(self) -> str:
+        """The sort of that failure; "computed size" and "left over" of what was computed before a break."""
+        if not self.is_computed:
+            return self.changes[0].sort
+        return "computed size" if self.changes[0].sort in ("size", "shape") else "left over"
+
+    @property
+    def is_special(self) -> bool:
+        """Whether it is a size that is, or was, one of those that torch compiles apart from all others."""
+        return self.fact.part == "size" and not {self.fact.was, self.fact.now}.isdisjoint(("0", "1"))
+
+    @property
+    def alike(self) -> tuple[GuardFailure, ...]:
+        """All failures of the sort of the first."""
+        return tuple(change.fact for change in self.changes if change.sort == self.changes[0].sort)
+
+    @property
+    def name(self) -> str:
+        """What changed, as the program writes it."""
+        return f"`{source_text(self.fact.subject)}`"
+
+    @property
+    def names(self) -> str:
+        """The first few things that changed."""
+        return list_some(list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in self.alike)), 3)
+
+    @property
+    def is_other_callable(self) -> bool:
+        """Whether the guard is on what torch's own wrapper (``wrap_inline``, external_utils.py) was put around."""
+        of_wrapper = is_torch_file(self.fact.file) and (self.fact.file or "").endswith("external_utils.py")
+        return of_wrapper and self.fact.part in ("type", "identity") and local_name(self.fact.subject) in _WRAPPED
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it had other values before, and was a constant of the code all the same."""
+        same = (change for change in self.changes if change.fact.source == self.fact.source)
+        return self.goes_on or len({value for change in same for value in change.was}) > 1
+
+
+def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:
+    """What changed at a recompile, without what only follows; the values from before a graph break stand last.
+
+    ``computed`` has the names of these.
+    """
+    own = changes(own_failures(item.reasons))
+    return tuple(sorted(own, key=lambda change: is_from_before_break(change.fact, computed)))
+
+
+def changing_source(failure: GuardFailure) -> str | None:
+    """What a function's recompiles have in common where it goes on changing."""
+    return failure.source if failure.part == "size" else failure.subject
+
+
+def is_from_before_break(failure: GuardFailure, computed: Collection[str]) -> bool:
+    """Whether a guard is on a size or a value that the function had computed before it was split at a break.
+
+    ``computed`` has the names that it gave to such values. What had none is on the stack, under a name of torch's.
+    """
+    roots = {local_name(source) or "" for source in failure.terms or (failure.subject,)}
+    if all(root.startswith("___stack") for root in roots):
+        return True
+    return failure.part in _FROM_BEFORE and roots <= {*computed}
+
+
+def cases_of(
+    item: Recompile,
+    computed: Collection[str] = (),
+    changing: Collection[str | None] = (),
+    sources: Mapping[str, str] = {},
+) -> tuple[RecompileCase, ...]:
+    """The causes of a recompile, the most telling first. What another callable has else follows from it."""
+    cases = tuple(
+        RecompileCase(
+            together,
+            item,
+            is_computed=is_from_before_break(together[0].fact, computed),
+            goes_on=changing_source(together[0].fact) in changing,
+            added=added_key(together[0].fact, item, sources),
+            key_of=key_place(together[0].fact, sources),
+        )
+        for together in causes(own_changes(item, computed))
+    )
+    return tuple(case for case in cases if case.is_other_callable)[:1] or cases

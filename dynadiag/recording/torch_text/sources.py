@@ -1,0 +1,222 @@
+"""torch's notation of sources, the places in a program's data that guards look at: ``L['self']._modules['net'].k``.
+
+``L`` are the locals of the compiled function, ``G`` its globals. It is the ``name`` of the classes in
+torch/_dynamo/source.py, the same from torch 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = [
+    "ARGUMENTS",
+    "argument_description",
+    "as_called",
+    "base_of",
+    "holder_of",
+    "input_names",
+    "is_global",
+    "last_name",
+    "local_name",
+    "numbered_items",
+    "renamed_local",
+    "sizes_in",
+    "source_text",
+    "with_program_names",
+    "without_part",
+]
+
+ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wrappers do
+_LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
+_GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
+_VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
+_ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
+_NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
+_TERM = re.compile(r"[^\s()*+,-]+")
+_SIZE = re.compile(r".*?\.size\[\d+\]")
+_IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]")  # a module whose function is traced
+_BUILTIN = re.compile(r"G\['__builtins_dict__\w*'\]\['(?P<name>\w+)'\]")
+_READ_AS_TENSOR = re.compile(r"___from_numpy\((?P<of>[^()]*)\)")
+_KEYS = re.compile(r"list\(dict\.keys\((?P<of>[^()]*)\)\)")
+_OF_CLASS = re.compile(
+    r"(?:dict\(type\((?P<of>[^()]*)\)(?:\.__mro__\[\d+\])?\.__dict__\)"
+    r"|type\((?P<from>[^()]*)\)(?:\.__mro__\[\d+\])?\.__dict__)\['(?P<name>\w+)'\]"
+)
+_ITEM_OF_MODULE = re.compile(r"\._modules\['(?P<index>\d+)'\]")  # of a list of modules
+_PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
+_ENVIRONMENT = re.compile(r"environ\._data\[b('\w+')\]")
+_ON_STACK = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
+_INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
+_CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
+_DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
+_LAST_STEP = re.compile(r"(\.(?P<attribute>\w+)(\(\))?|\['(?P<key>[^']*)'\]|\[[^\[\]]*\])$")
+_ITEM = re.compile(r"\[\d+\]")
+# Ends of the source of a part of a tensor, and the part.
+_WRAPPED = re.compile(r"L\['fn'\]")
+_KEYWORD = re.compile(r"L\['partial'\]\.keywords\['(\w+)'\]")
+_PARTS = (
+    (re.compile(r"\.size\(\)\[(?P<index>\d+)\]$"), "size"),
+    (re.compile(r"\.stride\(\)\[(?P<index>\d+)\]$"), "stride"),
+    (re.compile(r"\.dim\(\)$"), "rank"),
+)
+
+
+def source_text(source: str | None) -> str:
+    """A source as the program writes it: ``L['x']`` is ``x``, a global is its name.
+
+    >>> source_text("G['os'].environ._data[b'SCALE']")
+    "os.environ['SCALE']"
+    >>> source_text("G['__import_my_dot_hooks'].seen"), source_text("G['__import___main__'].seen")
+    ('my.hooks.seen', 'seen')
+    >>> source_text("G['__import_torch_dot_nn']"), source_text("G['__builtins_dict___1']['print']")
+    ('torch.nn', 'print')
+    >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
+    'self.layers[0].bias'
+    """
+    text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), source or "a value")
+    text = _BUILTIN.sub(r"\g<name>", text)
+    text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
+    text = _ENVIRONMENT.sub(r"environ[\1]", text)
+    text = _ON_STACK.sub("<value from before the break>", text)
+    text = _READ_AS_TENSOR.sub(r"\g<of>", text.removesuffix(".__code__"))
+    text = _KEYS.sub(r"list(\g<of>)", _OF_CLASS.sub(_class_attribute, text))
+    text = _ITEM_OF_MODULE.sub(r"[\g<index>]", text)
+    return _PART_OF_MODULE.sub(r".\g<name>", text).removesuffix("._modules")
+
+
+def _class_attribute(found: re.Match[str]) -> str:
+    return f"type({found['of'] or found['from']}).{found['name']}"
+
+
+def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str]:
+    """The inputs of a graph as the program writes them. One without a source among these keeps Dynamo's name.
+
+    Printed graphs have the names in lower case.
+
+    >>> input_names(["l_self_parameters_w_", "s0"], ["L['self']._parameters['w']"])
+    ['self.w', 's0']
+    """
+    names = {_NO_WORD.sub("_", source).lower(): source_text(source) for source in sources}
+    return [names.get(name.lower(), name) for name in placeholders]
+
+
+def with_program_names(text: str, sources: Iterable[str]) -> str:
+    """A text with the inputs of a graph as the program writes them.
+
+    >>> with_program_names("l_y_ + l_other_", ["L['y']"])
+    'y + l_other_'
+    """
+    inputs = list(dict.fromkeys(_INPUT.findall(text)))
+    names = dict(zip(inputs, input_names(inputs, sources), strict=True))
+    return _INPUT.sub(lambda found: names[found[0]], text)
+
+
+def local_name(source: str | None) -> str | None:
+    """The local name that a source begins with: ``x`` of ``L['x'].size()[0]``; ``None`` where it begins elsewhere."""
+    found = _LOCAL.match(source or "")
+    return found and found["name"]
+
+
+def renamed_local(source: str, name: str) -> str:
+    """A source that begins with another local name.
+
+    >>> renamed_local("L['x'].k", "_0")
+    "L['_0'].k"
+    """
+    return _LOCAL.sub(f"L['{name}']", source, count=1)
+
+
+def as_called(text: str, name: str) -> str:
+    """A source or a guard as a callable sees it that torch wrapped in a function of its own, where it is ``fn``.
+
+    >>> as_called("L['fn'].k", "self"), as_called("L['fn'].keywords['n']", "partial")
+    ("L['self'].k", "L['n']")
+    """
+    text = _WRAPPED.sub(f"L['{name}']", text)
+    return _KEYWORD.sub(r"L['\1']", text) if name == "partial" else text
+
+
+def is_global(source: str | None) -> bool:
+    """Whether a source begins with a global of the program."""
+    return _GLOBAL.match(source or "") is not None
+
+
+def base_of(source: str | None) -> str | None:
+    """What kind of place a source is, one of `records.BASES`; None of an unknown notation.
+
+    >>> [base_of(text) for text in ("L['x'][0]", "L['self'].k", "G['K']", "L['___stack0']", "G['f'].__defaults__[0]")]
+    ['argument', 'attribute', 'global', 'before break', 'default']
+    """
+    if not source:
+        return None
+    if _ON_STACK.search(source):
+        return "before break"
+    if ".param_groups[" in source or ".state[" in source or ("list(dict.keys(" in source and ".state))[" in source):
+        return "optimizer"
+    if _CELL.search(source):
+        return "closure"
+    if _DEFAULT.search(source):
+        return "default"
+    if "._parameters['" in source:
+        return "parameter"
+    attribute = "." in _bare(source)
+    return "attribute" if attribute else "global" if is_global(source) else "argument"
+
+
+def _bare(source: str) -> str:
+    """A source without its keys and indices."""
+    return re.sub(r"\[.*?\]", "", source)
+
+
+def holder_of(source: str | None) -> str | None:
+    """What holds the last part of a source: ``L['self']`` of ``L['self'].k``, the function of a closure's variable.
+
+    >>> holder_of("L['self'].k"), holder_of("G['h'].__closure__[0].cell_contents"), holder_of("L['x']")
+    ("L['self']", "G['h']", None)
+    """
+    if not source or _LOCAL.fullmatch(source) or _GLOBAL.fullmatch(source):
+        return None
+    shorter = _CELL.sub("", source) if _CELL.search(source) else _LAST_STEP.sub("", source)
+    return shorter if shorter != source else None
+
+
+def last_name(source: str | None) -> str | None:
+    """The attribute, key or local that a source ends with: ``lr`` of ``L['g']['lr']``, ``grad`` of ``L['p'].grad``."""
+    found = _LAST_STEP.search(source or "")
+    return found and (found["attribute"] or found["key"])
+
+
+def numbered_items(source: str | None) -> str:
+    """A source with one text for all indices, which the items of one container share."""
+    return _ITEM.sub("[]", source or "")
+
+
+def without_part(source: str | None) -> tuple[str | None, str | None, str | None]:
+    """A source without the part of a tensor at its end, the part and its dimension.
+
+    >>> without_part("L['x'].size()[1]"), without_part("L['x']")
+    (("L['x']", 'size', '1'), ("L['x']", None, None))
+    """
+    for pattern, part in _PARTS:
+        if match := pattern.search(source or ""):
+            return (source or "")[: match.start()], part, match.groupdict().get("index")
+    return source, None, None
+
+
+def argument_description(source: str | None) -> str | None:
+    """How a caller names an argument of a function that takes any (``*args, **kwargs``), as wrappers do."""
+    match = _VARIADIC.match(source or "")
+    if match is None:
+        return None
+    if match["key"] is not None:
+        return f"the keyword argument `{match['key']}`" + (" (part of it)" if match["rest"] else "")
+    which = _ORDINALS.get(match["index"], f"argument {match['index']} (from 0)")
+    return f"{which} of the call" + (" (part of it)" if match["rest"] else "")
+
+
+def sizes_in(expression: str) -> tuple[str, ...]:
+    """The sizes (``L['x'].size()[0]``) that an expression is over, in time that grows with its length only."""
+    terms = _TERM.findall(expression.replace(".size()[", ".size["))
+    found = {match[0] for term in terms if (match := _SIZE.match(term))}
+    return tuple(sorted(size.replace(".size[", ".size()[") for size in found))
