@@ -35,13 +35,13 @@ def describe_break(
     origin = _raised_at(failure, emitter) if gb_type == _OBSERVED else None
     place = _blamed_location(failure, emitter, sources, passed=gb_type == _OBSERVED)
     data = {"gb_type": gb_type, "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
-    within = torch_private.traced_operator(failure)
-    known = {"raised_at": origin, "within": within, "calls": _calls(failure, emitter) if within else None}
+    within, calls = torch_private.traced_operator(failure), _calls(failure, emitter)
+    known = {"raised_at": origin, "within": within, "calls": calls if len(calls) > 1 else None}
     return {**data, **{key: value for key, value in known.items() if value}}
 
 
 def _calls(failure: BaseException, emitter: FrameType | None) -> list[dict[str, Any]]:
-    """The traced frames of the user's, outermost first. torch's text leaves out those around an operator."""
+    """The traced frames of the user's, outermost first. torch's text leaves some out."""
     traced = torch_private.instruction_translators(emitter, failure)
     own = [tx for tx in traced if not is_stdlib_or_torch(tx.f_code.co_filename)]
     return [frame_data(tx.f_code.co_filename, _line(tx), tx.f_code.co_name) for tx in own]

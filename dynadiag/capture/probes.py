@@ -1,7 +1,8 @@
 """The probes: what a torch function that emits an event knows beyond its event, read from its local variables.
 
 The names of the functions and their locals are in `dynadiag.torch_private.capture`. A probe appends its event of ours
-before torch's event. It may raise: the recorder notes the probe that failed, and goes on.
+before torch's event. It may raise: the recorder notes the probe that failed, and goes on. It raises `LookupError`
+where this torch has not what it reads, so that a report can say what is missing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["PROBES"]
 
 
+def _locals(function: str, local: str, emitter: FrameType) -> dict[str, Any]:
+    """The locals of the torch function that emits an event. Raises `LookupError` if this torch has it not."""
+    found = torch_private.emitter_locals(function, local, emitter)
+    if found is None:
+        raise LookupError(f"{function} with {local}")
+    return found
+
+
 def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
-        code = found["code"]
-        frame = {**_callable_location(code, emitter), "callers": code_locations.user_callers(emitter)}
-        frame["objects"] = recorder.objects.of_locals(torch_private.compiled_locals(emitter))
-        recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
-        recorder.record_source(code.co_filename, metadata)
-        recorder.record_source(_main_file(), metadata)
+    found = _locals(*torch_private.START_EMITTER, emitter)
+    code = found["code"]
+    frame = {**_callable_location(code, emitter), "callers": code_locations.user_callers(emitter)}
+    frame["objects"] = recorder.objects.of_locals(torch_private.compiled_locals(emitter))
+    recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
+    recorder.record_source(code.co_filename, metadata)
+    recorder.record_source(_main_file(), metadata)
 
 
 def _main_file() -> str | None:
@@ -52,13 +61,14 @@ def _probe_break(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
             named: dict[str, Any] = {key: found[key] for key in ("gb_type", "explanation", "hints") if key in found}
             _append_break(recorder, metadata, emitter, found[local], fatal=False, named=named)
             return
+    raise LookupError(", ".join(torch_private.BREAK_EMITTERS))
 
 
 def _probe_error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
-        fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
-        above = {"callers": code_locations.user_callers(emitter)} if fatal else {}
-        _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
+    found = _locals(*torch_private.ERROR_EMITTER, emitter)
+    fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
+    above = {"callers": code_locations.user_callers(emitter)} if fatal else {}
+    _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
 
 
 def _append_break(
@@ -76,29 +86,29 @@ def _append_break(
 
 
 def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
-        recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
-        for file in graphs.source_files(found["gm"]):
-            recorder.record_source(file, metadata, library=True)
-        recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
+    found = _locals(*torch_private.GRAPH_EMITTER, emitter)
+    recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
+    for file in graphs.source_files(found["gm"]):
+        recorder.record_source(file, metadata, library=True)
+    recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
 
 
 def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    if found := torch_private.emitter_locals(*torch_private.GUARDS_EMITTER, emitter):
-        recorder.append("guards", {"places": guards.guard_locations(found["sorted_guards"])}, metadata)
+    found = _locals(*torch_private.GUARDS_EMITTER, emitter)
+    recorder.append("guards", {"places": guards.guard_locations(found["sorted_guards"])}, metadata)
 
 
 def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    if found := torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, emitter):
-        frame = found["frame"]
-        failures = [
-            failure
-            for entry in torch_private.cached_entries(found, emitter)
-            for failure in guards.failing_guards(entry, frame.f_locals)
-        ]
-        call = {"objects": recorder.objects.of_locals(frame.f_locals), "dynamic": torch_private.dynamic_sizes()}
-        location = _callable_location(frame.f_code, emitter)
-        recorder.append("recompile", {**location, **call, "failures": failures}, metadata)
+    found = _locals(*torch_private.RECOMPILE_EMITTER, emitter)
+    frame = found["frame"]
+    failures = [
+        failure
+        for entry in torch_private.cached_entries(found, emitter)
+        for failure in guards.failing_guards(entry, frame.f_locals)
+    ]
+    call = {"objects": recorder.objects.of_locals(frame.f_locals), "dynamic": torch_private.dynamic_sizes()}
+    location = _callable_location(frame.f_code, emitter)
+    recorder.append("recompile", {**location, **call, "failures": failures}, metadata)
 
 
 def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:

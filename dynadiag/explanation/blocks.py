@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["handled_lines", "has_company", "is_condition", "is_last", "unsplittable_block"]
+__all__ = ["called_name", "handled_lines", "has_company", "is_condition", "is_last", "unsplittable_block"]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
@@ -43,6 +43,14 @@ def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
     ]
     inner = max(around, key=lambda node: node.lineno, default=None)
     return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
+
+
+def called_name(source: str | None, span: Span) -> str | None:
+    """Return the dotted name of what is called at a place (``np.random.rand``); None where that is not known."""
+    tree = None if source is None or span.line is None or span.column is None else parsed(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    here = [node for node in calls if (node.lineno, node.col_offset) == (span.line, span.column)]
+    return ast.unparse(here[-1].func) if here else None
 
 
 def has_company(source: str | None, span: Span) -> bool:

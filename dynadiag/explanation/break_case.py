@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.blocks import has_company, is_condition, unsplittable_block
+from dynadiag.explanation.blocks import called_name, has_company, is_condition, unsplittable_block
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, owner_of
@@ -30,6 +30,7 @@ __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
+_OPTIMIZERS = "/torch/optim/"
 _IN_A_LOOP = "graph break in loop"  # torch's type of break (GB7000)
 _NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
@@ -158,8 +159,9 @@ class BreakCase:
 
     @property
     def is_chance(self) -> bool:
-        """Whether a random number of Python's is drawn."""
-        return self.python_module in _CHANCE
+        """Whether a random number of Python's or NumPy's is drawn."""
+        called = called_name(self.source, self.item.span) or ""
+        return self.python_module in _CHANCE or called.startswith(("np.random.", "numpy.random."))
 
     @property
     def never_the_same(self) -> bool:
@@ -178,9 +180,10 @@ class BreakCase:
 
     @property
     def is_torchs_own(self) -> bool:
-        """Whether torch asks for the break in its own code, as ``Optimizer.step`` does."""
+        """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``."""
         inner = self.facts.inside.file or self.item.span.file
-        return self.item.gb_id == "GB0025" and owner_of(inner, self.run).name == "torch"
+        asked = self.item.gb_id == "GB0025" and owner_of(inner, self.run).name == "torch"
+        return asked or _OPTIMIZERS in (self.facts.subject_file or "")
 
     @property
     def block(self) -> str | None:

@@ -262,6 +262,11 @@ _RULES = (
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
+        "limit.end",
+        "End what makes the recompiles: each is listed below.",
+        _when(_is("GB0039"), lambda case: bool(case.run.recompiles)),
+    ),
+    Remedy(
         "rest.unseen",
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
@@ -329,7 +334,6 @@ _USUAL = (
         _on_a_mask,
         GB0036="selects_by_a_mask",
     ),
-    _usual("limit.end", "End what makes the recompiles (each is listed in the report)."),
     _usual("limit.raise", "If they are wanted, raise `torch._dynamo.config.recompile_limit`."),
     _usual("log.afterwards", "Log after the compiled call, from values that it returns."),
     _usual(
@@ -523,8 +527,13 @@ def number_advice(found: NumberCondition, *, torch: str | None) -> tuple[Advice,
 
 
 def break_advice(case: BreakCase) -> tuple[Advice, ...]:
-    """Return what to do about a break: what fits the case, else torch's hints, else what usually helps."""
+    """Return what to do about a break: what fits the case, else torch's hints, else what usually helps.
+
+    Nothing where torch breaks the graph itself.
+    """
     item, torch = case.item, case.run.run.torch
+    if case.is_torchs_own:
+        return ()
     decision = case.decision
     if decision is not None and case.is_theirs:
         whole = replace(decision, is_captured=not case.is_item, is_whole=item.fatal)

@@ -36,6 +36,7 @@ __all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _RECONSTRUCTION = frozenset({"GB0092", "GB0093", "GB8335"})
+_RECOMPILE_LIMIT = "GB0039"
 _MAX_ERROR = 200  # characters of an exception in a title
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
 _EXCEPTIONS = {
@@ -45,6 +46,7 @@ _EXCEPTIONS = {
     "TorchRuntimeError": "an exception: the operator failed when torch ran it on tensors without data",
     "UserError": "an exception: torch does not allow this use",
 }
+_LIMIT = "an exception: with fullgraph=True nothing is left to Python"
 _UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an operator that failed: it was not recorded)"
 
 
@@ -152,7 +154,9 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
         advice=break_advice(case),
         evidence=tuple(_evidence(case, group, entries, cost)),
         called=tuple(
-            frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)
+            frame
+            for frame in root.user_stack
+            if (frame.file, frame.line) != (root.span.file, root.span.line) and frame != entry
         ),
         records=tuple(item.index for item in entries),
         owner=owner.name,
@@ -169,7 +173,7 @@ def _title(case: BreakCase, kind: str) -> str:
     if root.fatal:
         return f"compiling {root.function} failed: {said}"
     if case.is_torchs_own:
-        return "torch's own break, by design"
+        return "torch's own break around the optimizer's step" if case.is_skip else "torch's own break, by design"
     within = " inside activation checkpointing" if case.within_checkpoint else ""
     if not whole or raised_in(root):
         return f"{said}{within}"
@@ -180,19 +184,9 @@ def _title(case: BreakCase, kind: str) -> str:
 def _wrapper_title(case: BreakCase) -> str | None:
     """What a break of DDP's or FSDP2's is, in a line."""
     if case.wrapper == "DDP":
-        compiled = _is_compiled_below(case.item, case.run)
+        compiled = case.run.is_compiled_below(case.item.compile_id)
         return "DDP's own forward runs in Python" + ("" if compiled else ", and nothing in it was compiled")
     return "FSDP2's hooks run in Python, around each module that `fully_shard` was called on" if case.wrapper else None
-
-
-def _is_compiled_below(item: Break, run: RunRecords) -> bool:
-    """Whether any graph was made in the call of the user's that meets a break."""
-    calls = [(frame.file, frame.line) for frame in run.callers(item.compile_id)]
-    made = {graph.compile_id for graph in run.graphs if graph.stage == "dynamo"}
-    stacks = [
-        [(frame.file, frame.line) for frame in each.user_stack] for each in run.compiles if each.compile_id in made
-    ]
-    return any(stack[: len(calls)] == calls for stack in stacks)
 
 
 def operator_error(root: Break) -> str | None:
@@ -211,7 +205,7 @@ def _severity(case: BreakCase, cost: Cost) -> str:
         return "error"
     idle = not cost.graphs and not cost.functions_uncompiled and not cost.operators_uncompiled
     wrapped = case.wrapper == "DDP"
-    if wrapped and not _is_compiled_below(root, case.run):
+    if wrapped and not case.run.is_compiled_below(root.compile_id):
         return "warning"
     return "note" if idle and (is_torch_file(root.span.file) or wrapped or case.is_torchs_own) else "warning"
 
@@ -277,7 +271,8 @@ def _cause_text(case: BreakCase) -> str | None:
 
 def _evidence(case: BreakCase, group: Sequence[Break], entries: Sequence[Break], cost: Cost) -> Iterator[Fact]:
     root, run = case.item, case.run
-    yield Fact("in", root.function if root.compile_id == "-" else f"{root.function} (compile {root.compile_id})")
+    where = "in" if case.owner.is_user else "function"
+    yield Fact(where, root.function if root.compile_id == "-" else f"{root.function} (compile {root.compile_id})")
     for place in list(dict.fromkeys(item.span for item in group))[1:]:
         yield Fact("also", "", place)
     if consequences := "; ".join(_consequences(case, entries, cost)):
@@ -285,12 +280,7 @@ def _evidence(case: BreakCase, group: Sequence[Break], entries: Sequence[Break],
     if root.fatal and root.user_stack and root.user_stack[0] != root.user_stack[-1]:
         caller = root.user_stack[0]
         yield Fact("raised at", "", Span(caller.file, caller.line))
-    frame, owner = user_frame(root), case.owner
-    if owner.name in ("torch", "Python") and frame is not None and not root.fatal:
-        whose = "torch's own" if owner.name == "torch" else "of Python's own library"
-        text = f"this line is {whose}: what you can change is the call that leads to it"
-        yield Fact("change", text, Span(frame.file, frame.line))
-    elif owner.is_user and not place_text(run.sources.get(root.span.file or ""), root.span):
+    if case.owner.is_user and not place_text(run.sources.get(root.span.file or ""), root.span):
         yield Fact("note", "the source of this line was not recorded")
 
 
@@ -299,7 +289,7 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
     root, run = case.item, case.run
     if root.fatal:
         error = next((each.error for each in run.compiles if each.compile_id == root.compile_id), None)
-        yield _EXCEPTIONS.get(error or "", _UNKNOWN)
+        yield _LIMIT if root.gb_id == _RECOMPILE_LIMIT else _EXCEPTIONS.get(error or "", _UNKNOWN)
     if case.whole:
         yield f"all of {list_some(case.whole)} ran uncompiled"
     elif case.within_checkpoint and not root.fatal:

@@ -92,8 +92,8 @@ class Explanation:
 
     @property
     def graph_count(self) -> int:
-        """Graphs that Dynamo handed to a backend."""
-        return sum(graph.stage == "dynamo" for graph in self.graphs)
+        """Graphs that Dynamo handed to a backend, of each compile that of its last attempt."""
+        return len({graph.compile_id for graph in self.graphs if graph.stage == "dynamo"})
 
     @property
     def recompile_count(self) -> int:
@@ -236,7 +236,7 @@ def _generation(compile_id: str) -> int:
 
 def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str | None]:
     """Every file that a view may quote a line of."""
-    files = {item.span.file for item in breaks}
+    files = {item.span.file for item in breaks} | {frame.file for item in breaks for frame in item.user_stack}
     for compile_ in compiles:
         files.add(compile_.file)
         files.update(frame.file for frame in compile_.user_stack if compile_.outcome == "error")

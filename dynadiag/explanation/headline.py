@@ -53,7 +53,7 @@ def _no_failure(run: RunRecords) -> str:
 
 def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
     """What was compiled, where no compile failed."""
-    made = sum(graph.stage == "dynamo" for graph in run.graphs)
+    made = len(run.compiled)
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
     breaks = _breaks(findings)
@@ -62,9 +62,31 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     if not made:
         split = f"No graph was compiled: {breaks} left nothing to compile."
         return Headline(split if breaks else "No graph was compiled.", "warning", () if breaks else _why_no_graph(run))
+    left = _left(run, findings)
+    share = _share(run)
+    if left and not breaks:
+        return Headline(f"{left}{worse}{share}", "warning")
     if breaks:
-        return Headline(f"Not one graph: {breaks} in the way.{worse}", "warning")
-    return Headline(f"{_whole(run, made)}{worse}", "warning" if given_up else "good")
+        return Headline(f"{left or f'Not one graph: {breaks} in the way.'}{worse}{share}", "warning")
+    return Headline(f"{_whole(run, made)}{worse}{share}", "warning" if given_up else "good")
+
+
+def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
+    """What was given to `torch.compile` and has no graph, where others have; empty where there is none."""
+    broken = [item for item in findings if item.rule == "break" and item.severity == "warning" and item.compile_ids]
+    for item in broken:
+        first = next((each for each in run.compiles if each.compile_id == item.compile_ids[0]), None)
+        if first is not None and not run.is_compiled_below(first.compile_id):
+            return f"Nothing of {first.function} is compiled: {item.title}."
+    skipped = [item for item in findings if item.rule == "uncompiled" and item.advice]
+    return f"Not all is compiled: {skipped[0].title}." if skipped else ""
+
+
+def _share(run: RunRecords) -> str:
+    """How much runs compiled, where it was counted."""
+    counted = run.coverage
+    calls = counted.compiled + counted.uncompiled if counted is not None else 0
+    return f" {counted.compiled / calls:.0%} of the operator calls ran compiled." if counted and calls else ""
 
 
 def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
@@ -93,8 +115,7 @@ def _breaks(findings: Sequence[Finding]) -> str:
 
 
 def _whole(run: RunRecords, made: int) -> str:
-    graphs = {graph.compile_id for graph in run.graphs if graph.stage == "dynamo"}
-    functions = len({(each.file, each.line, each.function) for each in run.compiles if each.compile_id in graphs})
+    functions = len({(each.file, each.line, each.function) for each in run.compiles if each.compile_id in run.compiled})
     variants = f", in {made} variants" if made > max(functions, 1) else ""
     if functions <= 1:
         return f"All that was compiled is one graph{variants}."

@@ -110,9 +110,18 @@ class RunRecords:
         return sum(known) if known else None
 
     def graphs_of(self, compile_ids: Iterable[str]) -> int:
-        """How many graphs these compiles handed to a backend."""
-        wanted = set(compile_ids)
-        return sum(graph.stage == "dynamo" and graph.compile_id in wanted for graph in self.graphs)
+        """How many graphs these compiles handed to a backend, each that of its last attempt."""
+        return len(self.compiled & set(compile_ids))
+
+    @property
+    def compiled(self) -> set[str]:
+        """The compiles that have a graph."""
+        return {graph.compile_id for graph in self.graphs if graph.stage == "dynamo"}
+
+    def is_compiled_below(self, compile_id: str) -> bool:
+        """Whether any graph was made in the call of the user's in which this compile was begun."""
+        calls, made = self.callers(compile_id), self.compiled
+        return any(each.user_stack[: len(calls)] == calls for each in self.compiles if each.compile_id in made)
 
 
 def method_classes(guards: Iterable[Guard]) -> dict[str, str]:

@@ -89,9 +89,13 @@ class FindingPrinter:
     def finding(self, item: Finding) -> list[str]:
         """One finding: its head, its place with the source, its facts, the calls that lead there, and the advice."""
         printer = self._printer
-        lines = [*self._head(item), printer.location(self._place(item.span))]
-        if item.rule in _WITH_SOURCE:
-            lines += printer.snippet(self._explanation.sources.get(item.span.file or ""), item.span)
+        first = item.entry or item.span  # of a library's line the user's that leads there
+        lines = [*self._head(item), printer.location(self._place(first))]
+        if item.rule in _WITH_SOURCE or item.entry:
+            lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)
+        if item.entry:
+            whose = "Python's own library" if item.owner == "Python" else item.owner
+            lines += self._fact(Fact("in", f"{whose}: what you can change is the line above", item.span))
         lines += self._facts(item)
         if frames := short_stack(item.called, self._cwd):
             indent, room = printer.below_fact("called")

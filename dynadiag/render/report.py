@@ -166,10 +166,11 @@ class _Sections:
 
     def _counts(self) -> str:
         explanation = self._explanation
-        reports = len(explanation.breaks)
-        breaks = count(explanation.break_count, "graph break")
+        reports = sum(not item.fatal for item in explanation.breaks)  # an exception is no break
+        split = sum(not item.fatal for item in explanation.roots)
+        breaks = count(split, "graph break")
         free = sum(len(item.places) for item in explanation.findings if item.rule == "break" and item.is_free)
-        aside = [f"met {count(reports, 'time')}"] if reports > explanation.break_count else []
+        aside = [f"met {count(reports, 'time')}"] if reports > split else []
         aside += [f"{free} at no cost"] if free else []
         breaks += f" ({', '.join(aside)})" if aside else ""
         return (

@@ -12,7 +12,9 @@ import torch
 import torch._dynamo.config
 
 import dynadiag
+from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Break
+from dynadiag.torch_private import capture as torch_private
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +91,25 @@ def test_a_logged_break_that_fullgraph_raises_is_counted_once(tmp_path: Path) ->
     (found,) = met(tmp_path, split_before_it_fails, fullgraph=True)
     assert found.fatal
     assert found.gb_id == "GB0025"
+
+
+def test_a_renamed_function_of_torchs_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ERROR_EMITTER", "START_EMITTER", "GRAPH_EMITTER", "GUARDS_EMITTER", "RECOMPILE_EMITTER"):
+        function, local = getattr(torch_private, name)
+        monkeypatch.setattr(torch_private, name, (f"{function}_renamed", local))
+    monkeypatch.setattr(torch_private, "BREAK_EMITTERS", {})
+    torch._dynamo.reset()
+
+    def prints(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        print("half way")  # noqa: T201
+        return y * 2
+
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled = torch.compile(prints, backend="eager")
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (note,) = explain(recording).notes
+    words = ("columns of graph breaks", "source", "graphs as data", "lines of guards", "new values of failed guards")
+    assert [word for word in words if word not in note] == []

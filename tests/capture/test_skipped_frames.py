@@ -9,7 +9,9 @@ from types import CodeType
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+import dynadiag
 from dynadiag.capture import code_locations
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
@@ -157,3 +159,21 @@ def test_a_generator_is_named_as_the_reason() -> None:
 @needs_reasons
 def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Explanation) -> None:
     assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]
+
+
+def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_path: Path) -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    torch._dynamo.reset()
+    compiled = torch.compile(doubled, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        with FlopCounterMode(display=False):
+            compiled(torch.ones(2))
+        compiled(torch.ones(2))  # without the mode, and still not compiled
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = explain(recording)
+    (item,) = found.findings
+    assert (found.graph_count, item.rule) == (0, "uncompiled")
+    assert "FlopCounterMode" in item.title
+    assert [each.key for each in item.advice] == ["skipped.mode"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dynadiag.explanation.breaks import break_findings
 from dynadiag.explanation.findings import Finding, ranked
-from dynadiag.recording.records import Break, Graph, Recompile, Span
+from dynadiag.explanation.headline import headline
+from dynadiag.recording.records import Break, BreakFacts, Frame, Graph, Recompile, SkippedFrame, Span
 from tests.explanation.build import FILE, a_break, a_compile, a_graph, a_recompile, records
 
 
@@ -89,3 +90,49 @@ def test_what_torch_splits_in_its_own_code_is_an_aside_only_where_it_costs_nothi
         (1, "break", "warning"),
         (3, "break", "note"),
     ]
+
+
+LIBRARY = "/env/lib/python3.11/site-packages/edgelib/pool.py"
+
+
+def test_a_line_of_a_library_has_its_owner_and_the_users_line_that_leads_there() -> None:
+    stack = (Frame(FILE, 9, "<module>"), Frame(FILE, 3, "forward"), Frame(LIBRARY, 7, "pool"))
+    (item,) = found((a_break(span=Span(LIBRARY, 7), user_stack=stack),))
+    assert (item.owner, item.entry, item.span) == ("edgelib", Span(FILE, 3), Span(LIBRARY, 7))
+    assert [each.key for each in item.advice] == ["branch.inside"]  # nothing that edits the library
+
+
+def test_a_second_attempt_is_no_second_graph() -> None:
+    (item,) = found((a_break(),), (a_graph(0), a_graph(1)))
+    assert item.cost.graphs == 1
+
+
+def test_torchs_own_break_around_an_optimizer_is_an_aside() -> None:
+    facts = BreakFacts(subject="SGD.step", subject_file="/env/site-packages/torch/optim/lr_scheduler.py")
+    (item,) = found((a_break(gb_id="GB0007", gb_type="Attempted to call function marked as skipped", facts=facts),))
+    assert (item.is_free, item.advice) == (True, ())
+
+
+def test_of_a_function_that_ends_with_the_break_nothing_is_left() -> None:
+    rest = SkippedFrame(FILE, 3, "torch_dynamo_resume_in_step_at_3", "no tensor-related objects found in frame")
+    ends = "def step():\n    x = 1\n    go(x)\n"
+    for source, left in ((ends, 0), (f"{ends}    go(x)\n", 1)):
+        run = records(breaks=(a_break(),), skipped=(rest,), sources={FILE: source})
+        (item,) = break_findings(run)
+        assert item.cost.functions_uncompiled == left
+
+
+def test_ddp_beside_another_function_is_not_called_compiled() -> None:
+    ddp = "/env/site-packages/torch/nn/parallel/distributed.py"
+    call = (Frame(FILE, 9, "<module>"),)
+    run = records(
+        breaks=(a_break(span=Span(ddp, 1757), user_stack=call, compile_id="1/0"),),
+        compiles=(
+            a_compile(user_stack=(Frame(FILE, 5, "<module>"),)),
+            a_compile(1, "1/0", user_stack=call, function="DistributedDataParallel.forward", outcome="break"),
+        ),
+        graphs=(a_graph(0),),
+    )
+    items = break_findings(run)
+    assert [(item.severity, "nothing in it was compiled" in item.title) for item in items] == [("warning", True)]
+    assert headline(run, items, {}).sentence.startswith("Nothing of DistributedDataParallel.forward is compiled")

@@ -19,6 +19,16 @@ _ENDINGS = {
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
 
+_READ = {  # a probe -> what it reads
+    "dynamo_start": "the source of compiled functions",
+    "dynamo_graph_break_reason": "columns of graph breaks",
+    "dynamo_error": "columns of failed compiles",
+    "dynamo_output_graph": "graphs as data",
+    "dynamo_cpp_guards_str": "lines of guards",
+    "recompile_reasons": "new values of failed guards",
+}
+
+
 class RunCollector:
     """Collects what is known about the process."""
 
@@ -83,12 +93,24 @@ class RunCollector:
             notes.append(
                 f"ended by --stop-after {calls}: the program was ended at its next call of a compiled function"
             )
+        unread = [_READ[probe] for probe, error in self._missed.items() if probe in _READ and _is_renamed(error)]
+        if unread:
+            notes.append(
+                f"this torch does not show the recorder all that it reads: {'; '.join(unread)} are not recorded"
+            )
         for probe, error in self._missed.items():
+            if probe in _READ and _is_renamed(error):
+                continue
             if probe == "journal":
                 notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
             else:
                 notes.append(f"the recorder could not record all of {probe}: {error}")
         return notes + [str(note) for note in list_or_empty(exit_event.get("notes"))]
+
+
+def _is_renamed(error: str) -> bool:
+    """Whether a probe failed because torch has not what it reads."""
+    return error.startswith("LookupError: ")
 
 
 def _ended_by(number: int) -> str:
