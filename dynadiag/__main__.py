@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dynadiag import __version__
 from dynadiag.errors import DynadiagError
