@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dynadiag.__main__ import COMMANDS, main, parser_of
+from dynadiag.__main__ import COMMANDS, command_parser, main
 from dynadiag.capture import launch
 from dynadiag.commands import bisect, bisect_releases, compare, fix, minify, run, triage_run
 from dynadiag.commands.outputs import DOCUMENT, OutputOption
@@ -100,7 +100,7 @@ class Lines:
         self.actions = {
             command: [
                 action
-                for action in parser_of(command)._actions
+                for action in command_parser(command)._actions
                 if action.option_strings and not set(action.option_strings) & {*LEFT_OUT, "--help"}
             ]
             for command in COMMANDS
@@ -139,7 +139,7 @@ class Lines:
 
 def outputs_of(line: Sequence[str]) -> tuple[set[str], set[str]]:
     """The words of a line that only name outputs: those that may be replaced, and those of ``--json``."""
-    actions = [each for each in parser_of(line[0])._actions if isinstance(each, OutputOption)]
+    actions = [each for each in command_parser(line[0])._actions if isinstance(each, OutputOption)]
     kinds = {name: action for action in actions for name in action.option_strings}
     named: dict[str, set[bool]] = {}
     others, place = [], 1
@@ -180,10 +180,16 @@ def fuzz(folder: Path, seed: int, count: int, capsys: pytest.CaptureFixture[str]
     lines, before = Lines(seed, names), contents(folder)
     for number in range(count):
         line = lines.line()
+        if any(word.removeprefix("--json=") == "pipe" for word in line):
+            reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # without one, --json waits, as a shell does
+        else:
+            reader = None
         try:
             code = main(line)
         except SystemExit as ended:  # --help, --version
             code = int(ended.code or 0)
+        if reader is not None:
+            os.close(reader)
         out, err = capsys.readouterr()
         shown = (number, line, code, err)
         assert "Traceback" not in out + err, shown
