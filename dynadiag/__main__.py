@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dynadiag import __version__
 from dynadiag.errors import DynadiagError
@@ -146,6 +146,11 @@ def command_parser(command: str) -> argparse.ArgumentParser:
 
 class _Parser(argparse.ArgumentParser):
     """Reports a usage error like any other error: one line, exit code 2."""
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:  # argparse takes it out (3.11)
+            self.error(f"argument {action.option_strings[0]}: expected one argument, not --")
+        return super()._get_values(action, arg_strings)  # type: ignore[misc]  # it is not in the stubs
 
     def error(self, message: str) -> NoReturn:
         raise DynadiagError(f"{message} (see `{self.prog} --help`)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
 import tempfile
 import threading
@@ -13,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dynadiag.capture.cells import notebook_name
-from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.errors import DynadiagError, say
-from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import fold_in_place
+from dynadiag.capture.run_metadata import run_footer, run_header, text_of
+from dynadiag.errors import DynadiagError, UnreadableInput, say
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem
 from dynadiag.render.report import Report
 from dynadiag.tables import OpenRecording
 
@@ -39,11 +41,12 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
     kept. Raises `DynadiagError` where ``path`` exists and ``force`` is not given, where it cannot be written, and
     inside another ``record``: the outer one has these events already.
     """
+    absolute = _path("record", path)
     if not _recording_lock.acquire(blocking=False):
         raise DynadiagError("record: a recording is being made already in this process; what is compiled goes into it")
     try:
-        with _recorded(Path(path).absolute(), None, force=force, source=source):
-            yield Path(path).absolute()
+        with _recorded(absolute, None, force=force, source=source):
+            yield absolute
     finally:
         _recording_lock.release()
 
@@ -55,11 +58,14 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
 
     from dynadiag.capture.recorder import Recorder
 
+    if path.is_dir():
+        raise DynadiagError(f"record: {path} is a folder: name a file")
+    if path.exists() and not path.is_file():
+        raise DynadiagError(f"record: {path} is not a plain file: name another")
     if path.exists() and not force:
         raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
-    path.unlink(missing_ok=True)
-    began, pid = time.time(), os.getpid()
-    recorder = Recorder(lambda: _open_journal(path, target), source=source)
+    began, pid, journal = time.time(), os.getpid(), journal_path(path)
+    recorder = Recorder(lambda: _open_journal(journal, target), source=source)
     recorder.journal()
     recorder.start()
     notes, error = list[str](), None
@@ -77,20 +83,23 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
 
 def _finish_recording(recorder: Recorder, path: Path, footer: dict[str, Any], how: dict[str, Any]) -> None:
     """End a recording. Never raises: an exception of the block's own may be on its way to the caller."""
+    journal = recorder.journal().path
     try:
         recorder.record_kernels()
         recorder.stop()
-        end = Journal.reopen(path)
+        end = Journal.reopen(journal)
         end.append({"dynadiag_end": footer})
         end.append({"dynadiag_exit": how})
         end.close()
-        fold_in_place(path)
-    except Exception as error:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
-        say(f"{path} is not a whole recording", error)
+        fold(journal, path, force=True)
+        if journal != path:
+            journal.unlink()
+    except Exception as failure:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
+        say(f"{path} is not a whole recording; what was recorded is in {journal}", failure)
 
 
 def _open_journal(path: Path, target: str | None) -> Journal:
-    own = path if not path.exists() else path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
+    own = path if not path.exists() else path.with_name(f"{journal_stem(path)}-{os.getpid()}{SUFFIX}")
     journal = Journal.create(own)
     journal.append({"dynadiag_run": run_header(target or notebook_name())})
     return journal
@@ -118,8 +127,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Compile ``fn`` (a function or a module), call it once, and say what torch.compile did.
 
     What is compiled already is called as it is. Where the call raises, the explanation says so and ``exit_code`` is 1.
-    Raises `DynadiagError` inside `record`.
+    Raises `DynadiagError` inside `record`, and if ``fn`` cannot be called.
     """
+    _check_callable("explain", fn)
     import torch
 
     from dynadiag.torch_private.capture import is_compiled
@@ -149,8 +159,35 @@ def _call(path: Path, name: str, fn: Callable[..., Any], args: Any, kwargs: Any)
     except DynadiagError:
         raise
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything: it is what is explained
-        return f"the call raised {type(error).__name__}: {error}"
+        return f"the call raised {type(error).__name__}: {text_of(error)}".removesuffix(": ")
     return None
+
+
+def _check_callable(function: str, fn: object) -> None:
+    if not callable(fn):
+        raise DynadiagError(f"{function}: fn is {_described(fn)}, which cannot be called; give a function or a module")
+
+
+def _check_call(function: str, fn: Callable[..., Any], args: object, kwargs: object) -> None:
+    """Raise `DynadiagError` that names the argument if ``fn`` cannot be called with these."""
+    _check_callable(function, fn)
+    if not isinstance(args, list | tuple):
+        raise DynadiagError(f"{function}: args is {_described(args)}; give a tuple, such as (x,)")
+    if not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+        raise DynadiagError(f"{function}: kwargs is {_described(kwargs)}; give a dict of names and values")
+    called = getattr(fn, "forward", fn) if hasattr(fn, "named_parameters") else fn
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # a builtin, whose call says what is wrong
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise DynadiagError(f"{function}: {_target_name(fn)}{signature} does not take these args: {error}") from None
+
+
+def _described(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__qualname__}"
 
 
 def bisect(
@@ -170,6 +207,11 @@ def bisect(
     that come and go; ``timeout`` is the limit of one trial, in seconds. Raises `DynadiagError` where this process
     cannot be forked: CUDA is in use, or a thread of it holds a lock.
     """
+    _check_call("bisect", fn, args, kwargs if kwargs is not None else {})
+    if isinstance(repeat, bool) or not isinstance(repeat, int) or repeat < 1:
+        raise DynadiagError(f"bisect: repeat is {repeat!r}: give a number of repeats, 1 or more")
+    if not (isinstance(timeout, int | float) and math.isfinite(timeout) and timeout > 0):
+        raise DynadiagError(f"bisect: timeout is {timeout!r}: give a number of seconds, more than 0")
     import torch
 
     from dynadiag.bisection.bisector import bisect_call
@@ -190,6 +232,7 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     `multiprocessing` does it, so what it starts stands below ``if __name__ == "__main__"``. Raises `DynadiagError`
     where the call cannot be pickled, ``fn`` is compiled already, or the call fails uncompiled.
     """
+    _check_call("fix", fn, args, kwargs)
     from dynadiag.fixes.call_fix import fix_call
     from dynadiag.torch_private.capture import is_compiled
 
@@ -198,10 +241,21 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     return fix_call(fn, args, kwargs)
 
 
+def _path(function: str, path: object) -> Path:
+    """The path that an argument names, absolute. Raises `DynadiagError` if it names none."""
+    try:
+        return Path(path).absolute()  # type: ignore[arg-type]  # it is what is checked
+    except TypeError:
+        raise DynadiagError(f"{function}: path is {_described(path)}; give the name of a file") from None
+
+
 def _target_name(fn: object) -> str:
     return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
 
 
 def open(path: str | Path) -> OpenRecording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
     """Open a recording, or a journal that is not folded yet. Raises `dynadiag.UnreadableInput`."""
+    named = _path("open", path)
+    if named.is_dir():
+        raise UnreadableInput(f"open: {path} is a folder; name one of its recordings (*.dynadiag)")
     return OpenRecording.at(Path(path))

@@ -8,7 +8,7 @@ import pkgutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -304,3 +304,70 @@ def test_a_watcher_that_cannot_write_stops_and_the_program_goes_on(capsys: pytes
     with dynadiag.watch(closed):
         assert compiled(whole)(torch.ones(2)).tolist() == [2, 2]
     assert capsys.readouterr().err.count("not shown any further") == 1
+
+
+def adds(x: torch.Tensor, y: int) -> torch.Tensor:
+    return x + y
+
+
+class MuteError(Exception):
+    """An exception whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_a_call_that_raises_is_said_to_raise() -> None:
+    """It is not said to have ended the program."""
+
+    def bad(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no good")
+
+    def mute(x: torch.Tensor) -> torch.Tensor:
+        raise MuteError
+
+    report = dynadiag.explain(compiled(bad), torch.ones(2))
+    assert "sys.exit" not in str(report)
+    assert "raised ValueError" in str(report)
+    assert any(f"{Path(__file__).name}" in str(item.span.file) for item in report.findings)
+    report = dynadiag.explain(compiled(mute), torch.ones(2))
+    assert "the call raised MuteError: <its __str__ raised RuntimeError>" in report.notes
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: dynadiag.bisect(adds, (torch.ones(2),)), "bisect: adds.*missing a required argument: 'y'"),
+        (lambda: dynadiag.bisect(adds, torch.ones(2)), "bisect: args is of type Tensor; give a tuple"),
+        (lambda: dynadiag.bisect(adds, (torch.ones(2),), {"z": 1}), "bisect: adds.*"),
+        (lambda: dynadiag.bisect(adds, (1, 2), [1]), "bisect: kwargs is of type list"),
+        (lambda: dynadiag.bisect(adds, (1, 2), repeat=0), "bisect: repeat is 0"),
+        (lambda: dynadiag.bisect(adds, (1, 2), repeat=1.5), "bisect: repeat is 1.5"),
+        (lambda: dynadiag.bisect(adds, (1, 2), timeout=-1), "bisect: timeout is -1"),
+        (lambda: dynadiag.bisect(adds, (1, 2), timeout=float("nan")), "bisect: timeout is nan"),
+        (lambda: dynadiag.bisect(torch.nn.Linear(2, 2), ()), "bisect: Linear.*missing a required argument"),
+        (lambda: dynadiag.bisect(None), "bisect: fn is None"),
+        (lambda: dynadiag.fix(adds, 1), "fix: adds.*missing a required argument: 'y'"),
+        (lambda: dynadiag.fix(3), "fix: fn is of type int"),
+        (lambda: dynadiag.explain("adds"), "explain: fn is of type str"),
+        (lambda: dynadiag.open("."), "open: . is a folder"),
+        (lambda: dynadiag.open(None), "open: path is None"),
+        (lambda: dynadiag.open("\0"), "null"),
+        (lambda: dynadiag.record(".").__enter__(), "is a folder"),
+        (lambda: dynadiag.record(3).__enter__(), "record: path is of type int"),
+        (lambda: dynadiag.record("/dev/null", force=True).__enter__(), "not a plain file"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(dynadiag.DynadiagError, match=said):
+        call()
+
+
+def test_what_is_replaced_stays_until_the_block_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "run.dynadiag"
+    path.write_text("mine")
+    with dynadiag.record(path, force=True):
+        assert path.read_text() == "mine"
+    with dynadiag.open(path) as recording:
+        assert recording.run.complete
+    assert list(tmp_path.iterdir()) == [path]

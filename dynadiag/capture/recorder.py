@@ -1,8 +1,9 @@
 """The recorder: a handler of torch's structured trace that appends each event to a journal.
 
 When the torch function that emits an event knows more than the event says, a probe reads that function's local
-variables and writes an event of ours to the journal just before torch's. Nothing of torch is replaced, so nothing
-remains when the recorder is gone. If a probe fails, the journal notes it and nothing else changes.
+variables and writes an event of ours to the journal just before torch's. No function of torch is replaced. What is
+(the class of two loggers, methods of ``ProcessGroup``: ``docs/architecture.md``) is put back when the recorder is gone.
+If a probe fails, the journal notes it and nothing else changes.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ __all__ = [
     "recording_stems",
     "run_footer",
     "run_header",
+    "text_of",
     "uses_gpu",
     "writer",
 ]
@@ -162,11 +163,16 @@ def run_footer(started: float, error: BaseException | None = None, *, source: bo
     }
 
 
-def _exception_message(error: BaseException | None) -> str | None:
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception. It is made by the user's code, which may raise."""
     try:
-        return None if error is None else str(error)[:_MAX_VALUE]
-    except Exception:  # noqa: BLE001 - the text is made by the user's code
-        return None
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - as above
+        return f"<its __str__ raised {type(failure).__name__}>"
+
+
+def _exception_message(error: BaseException | None) -> str | None:
+    return None if error is None else text_of(error)[:_MAX_VALUE]
 
 
 def _exception_frames(error: BaseException | None) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.commands.target_recordings import named_recordings
-from dynadiag.errors import DynadiagError, UnwritableOutput
+from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.job import find_divergence
@@ -109,7 +109,7 @@ def _run_program(args: argparse.Namespace) -> int:
         if paths:
             _report(paths, args, paths[0])
             common.print_path(paths[0])
-    except UnwritableOutput as error:  # a full disk: what was recorded is kept, and the exit code is the program's
+    except (UnreadableInput, UnwritableOutput) as error:  # a full disk: the exit code is the program's all the same
         common.print_error(str(error))
     return exit_code(ran.ended)
 
