@@ -25,12 +25,12 @@ from typing import Any
 
 from dynadiag.bisection.bisector import HOOKS, bisect
 from dynadiag.bisection.budget import SearchBudget
-from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.plan import RUNGS, Plan
@@ -40,8 +40,6 @@ from dynadiag.trial.ray_session import load_ray, ray_session
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import load
-
-_TIMEOUT = 600.0  # default limit of a trial in seconds; far more than any sample takes
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -57,33 +55,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
 
 
-def add_resume(parser: argparse.ArgumentParser) -> None:
-    """Add ``--resume``."""
-    parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
-
-
-def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that searches by trials."""
-    seconds = common.positive_number("a number of seconds")
-    parser.add_argument(
-        "--accuracy",
-        action="store_true",
-        help="compare the results of each compiled call with those of the uncompiled one",
-    )
-    parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
-    parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
-    parser.add_argument(
-        "--timeout", type=seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
-    )
-    parser.add_argument("--budget", type=seconds, metavar="S", help="time limit of the whole search in seconds")
-    parser.add_argument(
-        "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
-    )
-    parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
-    parser.add_argument("--on", choices=["ray"], help="run the trials as tasks of Ray (pip install 'dynadiag[ray]')")
-    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if bisect_releases.bisects_releases(args):
@@ -93,24 +64,27 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     common.check_json_path(args.json)
     if args.candidate is not None:
-        return _one_trial(program, args)
-    log = _new_trial_log(program, args)
+        return _one_trial(program, args.candidate, SearchOptions.of(args))
+    options = SearchOptions.of(args)
+    resumed = args.resume if args.output is None else None
+    output = resumed or common.new_recording(args.output, program.text, force=args.force)
+    log = new_trial_log("bisect", program, options, output)
     with ProgressPrinter(sys.stderr) as progress:
-        verdict = find_culprits_of(program, args, log, progress)
+        verdict = find_culprits_of(program, options, log, progress)
     common.write_result(args.json, verdict.to_json().encode(), verdict.text)
     common.print_path(log.output)
     return verdict.exit_code
 
 
-def find_culprits_of(program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter) -> Verdict:
-    """Search with the options of `add_search_options`, and complete the recording of the search.
+def find_culprits_of(program: Program, options: SearchOptions, log: TrialLog, progress: ProgressPrinter) -> Verdict:
+    """Search, and complete the recording of the search.
 
     Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C: then the recording has
     the trials so far.
     """
     try:
-        with trial_search(program, args, log, progress) as search:
-            verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program))
+        with trial_search(program, options, log, progress) as search:
+            verdict = replace(bisect(search, options.of_bisection), **_report_fields(program))
     except KeyboardInterrupt:
         progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
         raise
@@ -121,67 +95,38 @@ def find_culprits_of(program: Program, args: argparse.Namespace, log: TrialLog, 
 
 @contextmanager
 def trial_search(
-    program: Program, args: argparse.Namespace, log: TrialLog, progress: ProgressPrinter, hooks: Sequence[str] = HOOKS
+    program: Program, options: SearchOptions, log: TrialLog, progress: ProgressPrinter, hooks: Sequence[str] = HOOKS
 ) -> Iterator[TrialSearch]:
-    """A search with the options of `add_search_options`.
+    """A search.
 
     After Ctrl-C its recording has the trials so far. If the target is not a program, there is no recording.
     """
-    with _runner(program, args, hooks) as runner, log.kept_after_interrupt():
-        budget = SearchBudget(args.budget)
-        yield TrialSearch(runner, log, progress.on_trial, progress.message, args.repeat, budget=budget)
+    with _runner(program, options, hooks) as runner, log.kept_after_interrupt():
+        budget = SearchBudget(options.budget)
+        yield TrialSearch(runner, log, progress.on_trial, progress.message, options.repeat, budget=budget)
 
 
 @contextmanager
-def _runner(program: Program, args: argparse.Namespace, hooks: Sequence[str] = HOOKS) -> Iterator[Runner]:
+def _runner(program: Program, options: SearchOptions, hooks: Sequence[str] = HOOKS) -> Iterator[Runner]:
     """What runs the trials: this machine, or Ray."""
-    limits = Limits.default(args.timeout)
-    if args.on is None:
-        with Runner(program, hooks, limits, fresh_caches=args.fresh) as runner:
+    limits = Limits.default(options.timeout)
+    if options.on is None:
+        with Runner(program, hooks, limits, fresh_caches=options.fresh) as runner:
             yield runner
         return
     ray = load_ray()
     with (
         contextlib.redirect_stdout(sys.stderr),  # Ray says on stdout that a worker died
         ray_session(ray),
-        RayRunner(program, hooks, limits, fresh_caches=args.fresh, ray=ray) as runner,
+        RayRunner(program, hooks, limits, fresh_caches=options.fresh, ray=ray) as runner,
     ):
         yield runner
 
 
-def _new_trial_log(program: Program, args: argparse.Namespace) -> TrialLog:
-    if args.resume is not None and args.output is None:
-        output = args.resume
-    else:
-        output = common.new_recording(args.output, program.text, force=args.force)
-    return new_trial_log("bisect", program, args, output)
-
-
-def new_trial_log(command: str, program: Program, args: argparse.Namespace, output: Path) -> TrialLog:
+def new_trial_log(command: str, program: Program, options: SearchOptions, output: Path) -> TrialLog:
     """Begin the recording of a search."""
-    options = search_options(command, args)
-    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, options, args.force)
-
-
-def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the command and its search options, as words of a command line."""
-    given = {
-        "--rtol": args.rtol,
-        "--atol": args.atol,
-        "--timeout": args.timeout if args.timeout != _TIMEOUT else None,
-        "--repeat": args.repeat if args.repeat != 1 else None,
-        "--rungs": ",".join(args.rungs) if args.rungs else None,
-        "--budget": args.budget,
-        "--on": args.on,
-    }
-    words = ["--accuracy"] * args.accuracy + ["--fresh"] * args.fresh
-    words += [word for name, value in given.items() if value is not None for word in (name, f"{value}")]
-    return {"command": command, "options": words}
-
-
-def bisect_options(args: argparse.Namespace) -> BisectOptions:
-    """Return the options of the bisection from those of `add_search_options`."""
-    return BisectOptions(args.accuracy, args.rungs, args.repeat, common.tolerance(args))
+    words = [program.target, *program.arguments]
+    return TrialLog(output, program.text, words, options.resume, options.words(command), options.force)
 
 
 def _report_fields(program: Program) -> dict[str, Any]:
@@ -190,27 +135,19 @@ def _report_fields(program: Program) -> dict[str, Any]:
     return {"target": program.text, "command": shlex.join(words)}
 
 
-def _one_trial(program: Program, args: argparse.Namespace) -> int:
+def _one_trial(program: Program, candidate: str, options: SearchOptions) -> int:
     """Run one trial in a fresh interpreter, print its output, and report how it ended."""
     try:
-        plan = load(args.candidate, Plan)
-        if unknown := json.loads(args.candidate).keys() - {field.name for field in fields(Plan)}:
+        plan = load(candidate, Plan)
+        if unknown := json.loads(candidate).keys() - {field.name for field in fields(Plan)}:
             raise ValueError(f"no field {min(unknown)!r}")
         if plan.rung not in (None, *RUNGS):
             raise ValueError(f"no rung {plan.rung!r}")
     except ValueError as error:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
-    with _runner(program, args) as runner:
+    with _runner(program, options) as runner:
         outcome = runner.run_fresh(plan)
     common.print_text(outcome.tail)
     ended = "passes" if outcome.passed else f"fails: {outcome.signature.type if outcome.signature else outcome.invalid}"
     sys.stderr.write(f"{ended}, exit code {outcome.exit_code}, {outcome.seconds:.1f} s\n")
     return 3 if outcome.passed else 0
-
-
-def _rungs(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in RUNGS]
-    if unknown or not names:
-        raise argparse.ArgumentTypeError(f"no such rung: {', '.join(unknown) or text!r}. Rungs are {', '.join(RUNGS)}")
-    return names

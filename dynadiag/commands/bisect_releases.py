@@ -17,11 +17,10 @@ from dynadiag.bisection.releases.release_report import ReleaseChange, ReleaseRep
 from dynadiag.bisection.releases.release_trials import METRICS, MetricBound, ReleaseTrials
 from dynadiag.bisection.releases.requirements import installed_versions, program_packages
 from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher
-from dynadiag.bisection.releases.version_range import parse_range
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.release_plan import GIGABYTE, SearchPlan, confirm_installs, plan_search
+from dynadiag.commands.release_plan import GIGABYTE, ReleaseOptions, SearchPlan, confirm_installs, plan_search
 from dynadiag.commands.target_options import parse_program
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explanation.formatting import count, duration
@@ -116,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     output = common.new_recording(args.output, program.text, force=args.force)
     with ProgressPrinter(sys.stderr) as progress:
-        report = search_releases(program, args, output, progress)
+        report = search_releases(program, ReleaseOptions.of(args), output, progress)
     common.write_result(args.json, encode(report.document()), report.text)
     if args.prune:
         EnvironmentStore(cache_folder()).prune()
@@ -125,43 +124,41 @@ def run(args: argparse.Namespace) -> int:
 
 
 def search_releases(
-    program: Program, args: argparse.Namespace, output: Path, progress: ProgressPrinter
+    program: Program, options: ReleaseOptions, output: Path, progress: ProgressPrinter
 ) -> ReleaseReport:
-    """Search with the options of `add_release_options`, recorded into ``output``.
+    """Search over releases, recorded into ``output``.
 
     Raises `DynadiagError` if there is nothing to search, or the user declines the installs, and `KeyboardInterrupt`
     after Ctrl-C.
     """
-    wanted = parse_range(args.torch) if args.torch else None
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
-        store = _store(program, args)
-        plan = plan_search(wanted, args, store, Path(folder), progress.message)
-        confirm_installs(plan, store, args)
-        return _search(program, plan, store, output, Path(folder), args, progress)
+        store = _store(program, options)
+        plan = plan_search(options, store, Path(folder), progress.message)
+        confirm_installs(plan, store, options)
+        return _search(program, plan, store, output, Path(folder), options, progress)
 
 
-def search_with_repro(repro: Path, args: argparse.Namespace, output: Path, progress: ProgressPrinter) -> ReleaseReport:
+def search_with_repro(repro: Path, options: ReleaseOptions, output: Path, progress: ProgressPrinter) -> ReleaseReport:
     """Search with a proved repro: it is quick, needs little but torch, and compares its results itself.
 
     Raises as `search_releases`.
     """
-    options = argparse.Namespace(**vars(args) | {"accuracy": False})
-    return search_releases(Program(str(repro)), options, output, progress)
+    plain = replace(options, search=replace(options.search, accuracy=False))
+    return search_releases(Program(str(repro)), plain, output, progress)
 
 
-def confirm_beforehand(program: Program, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+def confirm_beforehand(program: Program, options: ReleaseOptions, say: Callable[[str], None]) -> None:
     """Ask about the installs of a later search, before long work. Raises `DynadiagError` as `search_releases`."""
-    wanted = parse_range(args.torch) if args.torch else None
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
-        store = _store(program, args)
-        confirm_installs(plan_search(wanted, args, store, Path(folder), say), store, args)
+        store = _store(program, options)
+        confirm_installs(plan_search(options, store, Path(folder), say), store, options)
 
 
-def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
+def _store(program: Program, options: ReleaseOptions) -> EnvironmentStore:
     versions = installed_versions()
-    packages = {*(f"{name}=={versions[name]}" for name in program_packages(program)), *args.with_}
+    packages = {*(f"{name}=={versions[name]}" for name in program_packages(program)), *options.with_}
     constraints = tuple(f"{name}=={number}" for name, number in sorted(versions.items()))
-    return EnvironmentStore(cache_folder(), tuple(sorted(packages)), constraints, tuple(args.index))
+    return EnvironmentStore(cache_folder(), tuple(sorted(packages)), constraints, options.index)
 
 
 def _search(
@@ -170,20 +167,21 @@ def _search(
     store: EnvironmentStore,
     output: Path,
     folder: Path,
-    args: argparse.Namespace,
+    options: ReleaseOptions,
     progress: ProgressPrinter,
 ) -> ReleaseReport:
     began = time.monotonic()
-    options = {"command": "bisect", "options": _options(args)}
-    log = TrialLog(output, program.text, [program.target, *program.arguments], asked=options, force=args.force)
-    trials = _trials(program, folder, log, args)
+    asked = {"command": "bisect", "options": _words(options)}
+    words = [program.target, *program.arguments]
+    log = TrialLog(output, program.text, words, asked=asked, force=options.search.force)
+    trials = _trials(program, folder, log, options)
     searcher = ReleaseSearcher(
         candidates=plan.candidates,
         own=plan.own,
         trials=trials,
         install=_installer(store, folder, plan.max_installs, progress),
         max_installs=plan.max_installs,
-        repeat=args.repeat,
+        repeat=options.search.repeat,
         on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
     )
     result = _run_search(searcher, trials, log, progress)
@@ -192,8 +190,8 @@ def _search(
         torch=str(plan.candidates[plan.own].version),
         result=result,
         failure=trials.reference if "same" in result.statuses else None,
-        changes=tuple(_changes(result, output, args)),
-        kept=_installed_text(store, args),
+        changes=tuple(_changes(result, output, options)),
+        kept=_installed_text(store, options),
         trials=log.count,
         seconds=time.monotonic() - began,
     )
@@ -213,17 +211,17 @@ def _run_search(
         raise
 
 
-def _trials(program: Program, folder: Path, log: TrialLog, args: argparse.Namespace) -> ReleaseTrials:
-    bound = MetricBound(args.metric, args.most) if args.metric else None
-    plan = Plan(accuracy=args.accuracy, tolerance=common.tolerance(args))
-    return ReleaseTrials(program, folder, Limits.default(args.timeout), log, plan, HOOKS, bound)
+def _trials(program: Program, folder: Path, log: TrialLog, options: ReleaseOptions) -> ReleaseTrials:
+    bound = MetricBound(options.metric, options.most) if options.metric and options.most is not None else None
+    plan = Plan(accuracy=options.search.accuracy, tolerance=options.search.tolerance)
+    return ReleaseTrials(program, folder, Limits.default(options.search.timeout), log, plan, HOOKS, bound)
 
 
-def _options(args: argparse.Namespace) -> list[str]:
-    words = ["--torch", args.torch] if args.torch else []
-    words += [word for python in args.python for word in ("--python", str(python))]
-    words += ["--metric", args.metric, "--most", f"{args.most:g}"] if args.metric else []
-    return words + ["--accuracy"] * args.accuracy
+def _words(options: ReleaseOptions) -> list[str]:
+    words = ["--torch", options.torch] if options.torch else []
+    words += [word for python in options.python for word in ("--python", str(python))]
+    words += ["--metric", options.metric, "--most", f"{options.most:g}"] if options.metric else []
+    return words + ["--accuracy"] * options.search.accuracy
 
 
 def _installer(
@@ -244,7 +242,7 @@ def _installer(
     return install
 
 
-def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> list[ReleaseChange]:
+def _changes(result: ReleaseResult, output: Path, options: ReleaseOptions) -> list[ReleaseChange]:
     """Where the failure came and was mended. The recordings on either side are compared, and kept beside ours."""
     if result.verdict != "found":
         return []
@@ -258,7 +256,7 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
             continue
         names = [str(result.candidates[index].version) for index in (low, high)]
         recordings = [
-            path for index in (low, high) if (path := _move_recording(result, index, output, kept, args)) is not None
+            path for index in (low, high) if (path := _move_recording(result, index, output, kept, options)) is not None
         ]
         try:
             changes.append(compare_sides(names[0], names[1], came, recordings, printer))
@@ -268,23 +266,23 @@ def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> l
 
 
 def _move_recording(
-    result: ReleaseResult, index: int, output: Path, kept: dict[int, Path], args: argparse.Namespace
+    result: ReleaseResult, index: int, output: Path, kept: dict[int, Path], options: ReleaseOptions
 ) -> Path | None:
     """Move the recording of a release beside that of the search, once. Returns its path, None if there is none."""
     recording = result.trials[index].recording
     if index not in kept and recording is not None:
         name = output.with_stem(f"{output.stem}-torch-{result.candidates[index].version}")
-        with common.writing(name, force=args.force) as scratch:
+        with common.writing(name, force=options.search.force) as scratch:
             shutil.move(recording, scratch)
         kept[index] = name
     return kept.get(index)
 
 
-def _installed_text(store: EnvironmentStore, args: argparse.Namespace) -> str:
+def _installed_text(store: EnvironmentStore, options: ReleaseOptions) -> str:
     """What the report says about the releases that are installed."""
     installed = store.all()
     if not installed:
         return ""
     size = sum(one.bytes for one in installed) / GIGABYTE
     what = f"{count(len(installed), 'release')} of torch ({size:.1f} GB) in {store.folder}"
-    return f"removed: {what}" if args.prune else f"kept for the next search: {what}; bisect --prune removes them"
+    return f"removed: {what}" if options.prune else f"kept for the next search: {what}; bisect --prune removes them"

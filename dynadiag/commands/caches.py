@@ -21,7 +21,13 @@ from typing import Any
 
 from dynadiag.caches import CacheReport, read_caches
 from dynadiag.commands import common
-from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
+from dynadiag.commands.target_options import (
+    RecordOptions,
+    add_recorder_options,
+    add_target,
+    parse_program,
+    run_recorded,
+)
 from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import open_recording
@@ -67,14 +73,14 @@ def _run_twice(args: argparse.Namespace) -> int:
     program = parse_program(args)
     second = common.new_recording(args.output, program.text, force=args.force)
     first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
-    if (made := _start_twice(program, (first, second), args, {})) is None:
+    if (made := _start_twice(program, (first, second), RecordOptions.of(args), {})) is None:
         return common.INTERRUPTED
     report = _read(made)
     if report.options and args.try_:
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
             tried = [Path(folder, f"{name}.dynadiag") for name in ("first", "second")]
             sys.stderr.write("the cure can be tried: two more starts (--no-try leaves them out)\n")
-            if (again := _start_twice(program, tried, args, report.options)) is None:
+            if (again := _start_twice(program, tried, RecordOptions.of(args), report.options)) is None:
                 return common.INTERRUPTED
             report = report.with_tried(report.options, _read(again))
     _write_report(report, args)
@@ -84,7 +90,7 @@ def _run_twice(args: argparse.Namespace) -> int:
 
 
 def _start_twice(
-    program: Program, recordings: Sequence[Path], args: argparse.Namespace, options: Mapping[str, Any]
+    program: Program, recordings: Sequence[Path], how: RecordOptions, options: Mapping[str, Any]
 ) -> list[Path] | None:
     """Start a program twice with caches that are empty at first. Returns the recordings, None after Ctrl-C.
 
@@ -95,7 +101,7 @@ def _start_twice(
     with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
         for recording in recordings:
             sys.stdout.flush()
-            ran = run_recorded(program, recording, args, caches=Path(folder), streams=streams, options=options)
+            ran = run_recorded(program, recording, how, caches=Path(folder), streams=streams, options=options)
             made += ran.keep()[:1]
             if ran.ended.interrupted:
                 return None

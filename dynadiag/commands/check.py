@@ -38,7 +38,7 @@ from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.commands import common
 from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
 from dynadiag.commands.report import write_report
-from dynadiag.commands.target_options import add_recorder_options
+from dynadiag.commands.target_options import RecordOptions, add_recorder_options
 from dynadiag.commands.target_recordings import existing_recordings, recordings_of
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import open_recording
@@ -170,7 +170,7 @@ def _recorded(
     """The recordings of each target; what is not recorded yet is run, here or by Ray."""
     if args.on is None:
         for each in programs:
-            yield each, recordings_of(each.target, each.arguments, module=each.module, args=args)
+            yield each, recordings_of(each.arguments, RecordOptions.of(args, each.target), module=each.module)
         return
     existing = [None if each.module else existing_recordings(each.target, None, force=False) for each in programs]
     missing = [each for each, paths in zip(programs, existing, strict=True) if not paths]

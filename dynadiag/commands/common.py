@@ -66,7 +66,6 @@ __all__ = [
     "set_aside",
     "state_folder",
     "stored_results",
-    "tolerance",
     "width_of",
     "write_file",
     "write_json",
@@ -144,11 +143,6 @@ def print_path(path: Path) -> None:
 def print_error(text: str) -> None:
     """Print what went wrong, as one line on stderr, where the command goes on."""
     print(for_log(f"dynadiag: {clean_line(text)}"), file=sys.stderr, flush=True)  # noqa: T201 - the command line reports
-
-
-def tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
-    """Return (rtol, atol) of ``--rtol`` and ``--atol``. None if neither is given: each dtype has its own tolerance."""
-    return None if args.rtol is None and args.atol is None else (args.rtol or 0.0, args.atol or 0.0)
 
 
 def positive_int(what: str) -> Callable[[str], int]:

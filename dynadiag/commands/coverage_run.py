@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from dynadiag.capture.launch import launch_counted
-from dynadiag.commands.target_options import python_command, recorder_settings
+from dynadiag.commands.target_options import RecordOptions, python_command
 from dynadiag.explanation.coverage import COVERAGE, Coverage, FunctionCoverage
 from dynadiag.recording.journal import Journal
 from dynadiag.trial.program import Program
@@ -38,7 +38,7 @@ def add_coverage(program: Program, recording: Path, args: argparse.Namespace, ex
         folder.mkdir()
         command = python_command(program, args.target, Path(scratch, "refusal"), args.gpu)
         variables = cache_variables(Path(scratch)) if args.fresh else {}
-        ended = launch_counted(command, folder, recorder_settings(args), variables)
+        ended = launch_counted(command, folder, RecordOptions.of(args).settings(), variables)
         found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
     coverage = merge_counts(found, _note(found, ended.exit_code, exit_code))
     journal = Journal.reopen(recording)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import common
-from dynadiag.commands.target_options import add_recorder_options, parse_program, run_recorded
+from dynadiag.commands.target_options import RecordOptions, add_recorder_options, program_of, run_recorded
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison
 from dynadiag.errors import DynadiagError
@@ -42,7 +42,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show every difference in full")
     parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
     add_recorder_options(parser)
-    parser.set_defaults(module=False, arguments=[])
     parser.add_argument("before", metavar="A", help="a program, a recording or a log")
     parser.add_argument("after", metavar="B", help="what it is compared with")
 
@@ -73,12 +72,13 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
         return _open_folder(path, folder)
     if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
         return _open_file(path, folder)
-    args.target = target
-    program = parse_program(args)
+    program = program_of(target)
     recording = common.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
-    ran = run_recorded(program, recording, args, caches=folder / "caches", streams=(common.STDERR, None))
+    ran = run_recorded(
+        program, recording, RecordOptions.of(args, target), caches=folder / "caches", streams=(common.STDERR, None)
+    )
     made, *_ = ran.keep() or (recording,)
     common.print_path(made)
     return open_recording(made)

@@ -23,7 +23,14 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
-from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
+from dynadiag.commands.target_options import (
+    RecordOptions,
+    add_recorder_options,
+    add_target,
+    exit_code,
+    parse_program,
+    run_recorded,
+)
 from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput
 from dynadiag.explanation.formatting import list_some
@@ -101,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_program(args: argparse.Namespace) -> int:
     program = parse_program(args)
     recording = common.new_recording(args.output, program.text, force=args.force)
-    ran = run_recorded(program, recording, args)
+    ran = run_recorded(program, recording, RecordOptions.of(args))
     if args.coverage and not ran.ended.interrupted:
         add_coverage(program, ran.journal, args, ran.ended.exit_code)
     paths = ran.keep()

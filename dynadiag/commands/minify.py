@@ -24,8 +24,10 @@ from pathlib import Path
 
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect_releases, common
-from dynadiag.commands.bisect import add_resume, add_search_options, bisect_options, new_trial_log, trial_search
+from dynadiag.commands.bisect import new_trial_log, trial_search
 from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.release_plan import ReleaseOptions
+from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
@@ -52,13 +54,14 @@ def run(args: argparse.Namespace) -> int:
     asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
     common.check_json_path(args.json)
+    options = SearchOptions.of(args)
     output = _output(args, program)
     recording = _recording(args, program)
     with ProgressPrinter(sys.stderr) as progress:
         releases = _prepare_releases(program, args, recording, progress) if asks_for_releases else None
-        log = new_trial_log("minify", program, args, recording)
+        log = new_trial_log("minify", program, options, recording)
         try:
-            result = reduce_to_repro(program, args, log, progress, output, source=args.source, releases=releases)
+            result = reduce_to_repro(program, options, log, progress, output, source=args.source, releases=releases)
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def reduce_to_repro(
     program: Program,
-    args: argparse.Namespace,
+    options: SearchOptions,
     log: TrialLog,
     progress: ProgressPrinter,
     output: Path,
@@ -78,14 +81,14 @@ def reduce_to_repro(
     source: bool = False,
     releases: Callable[[MinifyResult], MinifyResult] | None = None,
 ) -> MinifyResult:
-    """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
+    """Minify, write the repro, and complete the recording of the search.
 
     ``releases`` adds to a proved and written repro since which release of torch it fails.
     Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` if there
     is a result to keep). The recording then has the trials so far.
     """
-    with trial_search(program, args, log, progress, HOOKS) as search:
-        result = minify(search, MinifyRequest(bisect_options(args), output, source))
+    with trial_search(program, options, log, progress, HOOKS) as search:
+        result = minify(search, MinifyRequest(options.of_bisection, output, source))
     if releases is None or not result.proved:
         return _complete(result, program, log, output)
     try:
@@ -113,18 +116,18 @@ def _prepare_releases(
     """
     output = recording.with_stem(f"{recording.stem}-releases")
     common.check_writable(output, force=args.force)
-    bisect_releases.confirm_beforehand(program, args, progress.message)
-    confirmed = argparse.Namespace(**vars(args) | {"yes": True})
-    return partial(_search_releases, args=confirmed, output=output, progress=progress)
+    options = ReleaseOptions.of(args)
+    bisect_releases.confirm_beforehand(program, options, progress.message)
+    return partial(_search_releases, options=replace(options, yes=True), output=output, progress=progress)
 
 
 def _search_releases(
-    result: MinifyResult, args: argparse.Namespace, output: Path, progress: ProgressPrinter
+    result: MinifyResult, options: ReleaseOptions, output: Path, progress: ProgressPrinter
 ) -> MinifyResult:
     """The result with the search over releases of torch. If that fails, a note says why: the repro is proved."""
     progress.message("searching the releases of torch with the repro")
     try:
-        report = bisect_releases.search_with_repro(Path(str(result.repro)), args, output, progress)
+        report = bisect_releases.search_with_repro(Path(str(result.repro)), options, output, progress)
     except DynadiagError as error:
         return replace(result, notes=(*result.notes, f"the releases of torch were not searched: {error}"))
     return result.with_versions(report.document())

@@ -25,11 +25,11 @@ from dynadiag.capture.launch import launch_job
 from dynadiag.capture.run_metadata import recording_stems
 from dynadiag.commands import common
 from dynadiag.commands.target_options import (
+    RecordOptions,
     add_recorder_options,
     add_target,
     exit_code,
     parse_program,
-    recorder_settings,
     run_recorded,
 )
 from dynadiag.errors import DynadiagError
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         output = None if args.output is None else Path(args.output)
         recording = common.new_recording(output, program.text, force=args.force)
-    ran = run_recorded(program, recording, args)
+    ran = run_recorded(program, recording, RecordOptions.of(args))
     for path in ran.keep()[:1]:
         common.print_path(path)
     return exit_code(ran.ended)
@@ -95,7 +95,7 @@ def _record_command(folder: Path, args: argparse.Namespace) -> int:
         raise DynadiagError("record: --stop-after and --fresh are for one program, not for a command after --")
     if any(_make_folder(folder).glob(f"*{SUFFIX}")) and not args.force:
         raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
-    ended = launch_job([args.target, *args.arguments], folder, recorder_settings(args))
+    ended = launch_job([args.target, *args.arguments], folder, RecordOptions.of(args).settings())
     for path in ended.other_journals:
         open_recording(path).close()  # which folds it, unless its process did
     if not ended.other_journals:

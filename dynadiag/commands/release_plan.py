@@ -14,15 +14,42 @@ from dynadiag.bisection.releases.environments import EnvironmentStore
 from dynadiag.bisection.releases.package_index import list_releases, newest_builds
 from dynadiag.bisection.releases.release_search import most_trials
 from dynadiag.bisection.releases.searcher import TorchRelease
-from dynadiag.bisection.releases.version_range import VersionRange, public
+from dynadiag.bisection.releases.version_range import VersionRange, parse_range, public
+from dynadiag.commands.search_options import SearchOptions
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.interpreter import Interpreter, probe
 
-__all__ = ["GIGABYTE", "SearchPlan", "confirm_installs", "plan_search"]
+__all__ = ["GIGABYTE", "ReleaseOptions", "SearchPlan", "confirm_installs", "plan_search"]
 
 GIGABYTE = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOptions:
+    """Which releases a search tries, what counts as failing, and how they are installed and tried."""
+
+    search: SearchOptions
+    torch: str | None = None  # A..B
+    python: tuple[Path, ...] = ()  # interpreters
+    with_: tuple[str, ...] = ()  # packages that are installed with each release
+    index: tuple[str, ...] = ()  # further package indexes
+    yes: bool = False  # install without a question
+    metric: str | None = None
+    most: float | None = None
+    prune: bool = False
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> ReleaseOptions:
+        """Those of a command line with `add_release_range`."""
+        lists = tuple(args.python), tuple(args.with_), tuple(args.index)
+        return cls(SearchOptions.of(args), args.torch, *lists, args.yes, args.metric, args.most, args.prune)
+
+    @property
+    def range(self) -> VersionRange | None:
+        """The releases of ``--torch``. Raises `DynadiagError` if that is no range."""
+        return parse_range(self.torch) if self.torch else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +66,30 @@ class SearchPlan:
 
 
 def plan_search(
-    wanted: VersionRange | None,
-    args: argparse.Namespace,
-    store: EnvironmentStore,
-    folder: Path,
-    say: Callable[[str], None],
+    options: ReleaseOptions, store: EnvironmentStore, folder: Path, say: Callable[[str], None]
 ) -> SearchPlan:
     """Return the releases to search, and how many installs that takes at most.
 
     ``say`` gets notes for the user. Raises `DynadiagError` if there is only one release.
     """
-    own = Interpreter(Path(sys.executable), _own_torch())
-    named = [probe(python, folder) for python in args.python]
-    found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
+    wanted, own = options.range, Interpreter(Path(sys.executable), _own_torch())
+    named = [probe(python, folder) for python in options.python]
+    found = {**_installable(wanted, options, store, own.torch, folder, say), **_by_release(named)}
     found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
     if len(found) == 1:
-        raise DynadiagError(_nothing_to_search(wanted, args, public(own.torch)))
+        raise DynadiagError(_nothing_to_search(wanted, options, public(own.torch)))
     candidates = tuple(found[key] for key in sorted(found))
     index = next(i for i, one in enumerate(candidates) if one.interpreter is own)
     single, most = most_trials(len(candidates), index, lambda i: candidates[i].interpreter is not None)
     return SearchPlan(candidates, index, single, most)
 
 
-def _nothing_to_search(wanted: VersionRange | None, args: argparse.Namespace, own: Version) -> str:
+def _nothing_to_search(wanted: VersionRange | None, options: ReleaseOptions, own: Version) -> str:
     """Why there is only one release, that of this environment."""
     if wanted is None:
-        return f"{args.python[0]}: it has the release of this environment, torch {own}"
+        return f"{options.python[0]}: it has the release of this environment, torch {own}"
     but = f" but that of this environment, {own}" if own in wanted else ""
-    return f"--torch {args.torch}: the package index has no release in the range{but}"
+    return f"--torch {options.torch}: the package index has no release in the range{but}"
 
 
 def _own_torch() -> str:
@@ -87,7 +110,7 @@ def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:
 
 def _installable(
     wanted: VersionRange | None,
-    args: argparse.Namespace,
+    options: ReleaseOptions,
     store: EnvironmentStore,
     own: str,
     folder: Path,
@@ -97,10 +120,10 @@ def _installable(
     if wanted is None:
         return {}
     try:
-        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases, say=say), own)
+        builds = newest_builds(list_releases(options.index, prereleases=wanted.prereleases, say=say), own)
     except DynadiagError as error:
         builds = {public(one.version): one.version for one in store.all()}
-        if not any(release in wanted for release in builds) and not args.python:
+        if not any(release in wanted for release in builds) and not options.python:
             raise
         say(f"{error}; the search goes on with what is there")
     found: dict[Version, TorchRelease] = {}
@@ -112,7 +135,7 @@ def _installable(
     return found
 
 
-def confirm_installs(plan: SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
+def confirm_installs(plan: SearchPlan, store: EnvironmentStore, options: ReleaseOptions) -> None:
     """Say what will be installed, and ask. Raises `DynadiagError` if the answer is no, or if no release has room."""
     if not plan.max_installs:
         return
@@ -120,7 +143,7 @@ def confirm_installs(plan: SearchPlan, store: EnvironmentStore, args: argparse.N
         min((one.requirement for one in plan.candidates if one.interpreter is None), key=store.bytes_of_one)
     )
     sys.stderr.write(_cost(plan, store) + "\n")
-    if args.yes:
+    if options.yes:
         return
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         raise DynadiagError("nothing is installed without --yes; --python PYTHON uses releases that are there")

@@ -25,14 +25,15 @@ from dynadiag.trial.typed_json import dump
 
 __all__ = [
     "LaunchedProgram",
+    "RecordOptions",
     "add_recorder_options",
     "add_target",
     "exit_code",
     "names_recording",
     "overlay_command",
     "parse_program",
+    "program_of",
     "python_command",
-    "recorder_settings",
     "run_recorded",
 ]
 
@@ -140,18 +141,57 @@ def _gpu(text: str) -> str:
 
 
 def parse_program(args: argparse.Namespace) -> Program:
-    """Return the program that the arguments name. Raises `TargetError` if they name none."""
-    if not args.target:
+    """Return the program that the command line names. Raises `TargetError` if it names none."""
+    return program_of(args.target, tuple(args.arguments), module=args.module)
+
+
+def program_of(target: str | None, arguments: tuple[str, ...] = (), *, module: bool = False) -> Program:
+    """Return the program of these words. Raises `TargetError` if there is none."""
+    if not target:
         raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME or FILE.py::TEST")
-    if Path(args.target).suffix == SUFFIX and not args.module:
-        raise TargetError(f"{args.target[:200]}: a recording cannot be run; name the program that it is of")
-    file, colon, _ = args.target.rpartition(":")
+    if Path(target).suffix == SUFFIX and not module:
+        raise TargetError(f"{target[:200]}: a recording cannot be run; name the program that it is of")
+    file, colon, _ = target.rpartition(":")
     try:
-        if colon and file.endswith(".py") and not args.module and not Path(file).is_file():
+        if colon and file.endswith(".py") and not module and not Path(file).is_file():
             raise TargetError(f"{file}: no such file")
-        return Program.parse(args.target, tuple(args.arguments), args.module)
+        return Program.parse(target, arguments, module)
     except (OSError, ValueError) as error:  # not a valid file name
-        raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error
+        raise TargetError(f"{target[:200]}: no such program ({error.__class__.__name__})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How a program is recorded."""
+
+    target: str  # as the user named it
+    fresh: bool = False  # empty compiler caches
+    source: bool = True  # the program's text is in the recording
+    stop_after: int | None = None  # calls of compiled functions
+    limit: float = 2.0  # gigabytes of the log
+    live: bool = False
+    gpu: str | None = None
+    prints_document: bool = False  # on our stdout, so the program's goes to stderr
+
+    @classmethod
+    def of(cls, args: argparse.Namespace, target: str | None = None) -> RecordOptions:
+        """Those of a command line with `add_recorder_options`. ``target`` is one of several."""
+        return cls(
+            target or args.target,
+            args.fresh,
+            not args.no_source,
+            args.stop_after,
+            args.limit,
+            args.live,
+            args.gpu,
+            getattr(args, "json", None) == "-",
+        )
+
+    def settings(self, target: str | None = None) -> Settings:
+        """The settings of the recorder."""
+        return Settings(
+            target=target, source=self.source, stop_after=self.stop_after, limit=int(self.limit * 1e9), live=self.live
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +227,7 @@ def _keep(journal: Path, recording: Path) -> Path:
 def run_recorded(
     program: Program,
     recording: Path,
-    args: argparse.Namespace,
+    how: RecordOptions,
     *,
     caches: Path | None = None,
     streams: Streams = (None, None),
@@ -198,36 +238,26 @@ def run_recorded(
 
     With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
     and stderr where these are not ours, ``limit`` the seconds after which it is killed, ``options`` of torch
-    are set before it begins. With ``--json -`` its stdout goes to stderr: ours is for the document alone.
+    are set before it begins. With `RecordOptions.prints_document` its stdout goes to stderr: ours is for the document
+    alone.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
-    settings = replace(recorder_settings(args, program.text), options=dict(options or {}))
-    if getattr(args, "json", None) == "-" and streams[0] is None:
+    settings = replace(how.settings(program.text), options=dict(options or {}))
+    if how.prints_document and streams[0] is None:
         streams = common.STDERR, streams[1]
-    gpu = gpu_spec(args.gpu).name if args.gpu else ""
+    gpu = gpu_spec(how.gpu).name if how.gpu else ""
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
     journal = journal_path(recording)
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
-        variables = cache_variables(caches or Path(folder)) if caches or args.fresh else {}
-        command = python_command(program, args.target, refusal, args.gpu)
+        variables = cache_variables(caches or Path(folder)) if caches or how.fresh else {}
+        command = python_command(program, how.target, refusal, how.gpu)
         ended = launch(command, journal, settings, variables, notes, streams, limit)
         if refusal.exists():
             journal.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())
     return LaunchedProgram(recording, journal, ended)
-
-
-def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Settings:
-    """Return the settings of the recorder that the options ask for."""
-    return Settings(
-        target=target,
-        source=not args.no_source,
-        stop_after=args.stop_after,
-        limit=int(args.limit * 1e9),
-        live=args.live,
-    )
 
 
 def exit_code(ended: ProcessEnd) -> int:

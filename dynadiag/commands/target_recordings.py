@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynadiag import __version__
 from dynadiag.commands import common
-from dynadiag.commands.target_options import parse_program, run_recorded
+from dynadiag.commands.target_options import RecordOptions, program_of, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.fold import fold
 from dynadiag.recording.import_export import import_log, planned_recordings
@@ -24,15 +24,10 @@ from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 __all__ = ["existing_recordings", "import_to", "named_recordings", "recordings_of"]
 
 
-def recordings_of(
-    target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace
-) -> tuple[Path, ...]:
-    """Return the recordings of one of several targets: existing ones, or those of the program, which is run.
-
-    ``args`` has the options of `add_recorder_options`.
-    """
-    existing = None if module else existing_recordings(target, None, force=False)
-    return existing or _record(target, arguments, module=module, args=args)
+def recordings_of(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
+    """Return the recordings of one of several targets: existing ones, or those of the program, which is run."""
+    existing = None if module else existing_recordings(options.target, None, force=False)
+    return existing or _record(arguments, options, module=module)
 
 
 def named_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
@@ -130,15 +125,14 @@ def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, .
     return recordings
 
 
-def _record(target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace) -> tuple[Path, ...]:
+def _record(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
     """Run a program and record it, under a new name beside the other recordings."""
-    words = argparse.Namespace(target=target, arguments=list(arguments), module=module)
-    program = parse_program(words)
+    program = program_of(options.target, arguments, module=module)
     recording = common.new_recording(None, program.text, force=False)
-    ran = run_recorded(program, recording, argparse.Namespace(**vars(args) | {"target": target}))
+    ran = run_recorded(program, recording, options)
     paths = ran.keep()
     if not paths:
-        raise DynadiagError(f"{target}: it removed its recording while it ran")
+        raise DynadiagError(f"{options.target}: it removed its recording while it ran")
     common.print_path(paths[0])
     if ran.ended.interrupted:
         raise KeyboardInterrupt

@@ -23,8 +23,8 @@ import sys
 from pathlib import Path
 
 from dynadiag.commands import bisect_releases, common
-from dynadiag.commands.bisect import add_search_options
 from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.search_options import add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_run import FILES, OF_RELEASES, TriageRun
 from dynadiag.errors import DynadiagError

@@ -16,8 +16,10 @@ from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
 from dynadiag.commands.minify import reduce_to_repro, save_repro
 from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.report import write_report
-from dynadiag.commands.target_options import run_recorded
+from dynadiag.commands.search_options import SearchOptions
+from dynadiag.commands.target_options import RecordOptions, run_recorded
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
 from dynadiag.minify.minimizer import Interrupted
 from dynadiag.render.json_document import ExplainDocument, encode
@@ -138,19 +140,11 @@ class TriageRun:
     def _asks_for_releases(self) -> bool:
         return bool(self.args.torch or self.args.python)
 
-    def _options(self, part: str) -> argparse.Namespace:
-        return argparse.Namespace(**vars(self.args) | {"budget": self._seconds_for(part), "force": True})
+    def _options(self, part: str) -> SearchOptions:
+        return replace(SearchOptions.of(self.args), budget=self._seconds_for(part), force=True)
 
     def _explain(self) -> str | None:
-        options = argparse.Namespace(
-            target=self.args.target,
-            fresh=self.args.fresh,
-            no_source=False,
-            stop_after=None,
-            limit=2.0,
-            gpu=None,
-            live=False,
-        )
+        options = RecordOptions(self.args.target, self.args.fresh)
         left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)
         recording = self.kept / _RUN
@@ -181,7 +175,7 @@ class TriageRun:
     def _minify(self) -> str | None:
         options, output = self._options("minify"), self.kept / _REPRO
         if self.verdict is not None:
-            options.resume = self.kept / _BISECT  # the first runs are the same
+            options = replace(options, resume=self.kept / _BISECT)  # the first runs are the same
         log = new_trial_log("minify", self.program, options, self.kept / _MINIFY)
         try:
             self.minified = reduce_to_repro(self.program, options, log, self.progress, output)
@@ -200,7 +194,7 @@ class TriageRun:
         """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
         repro, output = self.kept / _REPRO, self.kept / _VERSIONS
         proved = self.minified is not None and self.minified.proved
-        options = self._options("versions")
+        options = replace(ReleaseOptions.of(self.args), search=self._options("versions"))
         try:
             report = (
                 bisect_releases.search_with_repro(repro, options, output, self.progress)

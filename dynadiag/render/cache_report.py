@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag import __version__
-from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
+from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
@@ -22,6 +22,7 @@ __all__ = ["CachesDocument", "cache_report_text", "caches_document"]
 _MAX_BAR = 40  # columns
 _OUTCOMES = ("hit", "miss", "bypass", "disabled")
 _MAX_SHOWN = 10  # groups of causes
+_MAX_COMPONENTS = 4  # of a key, in one group
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +130,7 @@ def _causes_text(entry: CacheEntry) -> str | None:
 
 def cache_report_text(report: CacheReport, printer: Printer) -> str:
     """Return the report: a first line that says what still compiles and why, the causes, all outcomes, the time."""
-    lines = [*printer.wrap(headline(report)), ""]
-    lines += [line for block in _blocks(report, printer) for line in (*block, "")]
-    lines += _outcomes_table(report, printer)
-    for number, run in enumerate(report.runs):
-        title = "Where the seconds went" if len(report.runs) == 1 else f"Where the seconds of run {number + 1} went"
-        lines += _bars(title, run, printer)
-    lines += [line for note in report.notes for line in printer.labelled("note", note, "dim")]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(_CachePrinter(report, printer).lines()).rstrip() + "\n"
 
 
 def headline(report: CacheReport) -> str:
@@ -183,57 +177,6 @@ def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
     return next((cause.text for cause in _most_informative(entries).causes), None)
 
 
-def _blocks(report: CacheReport, printer: Printer) -> Iterator[list[str]]:
-    """One block for each cause, the costliest first."""
-    groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
-    for entries in (*report.compiled, *((entry,) for entry in report.rebuilt)):
-        groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
-    for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
-        yield list(_block(cause, span, compiles, report, printer))
-    if len(groups) > _MAX_SHOWN:
-        yield [f"and {count(len(groups) - _MAX_SHOWN, 'cause')} more: --json has all"]
-
-
-def _block(
-    cause: str | None, span: Span, compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, printer: Printer
-) -> Iterator[str]:
-    entries = [entry for each in compiles for entry in each]
-    outcomes = Counter(entry.lookup.outcome for entry in entries)
-    outcome = outcomes.most_common(1)[0][0]
-    names = list(dict.fromkeys(f"{each[0].function} [{each[0].lookup.compile_id}]" for each in compiles))
-    caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
-    unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
-    why = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
-    yield from printer.labelled(f"{outcome} ({caches})", f"{list_some(names, 3)}: {why}", "break")
-    if span.file is not None and span.line is not None:
-        yield printer.location(source_location(span.file, span.line, None, report.runs[-1].run.cwd))
-        yield from printer.snippet(report.sources.get(span.file), span)
-    yield from _details(entries, compiles, report, printer)
-
-
-def _details(
-    entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, printer: Printer
-) -> Iterator[str]:
-    changed = {each.component: each for entry in entries for each in entry.changed}
-    for each in list(changed.values())[:4]:
-        yield from printer.fact("key", f"{each.component}: {each.was} → {each.now}")
-    if len(changed) > 4:
-        yield from printer.fact("key", f"and {count(len(changed) - 4, 'component')} more")
-    for diff in dict.fromkeys(cause.diff for entry in entries for cause in entry.causes if cause.diff):
-        yield from printer.fact("diff", diff.replace("\n", "\n    "))
-    cost = sum(cost_of(each) for each in compiles)
-    if cost:
-        always = " at each start" if any(entry.lookup.outcome == "bypass" for entry in entries) else ""
-        yield from printer.fact("cost", f"{duration(cost)}{always}")
-    causes = [cause for entry in entries for cause in entry.causes if cause.cure]
-    for cause in {cause.cure: cause for cause in causes}.values():
-        tried = tried_text(cause, report)
-        label = "help (not tried)" if tried is None else "help (tried)"
-        yield from printer.labelled(label, cause.cure or "", "help")
-        if tried is not None:
-            yield from printer.fact("tried", tried)
-
-
 def tried_text(cause: Cause, report: CacheReport) -> str | None:
     """What a second start costs with the cure of a cause; `None` if the cure was not tried, or did not help."""
     tried = report.tried
@@ -246,32 +189,90 @@ def tried_text(cause: Cause, report: CacheReport) -> str | None:
     )
 
 
-def _outcomes_table(report: CacheReport, printer: Printer) -> list[str]:
-    """How many lookups had each outcome, by run and cache."""
-    caches = list(dict.fromkeys((entry.run, entry.lookup.cache) for entry in report.entries))
-    if not caches:
-        return []
-    counts = Counter((entry.run, entry.lookup.cache, entry.lookup.outcome) for entry in report.entries)
-    names = [f"run {run + 1} {cache}" if len(report.runs) == 2 else cache for run, cache in caches]
-    columns = [(outcome, [str(counts[run, cache, outcome] or "") for run, cache in caches]) for outcome in _OUTCOMES]
-    return [*table(names, columns, printer), ""]
+@dataclass(frozen=True, slots=True)
+class _CachePrinter:
+    """Prints a report on caches."""
 
+    report: CacheReport
+    printer: Printer
 
-def _bars(title: str, run: StartedRun, printer: Printer) -> list[str]:
-    phases = run.phases.phases
-    if not phases:
-        return []
-    whole = "" if run.phases.seconds is None else f" ({duration(run.phases.seconds)})"
-    longest = max(phase.seconds for phase in phases)
-    room = max(len(_phase_name(phase)) for phase in phases)
-    return [f"{title}{whole}", *(_bar(phase, longest, room, printer) for phase in phases), ""]
+    def lines(self) -> Iterator[str]:
+        """The first line, a block for each cause, the table of outcomes, the seconds of each run, and notes."""
+        yield from (*self.printer.wrap(headline(self.report)), "")
+        yield from self._blocks()
+        yield from self._outcomes_table()
+        runs = self.report.runs
+        for number, run in enumerate(runs):
+            whose = "" if len(runs) == 1 else f" of run {number + 1}"
+            yield from self._bars(f"Where the seconds{whose} went", run)
+        for note in self.report.notes:
+            yield from self.printer.labelled("note", note, "dim")
 
+    def _blocks(self) -> Iterator[str]:
+        """One block for each cause, the costliest first."""
+        groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
+        for entries in (*self.report.compiled, *((entry,) for entry in self.report.rebuilt)):
+            groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
+        for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
+            yield from (*self._block(cause, span, compiles), "")
+        if len(groups) > _MAX_SHOWN:
+            yield from (f"and {count(len(groups) - _MAX_SHOWN, 'cause')} more: --json has all", "")
 
-def _phase_name(phase: StartPhase) -> str:
-    return phase.name if phase.side_by_side is None else f"{phase.name} ({phase.side_by_side:.1f} at once)"
+    def _block(self, cause: str | None, span: Span, compiles: Sequence[tuple[CacheEntry, ...]]) -> Iterator[str]:
+        report, printer = self.report, self.printer
+        entries = [entry for lookups in compiles for entry in lookups]
+        outcome = Counter(entry.lookup.outcome for entry in entries).most_common(1)[0][0]
+        names = list(dict.fromkeys(f"{own[0].function} [{own[0].lookup.compile_id}]" for own in compiles))
+        caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
+        unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
+        why = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
+        yield from printer.labelled(f"{outcome} ({caches})", f"{list_some(names, 3)}: {why}", "break")
+        if span.file is not None and span.line is not None:
+            yield printer.location(source_location(span.file, span.line, None, report.runs[-1].run.cwd))
+            yield from printer.snippet(report.sources.get(span.file), span)
+        changed = {component.component: component for entry in entries for component in entry.changed}
+        for component in list(changed.values())[:_MAX_COMPONENTS]:
+            yield from printer.fact("key", f"{component.component}: {component.was} → {component.now}")
+        if len(changed) > _MAX_COMPONENTS:
+            yield from printer.fact("key", f"and {count(len(changed) - _MAX_COMPONENTS, 'component')} more")
+        causes = [cause for entry in entries for cause in entry.causes]
+        for diff in dict.fromkeys(cause.diff for cause in causes if cause.diff):
+            yield from printer.fact("diff", diff.replace("\n", "\n    "))
+        if cost := sum(cost_of(own) for own in compiles):
+            always = " at each start" if any(entry.lookup.outcome == "bypass" for entry in entries) else ""
+            yield from printer.fact("cost", f"{duration(cost)}{always}")
+        for cure, cured in {cause.cure: cause for cause in causes if cause.cure}.items():
+            tried = tried_text(cured, report)
+            yield from printer.labelled("help (not tried)" if tried is None else "help (tried)", cure or "", "help")
+            if tried is not None:
+                yield from printer.fact("tried", tried)
 
+    def _outcomes_table(self) -> list[str]:
+        """How many lookups had each outcome, by run and cache."""
+        entries, both = self.report.entries, len(self.report.runs) == 2
+        caches = list(dict.fromkeys((entry.run, entry.lookup.cache) for entry in entries))
+        if not caches:
+            return []
+        counts = Counter((entry.run, entry.lookup.cache, entry.lookup.outcome) for entry in entries)
+        names = [f"run {run + 1} {cache}" if both else cache for run, cache in caches]
+        columns = [
+            (outcome, [str(counts[run, cache, outcome] or "") for run, cache in caches]) for outcome in _OUTCOMES
+        ]
+        return [*table(names, columns, self.printer), ""]
 
-def _bar(phase: StartPhase, longest: float, room: int, printer: Printer) -> str:
-    length = round(_MAX_BAR * phase.seconds / longest) if longest else 0
-    bar = printer.paint("█" * length or "▏", "gutter")
-    return f"  {_phase_name(phase):<{room}}  {duration(phase.seconds):>8}  {bar}"
+    def _bars(self, title: str, run: StartedRun) -> list[str]:
+        phases = run.phases.phases
+        if not phases:
+            return []
+        whole = "" if run.phases.seconds is None else f" ({duration(run.phases.seconds)})"
+        names = [
+            phase.name if phase.side_by_side is None else f"{phase.name} ({phase.side_by_side:.1f} at once)"
+            for phase in phases
+        ]
+        room, longest = max(map(len, names)), max(phase.seconds for phase in phases)
+        lines = []
+        for name, phase in zip(names, phases, strict=True):
+            length = round(_MAX_BAR * phase.seconds / longest) if longest else 0
+            bar = self.printer.paint("█" * length or "▏", "gutter")
+            lines.append(f"  {name:<{room}}  {duration(phase.seconds):>8}  {bar}")
+        return [f"{title}{whole}", *lines, ""]

@@ -13,7 +13,7 @@ import pytest
 
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect, minify
-from dynadiag.commands.bisect import search_options
+from dynadiag.commands.search_options import SearchOptions
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
@@ -75,6 +75,9 @@ def _parsed(command: ModuleType, *words: str) -> argparse.Namespace:
 
 def test_the_logged_command_repeats_the_search() -> None:
     words = ["--accuracy", "--fresh", "--rtol", "0.5", "--timeout", "9.0", "--repeat", "3", "--rungs", "eager,inductor"]
-    assert search_options("bisect", _parsed(bisect, *words, "--force")) == {"command": "bisect", "options": words}
+    assert SearchOptions.of(_parsed(bisect, *words, "--force")).words("bisect") == {
+        "command": "bisect",
+        "options": words,
+    }
     plain = _parsed(minify, "--budget", "60", "-o", "repro.py")
-    assert search_options("minify", plain) == {"command": "minify", "options": ["--budget", "60.0"]}
+    assert SearchOptions.of(plain).words("minify") == {"command": "minify", "options": ["--budget", "60.0"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ import torch._inductor.config
 from dynadiag.__main__ import main
 from dynadiag.capture.launch import ProcessEnd
 from dynadiag.commands import caches
+from dynadiag.commands.target_options import RecordOptions
 from dynadiag.torch_private.caches import set_options
 from dynadiag.trial.program import Program
 from tests.caches.test_cache_report import Start
@@ -43,9 +43,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str
     (tmp_path / "p.py").write_text(SOURCE)
     seen: list[Mapping[str, Any]] = []
 
-    def run(
-        _program: Program, recording: Path, _args: argparse.Namespace, *, options: Mapping[str, Any], **_: object
-    ) -> Ran:
+    def run(_program: Program, recording: Path, _how: RecordOptions, *, options: Mapping[str, Any], **_: object) -> Ran:
         seen.append(options)
         start = Start(tmp_path, len(seen), SOURCE)
         if options:

@@ -5,7 +5,6 @@ The reduction and the search over releases are fakes: both have tests of their o
 
 from __future__ import annotations
 
-import argparse
 import json
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dynadiag.__main__ import main
 from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import bisect_releases, minify, release_plan
+from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.recording.reader import Recording
@@ -76,9 +76,9 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
     """Searches that end at once. Returns the targets of those over releases, with `--torch` and `--accuracy`."""
     searched: list[tuple[str, str, bool]] = []
 
-    def search(program: Program, args: argparse.Namespace, output: Path, progress: object) -> Any:
-        assert args.yes
-        searched.append((Path(program.target).name, Path(program.target).read_text(), args.accuracy))
+    def search(program: Program, options: ReleaseOptions, output: Path, progress: object) -> Any:
+        assert options.yes
+        searched.append((Path(program.target).name, Path(program.target).read_text(), options.search.accuracy))
         made = versions(versions={"2.11.0": "pass", "2.13.0": "same"}, last_good="2.11.0", first_bad="2.13.0")
         return SimpleNamespace(document=lambda: replace(made, notes=("2.12.0 could not be tried",)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from dynadiag.__main__ import main
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
 from dynadiag.commands import bisect_releases, triage_run
+from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.schema import schema_of
 from dynadiag.commands.target_options import LaunchedProgram
 from dynadiag.minify.minify_result import MinifyResult
@@ -100,8 +100,8 @@ def test_the_folder_has_everything_and_the_document_is_what_its_schema_says(caps
 def test_the_repro_is_tried_with_other_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def search(program: Program, args: argparse.Namespace, output: Path, progress: object) -> Any:
-        tried.append((Path(program.target).name, args.torch, args.accuracy))
+    def search(program: Program, options: ReleaseOptions, output: Path, progress: object) -> Any:
+        tried.append((Path(program.target).name, options.torch, options.search.accuracy))
         found = Verdict("found", {}, failure=FAILURE).document()
         return SimpleNamespace(document=lambda: replace(found, versions={"2.12.0": "pass"}, first_bad="2.13.0"))
 
