@@ -46,6 +46,10 @@ _DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come a
 _FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
 _MAX_HANG_TRIALS = 25  # below the rung; each that hangs takes the whole time limit
 _GROWING_TIME = "no few decisions make it {}: it may only take longer the more of them are on"
+_BACKWARD_FAILS_TOO = (
+    "uncompiled it fails in the same way once its backward runs; AOTAutograd traces the backward of each graph that "
+    "needs a gradient, also where nothing calls it (torch.no_grad() avoids that)"
+)
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
@@ -100,7 +104,15 @@ def _run(bisection: Bisection) -> Verdict:
     if located.cached:
         return _found(located, _find_confused_graphs(bisection, located))
     finding = _descend(bisection, located)
-    return _flaky_or_found(bisection, _at_lowest_rung(bisection, located, finding), finding)
+    try:
+        return _flaky_or_found(bisection, _at_lowest_rung(bisection, located, finding), finding)
+    except AnswersContradictError:
+        raise
+    except SearchStoppedError as stop:
+        if not finding.confirmed:
+            raise
+        bisection.notes.append(f"not run, since {stop}: the program again, to see whether it fails every time")
+        return _found(located, finding)
 
 
 def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
@@ -153,6 +165,7 @@ def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: Descent
 
 def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:
     bisection.notes += _random_number_notes(bisection, located)
+    bisection.notes += _traced_backward_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", located.rungs, located.rung, located.first.signature, notes=(flaky,))
@@ -181,6 +194,20 @@ def _random_number_notes(bisection: Bisection, located: FailingRung) -> list[str
     plan = replace(rung_plan(bisection.base, located.rung), fallback_random=True)
     passes = bisection.search.run(plan, "with eager's random numbers").passed
     return [_RANDOM_NUMBERS_NOTE] if passes else []
+
+
+def _traced_backward_notes(bisection: Bisection, located: FailingRung) -> list[str]:
+    """What the uncompiled program does once its backward runs, where autograd raised although nothing called it."""
+    failure = located.outcome.signature
+    if failure is None or not (failure.where or "").startswith("torch/autograd/") or bisection.base.accuracy:
+        return []
+    plan = replace(rung_plan(bisection.base, "uncompiled", ()), differentiate=True)
+    label = "uncompiled, with a backward of each call"
+    uncompiled = bisection.search.run(plan, label, across_rungs=True).signature
+    if uncompiled is None:
+        return ["uncompiled, the backward of each compiled call passes"]
+    same = (uncompiled.where, uncompiled.cause) == (failure.where, failure.cause)
+    return [_BACKWARD_FAILS_TOO] if same else []
 
 
 def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.decisions import (
     DecisionPool,
     build_culprits,
@@ -91,7 +92,7 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
         pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed else ())
         result = _search_kind(pool, part, recorded)
         if result.confirmed:
-            result = _narrow_to_nodes(pool, _narrow_to_direction(pool, result), recorded)
+            result = _narrowed(pool, result, recorded)
             return replace(result, culprits=_use_failure_line(result.culprits, recorded), notes=(*notes, *result.notes))
         notes.extend(result.notes)
     return DescentResult(notes=tuple(notes))
@@ -127,6 +128,17 @@ def _check_interrupted(search: TrialSearch, base: Plan, recorded: Outcome) -> De
     pool = DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name}, (name,))
     named = find_by_witness(pool, recorded)
     return _verify(pool, [frozenset({key}) for key in named]) if named else DescentResult()
+
+
+def _narrowed(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> DescentResult:
+    """A culprit that is a whole graph, narrowed as far as the budget allows: the culprit itself is confirmed."""
+    try:
+        result = _narrow_to_direction(pool, result)
+        return _narrow_to_nodes(pool, result, recorded)
+    except AnswersContradictError:
+        raise
+    except SearchStoppedError as stop:
+        return replace(result, notes=(*result.notes, f"it was not narrowed further: {stop}"))
 
 
 def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> DescentResult:

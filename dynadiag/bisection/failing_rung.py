@@ -22,7 +22,7 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
-from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.outcome import ROUNDING, Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
 __all__ = [
@@ -42,6 +42,10 @@ _CONFUSED_CACHE_NOTE = (
     "another "
     "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
 )
+_PRECISE_CASTS_NOTE = (
+    "it passes with torch._inductor.config.emulate_precision_casts = True: Inductor then rounds where eager does"
+)
+_NO_PRECISE_CASTS_NOTE = "torch._inductor.config.emulate_precision_casts = True does not make it pass"
 _DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
@@ -119,7 +123,7 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
         if rungs is not None:
-            return FailingRung(first, verdict=_passing_verdict(first, rungs))
+            return FailingRung(first, verdict=_passing_verdict(bisection, first, rungs))
     bisection.first = first
     search = bisection.search
     search.reference = first.signature
@@ -200,14 +204,19 @@ def _warning(first: Outcome) -> str:
     )
 
 
-def _passing_verdict(first: Outcome, rungs: dict[str, str]) -> Verdict:
+def _passing_verdict(bisection: Bisection, first: Outcome, rungs: dict[str, str]) -> Verdict:
     why = _DISABLED_NOTE if first.facts.disabled else "no torch.compile call was reached"
     notes = [] if first.facts.backends else [f"nothing was compiled: {why}"]
     notes += [
         f"the program continues after {text}: with --accuracy that counts as its failure"
         for text in dict.fromkeys(first.facts.failed_compiles)
     ]
-    return Verdict("passes", rungs, notes=tuple(notes))
+    rounding = bisection.base.accuracy and bool(first.exit_code) and any(ROUNDING in note for note in first.notes)
+    if rounding and "inductor" in first.facts.backends:
+        precise = replace(bisection.base, accuracy=False, caches=False, precise_casts=True)
+        passes = bisection.search.run(precise, "rounded where eager rounds").passed
+        notes.append(_PRECISE_CASTS_NOTE if passes else _NO_PRECISE_CASTS_NOTE)
+    return Verdict("passes", rungs, notes=tuple(notes), rounding=rounding)
 
 
 def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:

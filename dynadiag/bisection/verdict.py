@@ -47,7 +47,8 @@ class Verdict:
     tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
     process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
     was compiled before a failure that shows uncompiled, ``stale_caches`` whether only what earlier runs left in the
-    compiler's caches fails. ``reproduce`` are candidates for ``bisect --candidate``.
+    compiler's caches fails, ``rounding`` whether the program fails since compiled code rounds otherwise. ``reproduce``
+    are candidates for ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -66,6 +67,7 @@ class Verdict:
     accuracy: bool = False
     compiled: bool = True
     stale_caches: bool = False
+    rounding: bool = False
     trials: int = 0
     seconds: float = 0.0
 
@@ -129,6 +131,7 @@ _HEADLINES = {
 }
 _NEVER_COMPILED = "it fails before anything is compiled"
 _STALE_CACHES = "it fails only with what earlier runs left in the compiler's caches"
+_ROUNDING = "not a fault of the compiler: the program compares values that differ by rounding"
 _MAX_OTHER_FAILURES = 5
 
 
@@ -150,6 +153,8 @@ def _head(verdict: Verdict, printer: Printer) -> list[str]:
         headline = _HEADLINES[verdict.verdict] if verdict.compiled else _NEVER_COMPILED
         if verdict.stale_caches:
             headline = _STALE_CACHES
+        if verdict.rounding:
+            headline = _ROUNDING
         return [printer.paint(headline, role) + where]
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"

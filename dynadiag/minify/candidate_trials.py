@@ -74,6 +74,18 @@ class CandidateTrials:
         record: tuple[str, ...] = (),
     ) -> Outcome:
         """Compile and call a graph in a trial. ``record`` are further kinds of events to report."""
+        plan = replace(self.plan, record=(*self.plan.record, *record))
+        return self._run(self._calling(module, inputs, compile_settings), plan)
+
+    def passes_uncompiled(self, module: GraphModule, inputs: Sequence[Any], compile_settings: CompileSettings) -> bool:
+        """Whether the same call passes uncompiled. Where results are compared, the trial itself has made that call."""
+        calling = self._calling(module, inputs, compile_settings)
+        return self.accuracy or self._run(calling, replace(self.plan, rung="uncompiled", record=())).passed
+
+    def _calling(
+        self, module: GraphModule, inputs: Sequence[Any], compile_settings: CompileSettings
+    ) -> Callable[[], None]:
+        """What a trial does."""
         call = GraphCall(
             self.backend,
             compile_settings.options,
@@ -93,7 +105,7 @@ class CandidateTrials:
                 call, module, inputs, previous_inputs(module, inputs) if compile_settings.previous_call else None
             )
 
-        return self._run(action, replace(self.plan, record=(*self.plan.record, *record)))
+        return action
 
     def run_text(self, source: str, rung: str | None = None) -> Outcome:
         """Run a program given as source in a trial, with all changes of the user's program undone."""

@@ -346,7 +346,8 @@ class _ReductionListener:
         self.cached = event.cached or self.cached
         label = self._label(event)
         self._search.log.add(_GRAPH_PREFIX + event.key, outcome, event.status, label)
-        if event.status == "different" and outcome.signature is not None:
+        of_program = not event.stage.startswith("text")  # a text runs where the program has registered its operators
+        if of_program and event.status == "different" and outcome.signature is not None:
             self._search.note_other_failure(outcome.signature, "a part of the graph")
         self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
 

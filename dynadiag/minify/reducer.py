@@ -235,6 +235,9 @@ class _Reducer:
                 self._matcher(same_failure_standalone),
             )
             if self._matcher(same_failure_standalone)(outcome.signature, self._task.reference):
+                if not self._trials.passes_uncompiled(module, inputs, around):
+                    TRIAL.send(Note(f"{_form_name(module)} alone fails uncompiled too"))
+                    return None
                 self._compile_settings = around
                 self._trials.limits = replace(self._trials.limits, seconds=self._time_limit(outcome.seconds))
                 return outcome
@@ -290,7 +293,7 @@ class _Reducer:
         if self._stopped:
             return False
         self._last_outcome = self._trials.run_graph(module, inputs, self._compile_settings)
-        return self._same(self._last_outcome)
+        return self._same(self._last_outcome) and self._trials.passes_uncompiled(module, inputs, self._compile_settings)
 
     def _same(self, outcome: Outcome) -> bool:
         return self._matcher(same_failure_in_part)(outcome.signature, self._reference)

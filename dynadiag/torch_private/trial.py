@@ -40,6 +40,7 @@ __all__ = [
     "rewrap",
     "skip_guard_timing",
     "uncompiled",
+    "use_eager_casts",
     "use_eager_random_numbers",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
@@ -252,6 +253,13 @@ def use_eager_random_numbers() -> None:
     import torch._inductor.config as inductor_config
 
     _set_for_all_threads(inductor_config, "fallback_random", True)
+
+
+def use_eager_casts() -> None:
+    """Make Inductor round a value of a narrow type where eager stores it, also inside a kernel."""
+    import torch._inductor.config as inductor_config
+
+    _set_for_all_threads(inductor_config, "emulate_precision_casts", True)
 
 
 def reset() -> None:

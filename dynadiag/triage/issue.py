@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,6 @@ from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
-from dynadiag.render.wrap import truncate_end
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
 
@@ -33,6 +33,10 @@ _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
+_WRAPPED = re.compile(r"backend='[^']*' raised:\s*")  # BackendCompilerFailed, before the error of the backend
+_COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
+_SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
+_SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _WRONG = ("wrong_result", "nan")
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -85,6 +89,7 @@ def issue_text(case: TriagedCase) -> str:
         *_repro(case),
         *_bisection(case),
         *_versions(case),
+        *_search_link(case),
         "#### What was tried",
         "\n".join(_tried(case)),
         "### Error logs",
@@ -104,14 +109,33 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_ = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result")
-    message = first_line(failure.message).removeprefix(_GRAPH).partition(_TOLERANCE)[0]
+    type_, message = _error(failure)
+    message = first_line(message).removeprefix(_GRAPH).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
     first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
-    return [f"# torch.compile{at}: {inline_code(truncate_end(said, _MAX_TITLE))}{named}"]
+    return [f"# torch.compile{at}: {inline_code(_whole_words(said))}{named}"]
+
+
+def _error(failure: FailureDocument) -> tuple[str, str]:
+    """The type and the message of the error itself: without the wrapper that Dynamo puts around a backend's, and a
+    comparison of values as the wrong result that it is.
+    """
+    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), failure.message
+    if _WRAPPED.match(message):
+        inner, colon, said = _WRAPPED.sub("", message, count=1).partition(": ")
+        if colon and inner.rpartition(".")[2].isidentifier():
+            type_, message = inner.rpartition(".")[2], said
+    return ("wrong result" if _COMPARISON.match(message) else type_), message
+
+
+def _whole_words(text: str) -> str:
+    """The text, cut between two words if it is too long for a title."""
+    if len(text) <= _MAX_TITLE:
+        return text
+    return f"{text[:_MAX_TITLE].rpartition(' ')[0] or text[:_MAX_TITLE]} ..."
 
 
 def _description(case: TriagedCase) -> Iterator[str]:
@@ -119,6 +143,7 @@ def _description(case: TriagedCase) -> Iterator[str]:
         yield "The program was not bisected: see below."
         return
     passes = case.bisect.verdict == "passes"
+    yield from (inline_code(strip_directories(text)) for text in _about_culprits(case))
     yield _NOT_WRONG if passes and case.accuracy else _SENTENCES[case.bisect.verdict]
     if passes and case.bisect.notes:  # such as why the program's own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
@@ -128,6 +153,27 @@ def _description(case: TriagedCase) -> Iterator[str]:
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
     yield from _wrong_result(case)
+
+
+def _about_culprits(case: TriagedCase) -> list[str]:
+    """The notes that say of a culprit by name what it does wrong, such as what a fake kernel promises in vain."""
+    notes = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
+    names = tuple(f"{each.name} " for each in case.bisect.culprits) if case.bisect else ()
+    return [text for text in dict.fromkeys(notes) if names and text.startswith(names)]
+
+
+def _search_link(case: TriagedCase) -> Iterator[str]:
+    """A search for issues of the same failure: by its error, the operator, and the file of torch."""
+    failure = _failure_of(case)
+    if failure is None or case.redacted:
+        return
+    culprits = case.bisect.culprits if case.bisect else ()
+    operators = [each.name.partition(":")[0] for each in culprits if each.kind not in _OF_THE_PROGRAM]
+    file = (failure.where or "").partition(":")[0].rpartition("/")[2]
+    words = [_error(failure)[0], *operators[:1], file, "torch.compile"]
+    plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
+    query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
+    yield f"Search for duplicates: <{_SEARCH}{query}>"
 
 
 def _wrong_result(case: TriagedCase) -> Iterator[str]:
@@ -223,6 +269,7 @@ def _tried(case: TriagedCase) -> Iterator[str]:
             yield f"- {part.name}: {part.status}: {inline_code(strip_directories(part.reason or ''))}"
     told = case.bisect.notes if case.bisect is not None and case.bisect.verdict == "passes" else ()
     found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
+    told = (*told, *_about_culprits(case))
     notes = [text for text in found if text not in told]
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dynadiag.trial.float64 import run_in_float64, to_float64
+from dynadiag.trial.outcome import ROUNDING
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
@@ -204,7 +205,7 @@ def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float]
     bad = _beyond_rounding(values, truth, oracle.samples(pair.pick), (rtol, atol))
     text = _describe(pair.name, *values, atol, rtol)
     if not bool(bad.any()):
-        return ResultDifference(text + "; rounding, by a float64 run", rounding=True)
+        return ResultDifference(f"{text}; {ROUNDING}", rounding=True)
     if not oracle.judges(e):
         return ResultDifference(f"{text}; float64 is no referee: they are integers made of integers", rounding=False)
     kind = "nan" if _only_compiled_is_not_finite(*values, truth) else "wrong_result"

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.accuracy import call_and_compare
 
-__all__ = ["GraphCall", "compile_and_call"]
+__all__ = ["GraphCall", "compile_and_call", "differentiate"]
 
 _SEED = 0
 
@@ -55,13 +55,13 @@ def compile_and_call(
         return
     result = compiled(*inputs)
     if call.backward:
-        _differentiate(result)
+        differentiate(result)
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()  # device errors are asynchronous
 
 
-def _differentiate(result: Any) -> None:
-    """Run the backward pass of the sum of all outputs that require a gradient."""
+def differentiate(result: Any, *, keep_graph: bool = False) -> None:
+    """Run the backward pass of the sum of all outputs that require a gradient. ``keep_graph``: it may run again."""
     leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if leaves:
-        torch.autograd.backward([leaf.sum() for leaf in leaves])
+        torch.autograd.backward([leaf.sum() for leaf in leaves], retain_graph=keep_graph)

@@ -35,7 +35,9 @@ from dynadiag.trial.rank_stacks import describe_stacks, hanging_rank
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
-__all__ = ["Decision", "Outcome", "build_outcome"]
+__all__ = ["ROUNDING", "Decision", "Outcome", "build_outcome"]
+
+ROUNDING = "rounding, by a float64 run"  # in the note on a difference that is no fault
 
 E = TypeVar("E", bound=TrialEvent)
 

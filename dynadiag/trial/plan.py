@@ -55,7 +55,8 @@ class Plan:
     ``rung`` is ``None`` for the program as written. ``accuracy`` compares each compiled call with the uncompiled one.
     ``caches`` off bypasses the FX graph and AOTAutograd caches, since a cached graph would ignore the switches.
     ``own_caches`` gives the trial empty caches in a folder of its own. ``record`` names the kinds of decisions to
-    report. ``fallback_random`` draws eager's random numbers in Inductor. ``task`` is JSON for the hooks: other work
+    report. ``fallback_random`` draws eager's random numbers in Inductor, ``precise_casts`` rounds where eager does.
+    ``differentiate`` runs the backward of what each compiled call returns. ``task`` is JSON for the hooks: other work
     that the process is to do.
     """
 
@@ -67,6 +68,8 @@ class Plan:
     switches: tuple[Switch, ...] = ()
     tolerance: tuple[float, float] | None = None  # (rtol, atol) of the accuracy comparison
     fallback_random: bool = False
+    precise_casts: bool = False
+    differentiate: bool = False
     task: str | None = None
 
     def switch(self, group: str) -> Switch | None:

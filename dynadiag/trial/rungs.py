@@ -16,6 +16,7 @@ from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial import accuracy
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import BackendUsed
+from dynadiag.trial.graph_call import differentiate
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.sandbox import cache_variables
 
@@ -44,6 +45,8 @@ def _apply_plan() -> None:
         os.environ |= cache_variables(Path(os.environ["TMPDIR"]))
     if TRIAL.plan.accuracy or TRIAL.plan.fallback_random:
         torch_private.use_eager_random_numbers()
+    if TRIAL.plan.precise_casts:
+        torch_private.use_eager_casts()
 
 
 def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
@@ -58,7 +61,10 @@ def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], 
         if TRIAL.plan.rung == "uncompiled" or (
             fullgraph and TRIAL.skips_compile is not None and TRIAL.skips_compile(original)
         ):
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if TRIAL.plan.differentiate:
+                differentiate(result, keep_graph=True)
+            return result
         if TRIAL.plan.accuracy:
             return accuracy.call_and_compare(compiled, original, args, kwargs)
         return compiled(*args, **kwargs)

@@ -112,6 +112,7 @@ def test_what_aot_autograd_did_is_named(
     (culprit,) = verdict.culprits
     assert (culprit.group, culprit.name) == (kind, name)
     assert culprit.nodes == nodes
+    assert (program is TRACED_BACKWARD) == any("once its backward runs" in note for note in verdict.notes)
     assert any(text in source.splitlines()[line - 1] for _, line in culprit.lines)
 
 

@@ -13,10 +13,11 @@ from dynadiag.bisection import bisector, trial_search
 from dynadiag.bisection.bisector import bisect
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
 from dynadiag.bisection.decisions import DecisionPool
+from dynadiag.bisection.descent import DescentResult
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisection.verdict import Verdict
+from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.trial.events import RunFacts
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan
@@ -274,3 +275,15 @@ def test_a_program_that_times_itself_stops_where_the_time_is_at_fault(
     assert (verdict.verdict, verdict.rung, verdict.culprits) == ("found", "inductor", ())
     assert any("no few decisions make it fail: it may only take longer" in note for note in verdict.notes)
     assert verdict.trials <= 40
+
+
+def test_a_confirmed_culprit_is_named_though_the_budget_ends(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def confirmed(search: TrialSearch, *_: object) -> DescentResult:
+        search.budget.leave(0, by_time=False)
+        return DescentResult((Culprit("pass", "fx_graph_cse"),), ("it passes without", "it fails with only that"))
+
+    monkeypatch.setattr(bisector, "descend", confirmed)
+    answers = Answers(lambda plan, _n: FAILED if plan.rung in (None, "inductor") else PASSED)
+    verdict = bisect(TrialSearch(answers, rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, [culprit.name for culprit in verdict.culprits]) == ("found", ["fx_graph_cse"])
+    assert any(note.startswith("not run, since") for note in verdict.notes)

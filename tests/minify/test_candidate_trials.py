@@ -36,3 +36,34 @@ def test_a_text_has_a_source_for_those_who_read_it() -> None:
     """Triton takes the source of a kernel from its file."""
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+OUT_OF_BOUNDS = """
+import torch
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.trial import rungs
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.supervise import Limits
+
+def forgets_clamp(gm, inputs):
+    for node in list(gm.graph.nodes):
+        if node.target == "clamp":
+            node.replace_all_uses_with(node.args[0])
+    gm.recompile()
+    return gm.forward
+
+rungs.install()
+limits = Limits.default(60)
+trials = CandidateTrials(forgets_clamp, Plan("custom"), limits, (), lambda: None, 1, accuracy=False, backward=False)
+whole = torch.fx.symbolic_trace(lambda x, i: x[i.clamp(max=3)])
+part = torch.fx.symbolic_trace(lambda x, i: x[i])
+for module in (whole, part):
+    arguments = module, [torch.ones(4), torch.tensor([1, 7])], CompileSettings(())
+    assert trials.run_graph(*arguments).signature.cause == "IndexError"
+    assert trials.passes_uncompiled(*arguments) == (module is whole)
+"""
+
+
+def test_a_candidate_that_fails_uncompiled_too_is_recognized() -> None:
+    run = subprocess.run([sys.executable, "-c", OUT_OF_BOUNDS], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

@@ -100,6 +100,41 @@ def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
     assert text.splitlines()[0] == "# torch.compile with backend `inductor`: `InductorError: Lowering: target: relu`"
 
 
+@pytest.mark.parametrize(
+    ("type_", "message", "said"),
+    [
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            "backend='inductor' raised:\nRuntimeError: one of the variables was modified\nmore",
+            "RuntimeError: one of the variables was modified",
+        ),
+        ("AssertionError", "Tensor-likes are not close!\n\nMismatched", "wrong result: Tensor-likes are not close!"),
+        ("ValueError", "word " * 40, f"ValueError: {'word ' * 20}word ..."),
+    ],
+)
+def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str, said: str) -> None:
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument("exception", type_, message, None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert f"`{said}`" in text.splitlines()[0]
+
+
+def test_what_is_known_of_the_culprit_comes_first_and_once() -> None:
+    case = a_case()
+    assert case.bisect is not None
+    told = "relu returns float16 where its fake kernel promises float32"
+    text = issue_text(replace(case, bisect=replace(case.bisect, notes=(told,))))
+    assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(f"`{told}`")
+    assert text.count(told) == 1
+
+
+def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
+    (link,) = re.findall(r"<(https://\S+)>", issue_text(a_case()))
+    assert link.endswith("?q=is%3Aissue+relu+lowering.py+torch.compile")
+    assert "https://" not in issue_text(a_case(redacted=True))
+
+
 def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> None:
     case = a_case()
     assert case.minify is not None
