@@ -6,7 +6,7 @@ This needs the generated code, so it is read on request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
@@ -15,6 +15,7 @@ from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
 from dynadiag.recording.code_origin import is_user_file, path_in_packages
 from dynadiag.recording.records import Frame
+from dynadiag.render.fusion_text import refusal_texts, share_text
 from dynadiag.render.paths import source_location
 from tui.node_places import short_chain
 from tui.session import Session
@@ -46,6 +47,7 @@ class CallCost:
     seconds: float | None = None
     peak_share: float | None = None
     operators: tuple[str, ...] = ()
+    fusion: tuple[str, ...] = ()  # how far the module was fused, and what this call was not fused with
 
     @property
     def where(self) -> str:
@@ -79,8 +81,10 @@ def read_call_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
         origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
         for module in generated_modules(session.recording, compile_id):
+            share = share_text(module.calls)
             for call in module.calls:
                 cost = _cost(module, call, scale, origins, callers, session.run.cwd)
+                cost = replace(cost, fusion=tuple(map(one_line, filter(None, (share, *refusal_texts(call))))))
                 found.setdefault((call.event, call.name), []).append(cost)
     return found
 

@@ -203,6 +203,7 @@ def _cost_lines(cost: CallCost, columns: int) -> list[Line]:
     places = [part for part in (of_modules, cost.chain) if part] if cost.chain else cost.lines
     guessed = any(at.endswith("?") for at in cost.lines)
     meaning = [line((_INFERRED, "dim"))] if guessed else []
+    meaning += [line((part, "dim")) for text in cost.fusion for part in wrap(text, columns)]
     return [*timed, *about, *(line((part, "key")) for at in places for part in wrap(at, columns)), *meaning]
 
 
