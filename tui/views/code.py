@@ -291,10 +291,10 @@ class CodeView(GraphActions, StageActions):
 
     @property
     def partner(self) -> str | None:
-        """What a kernel was compiled to; of a backward graph the forward graph, and the other way round."""
+        """What a kernel was compiled to, and the graph of that; of a backward graph the forward one, and back."""
         if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
             return _OPPOSITE[self._current_pane]
-        return "stage" if self._current_pane == "kernel" else None
+        return {"kernel": "stage", "stage": "later"}.get(self._current_pane)
 
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""
