@@ -21,14 +21,14 @@ from tui.node_places import short_chain
 from tui.session import Session
 from tui.styled_text import one_line
 
-__all__ = ["MAX_AUTOMATIC", "CallCost", "CallCosts", "read_call_costs"]
+__all__ = ["MAX_AUTOMATIC", "KernelCost", "KernelCosts", "read_kernel_costs"]
 
 MAX_AUTOMATIC = 60  # with more kernels, costs are read only for the screen that shows them
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 
 
 @dataclass(frozen=True, slots=True)
-class CallCost:
+class KernelCost:
     """One call of a kernel or of a library. Its texts have no control characters.
 
     ``bytes_moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is its time, ``peak_share``
@@ -65,12 +65,12 @@ class CallCost:
         return f"{'.'.join(common)}.*" if common else f"{self.modules[0]} +{len(self.modules) - 1}"
 
 
-CallCosts = Mapping[tuple[int | None, str], Sequence[CallCost]]  # by the event of the module and the kernel's name
+KernelCosts = Mapping[tuple[int | None, str], Sequence[KernelCost]]  # by the event of the module and the kernel's name
 
 
-def read_call_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[CallCost]]:
+def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[KernelCost]]:
     """Return the calls of the kernels of these compiles, in the order of the code."""
-    found: dict[tuple[int | None, str], list[CallCost]] = {}
+    found: dict[tuple[int | None, str], list[KernelCost]] = {}
     scale = Roofline(times=saved_times(session.recording))
     for compile_id in compile_ids:
         graphs = session.graphs(compile_id)
@@ -96,11 +96,11 @@ def _cost(
     origins: Mapping[str, NodeOrigin],
     callers: Sequence[Frame],
     cwd: str | None,
-) -> CallCost:
+) -> KernelCost:
     made = [origins[name] for name in call.dynamo_nodes if name in origins]
     tensor = module.graph.nodes[call.nodes[-1]].tensor if call.nodes and call.nodes[-1] in module.graph.nodes else None
     time = scale.time_of(call)
-    return CallCost(
+    return KernelCost(
         number=call.call_number,
         line=call.line,
         stage=call.stage or "",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from dynadiag.recording.records import Kernel
-from tui.kernel_costs import read_call_costs
+from tui.kernel_costs import read_kernel_costs
 from tui.log_search import search_log
 from tui.search_hits import RECORD_TYPES, Hit, MadeOf, line_places, log_hit, record_hit
 from tui.session import Session
@@ -109,6 +109,6 @@ class RecordingSearch:
             return ""
         known = self._kernel_places.get(kernel.compile_id)
         if known is None:
-            costs = read_call_costs(self.session, [kernel.compile_id])
+            costs = read_kernel_costs(self.session, [kernel.compile_id])
             known = self._kernel_places[kernel.compile_id] = {key: calls[0].where for key, calls in costs.items()}
         return known.get((kernel.event, kernel.name), "")
