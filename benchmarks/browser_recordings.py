@@ -8,6 +8,7 @@ Each is made by the command line that a user would type. Recordings that are the
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -41,9 +42,13 @@ SAMPLES = ROOT / "samples"
 
 
 def _run(*words: str | Path, folder: Path) -> None:
-    """Run a command of dynadiag. The programs may fail: that is what some are for."""
+    """Run a command of dynadiag. The programs may fail: that is what some are for.
+
+    Graphs come from no cache: what torch knows of one while it lowers it would be missing.
+    """
     command = [sys.executable, "-m", "dynadiag", *map(str, words)]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    fresh = {**os.environ, "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+    ran = subprocess.run(command, cwd=folder, env=fresh, capture_output=True, text=True, timeout=900, check=False)
     if ran.returncode == 2:
         raise SystemExit(f"{' '.join(command)}: {ran.stderr}")
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_KEYS = 6
+MOST_KEYS = 6  # of a task; the newer ones take at most 5
 DRIVE = """
 import asyncio, sys, time
 from pathlib import Path
@@ -83,6 +83,18 @@ TASKS = (
     ),
     Task("which of eight ranks differs, and where", "ranks", "", "1 time on rank 5, not on ranks 0-4, 6-7"),
     Task("whether compiling pays, in which mode", "compare", "", "against eager"),
+    Task("assembly of a line in the second of three compiles", "two_layers.dynadiag", "5 enter a y", "asm of cpp_"),
+    Task("the same in the third", "two_layers.dynadiag", "5 enter J a y", "compile 1/2 · compiled in 1/0, 1/1, 1/2: J"),
+    Task("the same in the first", "two_layers.dynadiag", "5 enter K a y", "compile 1/0 · compiled in 1/0, 1/1, 1/2: J"),
+    Task("which layer's product moves most", "two_layers.dynadiag", "7 f text:addmm enter", "h.0.mlp.c_fc"),
+    Task("the module of a node", "two_layers.dynadiag", "3 tab k", "of     lm_head"),
+    Task("where that node is in the library", "two_layers.dynadiag", "3 tab k", "─ modeling_gpt2.py"),
+    Task("why two kernels were not one", "transformer.dynadiag", "7 f text:cpp_fused_add enter", "not fused with"),
+    Task("what a line that calls a model became", "two_layers.dynadiag", "3 k", "modules made by this call"),
+    Task("the slowest compile, and its slowest part", "two_layers.dynadiag", "j enter", "step"),
+    Task("all recompiles on one time line", "two_layers.dynadiag", "2 v f text:recompile enter", "recompile  scale"),
+    Task("a burst of keys", "two_layers.dynadiag", "7 text:faddmm enter", "addmm #3"),
+    Task("every use of an operator, by line", "two_layers.dynadiag", "0 text:addmm enter", "pytorch_utils.py:119"),
 )
 
 

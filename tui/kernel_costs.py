@@ -6,7 +6,7 @@ This needs the generated code, so it is read on request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
@@ -15,19 +15,20 @@ from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
 from dynadiag.recording.code_origin import is_user_file, path_in_packages
 from dynadiag.recording.records import Frame
+from dynadiag.render.fusion_text import refusal_texts, share_text
 from dynadiag.render.paths import source_location
 from tui.node_places import short_chain
 from tui.session import Session
 from tui.styled_text import one_line
 
-__all__ = ["MAX_AUTOMATIC", "CallCost", "CallCosts", "read_call_costs"]
+__all__ = ["MAX_AUTOMATIC", "KernelCost", "KernelCosts", "read_kernel_costs"]
 
 MAX_AUTOMATIC = 60  # with more kernels, costs are read only for the screen that shows them
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 
 
 @dataclass(frozen=True, slots=True)
-class CallCost:
+class KernelCost:
     """One call of a kernel or of a library. Its texts have no control characters.
 
     ``bytes_moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is its time, ``peak_share``
@@ -46,6 +47,7 @@ class CallCost:
     seconds: float | None = None
     peak_share: float | None = None
     operators: tuple[str, ...] = ()
+    fusion: tuple[str, ...] = ()  # how far the module was fused, and what this call was not fused with
 
     @property
     def where(self) -> str:
@@ -63,12 +65,12 @@ class CallCost:
         return f"{'.'.join(common)}.*" if common else f"{self.modules[0]} +{len(self.modules) - 1}"
 
 
-CallCosts = Mapping[tuple[int | None, str], Sequence[CallCost]]  # by the event of the module and the kernel's name
+KernelCosts = Mapping[tuple[int | None, str], Sequence[KernelCost]]  # by the event of the module and the kernel's name
 
 
-def read_call_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[CallCost]]:
+def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[KernelCost]]:
     """Return the calls of the kernels of these compiles, in the order of the code."""
-    found: dict[tuple[int | None, str], list[CallCost]] = {}
+    found: dict[tuple[int | None, str], list[KernelCost]] = {}
     scale = Roofline(times=saved_times(session.recording))
     for compile_id in compile_ids:
         graphs = session.graphs(compile_id)
@@ -79,8 +81,10 @@ def read_call_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
         origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
         for module in generated_modules(session.recording, compile_id):
+            share = share_text(module.calls)
             for call in module.calls:
                 cost = _cost(module, call, scale, origins, callers, session.run.cwd)
+                cost = replace(cost, fusion=tuple(map(one_line, filter(None, (share, *refusal_texts(call))))))
                 found.setdefault((call.event, call.name), []).append(cost)
     return found
 
@@ -92,11 +96,11 @@ def _cost(
     origins: Mapping[str, NodeOrigin],
     callers: Sequence[Frame],
     cwd: str | None,
-) -> CallCost:
+) -> KernelCost:
     made = [origins[name] for name in call.dynamo_nodes if name in origins]
     tensor = module.graph.nodes[call.nodes[-1]].tensor if call.nodes and call.nodes[-1] in module.graph.nodes else None
     time = scale.time_of(call)
-    return CallCost(
+    return KernelCost(
         number=call.call_number,
         line=call.line,
         stage=call.stage or "",

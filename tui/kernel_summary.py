@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
 from dynadiag.render.wrap import truncate_middle
-from tui.kernel_costs import MAX_AUTOMATIC, CallCost, CallCosts, read_call_costs
+from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, KernelCosts, read_kernel_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -34,12 +34,12 @@ def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]
     found = any(item.severity != "note" for item in session.explanation().findings)
     if found or not 0 < len(kernels) <= MAX_AUTOMATIC:
         return []
-    costs = read_call_costs(session, dict.fromkeys(item.compile_id for item in kernels))
+    costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
     known = [item for item in kernels if (item.event, item.name) in costs]
     return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS), columns)) if known else []
 
 
-def _lines(kernels: Sequence[Kernel], costs: CallCosts, number: int, columns: int) -> Iterator[Line]:
+def _lines(kernels: Sequence[Kernel], costs: KernelCosts, number: int, columns: int) -> Iterator[Line]:
     calls = [(item, cost) for item in kernels for cost in costs[item.event, item.name]]
     measured = any(cost.seconds is not None for _, cost in calls)
     ranked = sorted(calls, key=lambda pair: -_weight(pair[1], measured=measured))
@@ -63,7 +63,7 @@ def _fitted(name: str, columns: int) -> str:
     return truncate_middle(name, columns) if columns >= _MIN_NAME else name
 
 
-def _amount(cost: CallCost, *, measured: bool) -> str:
+def _amount(cost: KernelCost, *, measured: bool) -> str:
     if measured:
         return "-" if cost.seconds is None else f"{cost.seconds * _MEGA:,.1f} µs"
     return _size_text(cost.bytes_moved) if cost.bytes_moved else "-"
@@ -73,11 +73,11 @@ def _size_text(size: int) -> str:
     return f"{size / _MEGA:,.2f} MB" if size >= _MEGA / 10 else f"{size / _KILO:,.2f} kB"
 
 
-def _weight(cost: CallCost, *, measured: bool) -> float:
+def _weight(cost: KernelCost, *, measured: bool) -> float:
     return (cost.seconds if measured else cost.bytes_moved) or 0
 
 
-def _whole(calls: Sequence[tuple[Kernel, CallCost]]) -> str:
+def _whole(calls: Sequence[tuple[Kernel, KernelCost]]) -> str:
     """How many kernels are generated and of a library, how often they are called, and what they move in all."""
     kernels = dict.fromkeys(item for item, _ in calls)
     library = sum(item.language == "extern" for item in kernels)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dynadiag.recording.records import Kernel
+from tui.kernel_costs import read_kernel_costs
 from tui.log_search import search_log
-from tui.search_hits import RECORD_TYPES, Hit, log_hit, record_hit
+from tui.search_hits import RECORD_TYPES, Hit, MadeOf, line_places, log_hit, record_hit
 from tui.session import Session
 from tui.text_match import TextMatcher
 
@@ -20,6 +22,7 @@ __all__ = ["MAX_HITS", "RecordingSearch"]
 
 MAX_HITS = 500  # hits kept of each kind
 _PAGE = 1000  # rows read at once
+_MAX_KERNELS = 1000  # with more of them, the generated code is not read for their lines
 
 
 @dataclass(slots=True)
@@ -35,6 +38,8 @@ class RecordingSearch:
     error: str | None = None  # the error that ended it
     _counts: Counter[str] = field(default_factory=Counter)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _places: tuple[int, list[MadeOf]] = (-1, [])  # the event of the graph that was searched last, and its lines
+    _kernel_places: dict[str, dict[tuple[int | None, str], str]] = field(default_factory=dict)  # by compile
 
     @property
     def stopped(self) -> bool:
@@ -77,7 +82,7 @@ class RecordingSearch:
             if self.stopped:
                 return
             if seen is not None:
-                yield log_hit(seen, self.session)
+                yield log_hit(seen, self.session, self._places_of)
 
     def _search_records(self) -> Iterator[Hit]:
         finder, cwd = self.matcher, self.session.run.cwd
@@ -88,4 +93,22 @@ class RecordingSearch:
                 if not rows:
                     break
                 start = rows[-1].index + 1
-                yield from (hit for row in rows if (hit := record_hit(kind, row, finder, cwd)) is not None)
+                for row in rows:
+                    if (hit := record_hit(kind, row, finder, cwd)) is not None:
+                        yield replace(hit, where=self._place_of_kernel(row) or hit.where) if kind == "kernel" else hit
+
+    def _places_of(self, event: int) -> list[MadeOf]:
+        """What each line of a graph was made of."""
+        if self._places[0] != event:
+            self._places = event, line_places(self.session.payload(event), self.session.run.cwd)
+        return self._places[1]
+
+    def _place_of_kernel(self, kernel: Kernel) -> str:
+        """The program's lines that a kernel computes; unknown in a recording of very many."""
+        if self.session.kernel_count > _MAX_KERNELS:
+            return ""
+        known = self._kernel_places.get(kernel.compile_id)
+        if known is None:
+            costs = read_kernel_costs(self.session, [kernel.compile_id])
+            known = self._kernel_places[kernel.compile_id] = {key: calls[0].where for key, calls in costs.items()}
+        return known.get((kernel.event, kernel.name), "")

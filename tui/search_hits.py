@@ -1,11 +1,12 @@
-"""Search hits: the matching line, what kind of record it is in, and where enter goes."""
+"""Search hits: the matching line, what kind of record it is in, and where enter goes; and hits that belong together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynadiag.kernels.graph_parser import graph_lines, operator_of
 from dynadiag.recording.digest.graphs import stage_of
 from dynadiag.recording.records import Break, Compile, Guard, Kernel, Recompile, Trial
 from dynadiag.render.paths import source_location
@@ -15,8 +16,10 @@ from tui.session import Session
 from tui.styled_text import one_line
 from tui.text_match import TextMatcher
 
-__all__ = ["RECORD_TYPES", "Hit", "log_hit", "record_hit"]
+__all__ = ["RECORD_TYPES", "Hit", "HitGroup", "MadeOf", "group_hits", "line_places", "log_hit", "record_hit"]
 
+# Kinds in the order of their groups: what was computed, then where it was written, then what happened; raw events last.
+_ORDER = ("kernel", "graph", "code", "source", "compile", "break", "recompile", "guard", "trial", "event")
 # The tables to search, in this order. The log is searched after them.
 RECORD_TYPES: dict[str, type[Any]] = {
     "compile": Compile,
@@ -26,6 +29,7 @@ RECORD_TYPES: dict[str, type[Any]] = {
     "trial": Trial,
     "guard": Guard,
 }
+MadeOf = tuple[str, str]  # a line of source, as ``file:line``, and an operator
 _CONTEXT_CHARS, _MAX_CHARS = 20, 240  # characters of a long text: before the match, and in all
 
 
@@ -38,6 +42,58 @@ class Hit:
     where: str
     text: str
     target: Location
+    made_of: MadeOf = ("", "")  # of a line of a graph
+
+
+@dataclass(frozen=True, slots=True)
+class HitGroup:
+    """Hits that are one row: the same operator of a line in several graphs, or everything in raw events."""
+
+    first: int  # the number of its first hit
+    kind: str
+    where: str
+    text: str
+    hits: tuple[Hit, ...]
+
+    @property
+    def compile_ids(self) -> tuple[str, ...]:
+        """The compiles of its hits, each once."""
+        return tuple(dict.fromkeys(hit.compile_id for hit in self.hits))
+
+
+def group_hits(hits: Sequence[Hit]) -> list[HitGroup]:
+    """Return hits by operator and line, kernels and graphs first; the raw events come last, as one group."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, hit in enumerate(hits):
+        found.setdefault(_group_key(hit), []).append(number)
+    groups = [_group(kind, [hits[number] for number in numbers], numbers[0]) for (kind, *_), numbers in found.items()]
+    return sorted(groups, key=lambda group: _ORDER.index(group.kind))
+
+
+def _group(kind: str, hits: Sequence[Hit], first: int) -> HitGroup:
+    place, operator = hits[0].made_of
+    whole = {"event": "lines of raw events", "code": "lines of generated code"}.get(kind)
+    text = f"{len(hits):,} {whole}: tab lists them" if whole and len(hits) > 1 else hits[0].text
+    return HitGroup(first, kind, place or hits[0].where, f"{operator}  {text}" if operator else text, tuple(hits))
+
+
+def _group_key(hit: Hit) -> tuple[str, ...]:
+    """What hits of one row have in common."""
+    if hit.kind == "event":
+        return ("event",)
+    if hit.kind == "code":
+        return ("code", hit.compile_id)
+    return (hit.kind, *hit.made_of) if any(hit.made_of) else (hit.kind, hit.where, hit.text)
+
+
+def line_places(text: str, cwd: str | None) -> list[MadeOf]:
+    """Return what each line of a printed graph was made of; empty texts where nothing is known."""
+    found, place = list[MadeOf](), ""
+    for item in graph_lines(text):
+        if item.kind == "comment" and item.source_line is not None:
+            place = source_location(item.source_line.file, item.source_line.line, None, cwd)
+        found.append(("" if item.kind == "blank" else place, operator_of(item.target) if item.kind == "node" else ""))
+    return found
 
 
 def record_hit(kind: str, record: Any, finder: TextMatcher, cwd: str | None) -> Hit | None:
@@ -46,20 +102,23 @@ def record_hit(kind: str, record: Any, finder: TextMatcher, cwd: str | None) -> 
     if found is None:
         return None
     number = getattr(record, "compile_id", "-")
-    return Hit(kind, one_line(number), _record_location(record, cwd), _excerpt(found, finder), _target(kind, record))
+    where = _record_location(record, cwd)
+    return Hit(kind, one_line(number), where, _excerpt(found, finder), _target(kind, record))
 
 
-def log_hit(seen: LogMatch, session: Session) -> Hit:
-    """Return the hit of a matching line of the log."""
+def log_hit(seen: LogMatch, session: Session, places: Callable[[int], Sequence[MadeOf]]) -> Hit:
+    """Return the hit of a matching line of the log. `places` says what the lines of a graph's event were made of."""
     event = seen.span.event
     name = event.name if event.kind == "artifact" and event.name else event.kind
     stage = stage_of(name)
-    kind, where, document = "event", name, f"event:{event.index}"
+    kind, where, document, place = "event", name, f"event:{event.index}", ("", "")
     if seen.line and event.kind == "dynadiag_source":
         file = _source_file(session, event.index)
         kind, where, document = "source", source_location(file, seen.line, None, session.run.cwd), f"source:{file}"
     elif seen.line and stage is not None:
         kind, where = "graph", f"{stage}:{seen.line}"
+        above = places(event.index)
+        place = above[seen.line - 1] if seen.line <= len(above) else place
     elif seen.line and event.kind == "inductor_output_code":
         kind, where = "code", f"generated code:{seen.line}"
     elif seen.line:
@@ -68,7 +127,7 @@ def log_hit(seen: LogMatch, session: Session) -> Hit:
         target = Location("code", None if kind == "source" else event.compile_id, document=document, line=seen.line)
     else:
         target = Location("events", item=event.index)
-    return Hit(kind, one_line(event.compile_id), one_line(where), one_line(seen.text), target)
+    return Hit(kind, one_line(event.compile_id), one_line(where), one_line(seen.text), target, place)
 
 
 def _source_file(session: Session, event: int) -> str:

@@ -1,120 +1,202 @@
-"""The time line of one compile, from the chromium events of the trace."""
+"""The time line of the whole run: compiles and recompiles, their phases, cache lookups, C++ compiles, every rank."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from dynadiag.caches import timed_sections
+from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import duration
-from tui.overview import PARTS
+from tui.dialog import Dialog
+from tui.location import Location
 from tui.session import Session
-from tui.styled_text import Line, line, one_line
+from tui.styled_text import one_line
+from tui.widgets.lines import Lines
+from tui.widgets.table import Column, LazyRows, Row, Table
 
-__all__ = ["Phase", "pair_events", "read_phases", "timeline_lines"]
+__all__ = ["Slice", "TimelineScreen", "bar", "read_slices"]
 
-_MAX_EVENTS = 5_000  # events read of one compile
-_BAR_WIDTH = 24  # columns for the whole compile
-_MIN_SHARE = 0.0005  # fraction of the compile; shorter phases are only counted
-# The phases with which the parts of the compiler begin, in torch's names; phases inside one belong to its part.
-_BEGINS = {
-    "_compile.compile_inner": "dynamo",
-    "OutputGraph.call_user_compiler": "aot",
-    "create_aot_dispatcher_function": "aot",
-    "compile_fx_inner": "inductor",
-    "GraphLowering.compile_to_module": "codegen",
-}
+_MAX_SLICES = 5_000  # the longest ones are shown
+_OTHER_COLUMNS = 88  # beside the bar
+_MIN_BAR = 20  # columns
+_CPP_COMPILE = "compile_file"  # a section in a thread of Inductor's
+_COLUMNS = (
+    Column("start", numeric=True),
+    Column("seconds", numeric=True),
+    Column("rank", spare=True),
+    Column("compile"),
+    Column("kind", max_width=9),
+    Column("what", max_width=32),
+    Column("time line", min_last_width=_MIN_BAR),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """A phase of the compiler. ``start`` and ``seconds`` are in seconds; the first event is at 0."""
+class Slice:
+    """A piece of time, in seconds since the epoch, and what it is. Its texts have no control characters."""
 
-    name: str
-    depth: int
     start: float
-    seconds: float
+    end: float
+    depth: int
+    kind: str  # "compile", "recompile", "phase", "C++", "cache"
+    compile_id: str
+    name: str
+    rank: int = 0  # the number of the recording
 
 
-def read_phases(session: Session, compile_id: str) -> list[Phase]:
-    """Return the phases of a compile in the order of their start."""
-    found = session.recording.events(kind="chromium_event", compile_id=compile_id, limit=_MAX_EVENTS)
-    return pair_events(_json(session.payload(event.index)) for event in list(found))
+def read_slices(session: Session, rank: int = 0) -> list[Slice]:
+    """Return the slices of a recording in the order of their start."""
+    compiles = {item.compile_id: item for item in session.explanation().compiles}
+    again = {item.compile_id for item in session.explanation().recompiles}
+    found: list[Slice] = []
+    around: dict[str, list[float]] = {}  # the ends of the open sections of each thread
+    for section in sorted(timed_sections(session.recording), key=lambda one: (one.start, -one.end)):
+        is_cpp = section.name == _CPP_COMPILE and section.compile_id == "-"
+        ends = around.setdefault("C++" if is_cpp else "", [])
+        while ends and ends[-1] <= section.start:
+            ends.pop()
+        item = compiles.get(section.compile_id) if section.outermost else None
+        kind = (
+            "C++" if is_cpp else "phase" if item is None else "recompile" if section.compile_id in again else "compile"
+        )
+        name = one_line(item.function if item is not None else section.name)
+        depth = 0 if is_cpp else len(ends)
+        found.append(Slice(section.start, section.end, depth, kind, one_line(section.compile_id), name, rank))
+        ends.append(section.end)
+    return sorted([*found, *_lookups(session, found, rank)], key=lambda one: (one.start, -one.end))
 
 
-def pair_events(events: Iterable[Any]) -> list[Phase]:
-    """Pair begin and end events. A phase without an end lasts until the last event."""
-    stacks: dict[object, list[int]] = {}
-    made: list[tuple[str, int, float, float | None]] = []
-    last = 0.0
-    for data in events:
-        if not isinstance(data, dict) or not isinstance(data.get("ts"), (int, float)):
-            continue
-        kind, name, time = data.get("ph"), str(data.get("name")), data["ts"] / 1e6
-        last = max(last, time)
-        stack = stacks.setdefault(data.get("tid") if isinstance(data.get("tid"), int) else None, [])
-        if kind == "B":
-            stack.append(len(made))
-            made.append((name, len(stack) - 1, time, None))
-        elif kind == "E":
-            _end_phase(made, stack, name, time)
-    return _measure_phases(made, last)
+def _lookups(session: Session, found: Sequence[Slice], rank: int) -> Iterator[Slice]:
+    """The cache lookups of each compile at its end: the log has no time of most of them."""
+    ends = {one.compile_id: one.end for one in found if one.kind in ("compile", "recompile")}
+    for lookup in session.recording.cache_lookups():
+        if (end := ends.get(one_line(lookup.compile_id))) is not None:
+            name = one_line(f"{lookup.cache} {lookup.outcome}{f' ({lookup.graph})' if lookup.graph else ''}")
+            yield Slice(end, end, 1, "cache", one_line(lookup.compile_id), name, rank)
 
 
-def _end_phase(made: list[tuple[str, int, float, float | None]], stack: list[int], name: str, time: float) -> None:
-    """Close the innermost open phase of this name and all phases inside it."""
-    if not any(made[place][0] == name for place in stack):
-        return
-    while stack:
-        place = stack.pop()
-        opened, depth, start, _ = made[place]
-        made[place] = (opened, depth, start, time)
-        if opened == name:
-            return
+def bar(start: float, end: float, window: tuple[float, float], columns: int) -> str:
+    """Return a slice as a bar in a window of time; one outside of it as an arrow to its side.
+
+    >>> bar(1.0, 2.0, (0.0, 4.0), 8)
+    '  ██'
+    >>> bar(5.0, 6.0, (0.0, 4.0), 8)
+    '       ▸'
+    """
+    first, last = window
+    if end < first:
+        return "◂"
+    if start > last:
+        return " " * (columns - 1) + "▸"
+    scale = columns / max(last - first, 1e-9)
+    begin = min(int(max(start - first, 0) * scale), columns - 1)
+    return " " * begin + "█" * max(1, min(round((min(end, last) - max(start, first)) * scale), columns - begin))
 
 
-def _measure_phases(made: Sequence[tuple[str, int, float, float | None]], last: float) -> list[Phase]:
-    first = min((start for _, _, start, _ in made), default=0.0)
-    return [
-        Phase(name, depth, start - first, max(0.0, (last if end is None else end) - start))
-        for name, depth, start, end in made
+class TimelineScreen(Dialog[Location]):
+    """Returns the compile to go to, or ``None``. It may be sorted by any column, filtered, and zoomed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,v", "dismiss", "close", key_display="esc", id="timeline.close"),
+        Binding("plus,equals_sign", "zoom(0.5)", "zoom in", key_display="+", id="timeline.in"),
+        Binding("minus", "zoom(2.0)", "zoom out", key_display="-", id="timeline.out"),
+        Binding(
+            "z", "fit", "zoom to it", id="timeline.fit", tooltip="show the slice under the cursor in the full width"
+        ),
     ]
 
+    def __init__(self, session: Session, rank: int, paths: Sequence[Path], start: str | None) -> None:
+        """`paths` are all recordings that are open; `start` is the compile that the cursor and the window start at."""
+        super().__init__()
+        self._session, self._rank, self._paths, self._start = session, rank, paths, start
+        self._slices: list[Slice] = []
+        self._hidden = 0
+        self._window = self._whole = (0.0, 1.0)
 
-def timeline_lines(found: Sequence[Phase]) -> list[Line]:
-    """Return a line for each phase: its seconds, a bar at its position, its name."""
-    if not found:
-        return [line(("no time line was recorded for this compile", "dim"))]
-    whole = max(phase.start + phase.seconds for phase in found) or 1.0
-    shown = [pair for pair in zip(found, _parts(found), strict=True) if pair[0].seconds >= whole * _MIN_SHARE]
-    hidden = len(found) - len(shown)
-    lines = [line(("time line", "title"), (f"  {duration(whole)}", "dim")), *_phase_lines(shown, whole)]
-    if hidden:
-        lines.append(line((f"and {hidden:,} shorter than {whole * _MIN_SHARE * 1e3:.2f} ms", "dim")))
-    return lines
+    def compose(self) -> ComposeResult:
+        yield Table(_COLUMNS)
 
+    @property
+    def table(self) -> Table:
+        """The slices."""
+        return self.query_one(Table)
 
-def _parts(found: Iterable[Phase]) -> Iterator[str]:
-    """Yield the part of the compiler that each phase belongs to: its own, or that of the phase around it."""
-    around: list[str] = []
-    for phase in found:
-        del around[phase.depth :]
-        around.append(_BEGINS.get(phase.name) or (around[-1] if around else "other"))
-        yield around[-1]
+    def on_mount(self) -> None:
+        self.table.border_title = "time line: reading ..."
+        self.table.border_subtitle = "+ and - zoom, z shows one in full, s sorts, f filters, enter goes, escape closes"
+        self.run_worker(self._read, thread=True, exclusive=True)
 
+    def _read(self) -> None:
+        problem, found = "", list[Slice]()
+        try:
+            found = read_slices(self._session, self._rank)
+            for rank, path in enumerate(self._paths):
+                if rank != self._rank:
+                    with Session.open(path) as other:
+                        found += read_slices(other, rank)
+        except DynadiagError as error:
+            problem = one_line(str(error))
+        self.app.call_from_thread(self._show, found, problem)
 
-def _phase_lines(found: Iterable[tuple[Phase, str]], whole: float) -> Iterator[Line]:
-    for phase, part in found:
-        before = min(int(phase.start / whole * _BAR_WIDTH), _BAR_WIDTH - 1)
-        width = max(1, min(round(phase.seconds / whole * _BAR_WIDTH), _BAR_WIDTH - before))
-        bar = " " * before + "█" * width + " " * (_BAR_WIDTH - before - width)
-        indent = " " * phase.depth
-        yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, PARTS[part][1]), f" {indent}{one_line(phase.name)}")
+    def _show(self, found: list[Slice], problem: str) -> None:
+        if not self.is_open:
+            return
+        kept = sorted(
+            sorted(found, key=lambda one: one.start - one.end)[:_MAX_SLICES], key=lambda one: (one.start, -one.end)
+        )
+        self._slices, self._hidden = kept, len(found) - len(kept)
+        if kept:
+            self._window = self._whole = kept[0].start, max(one.end for one in kept)
+        title = "time line of the run" if kept else "no time line was recorded"
+        shorter = f", {self._hidden:,} shorter ones left out" if self._hidden else ""
+        whole = f": {duration(self._whole[1] - self._whole[0])}{shorter}" if kept else ""
+        self.table.border_title = problem or f"{title}{whole}"
+        self._draw()
+        chosen = (place for place, one in enumerate(kept) if one.compile_id == self._start and one.rank == self._rank)
+        if (first := next(chosen, None)) is not None:
+            self.table.go_to_key(first)
+            self.action_fit()
 
+    def _draw(self) -> None:
+        columns = max(_MIN_BAR, self.app.size.width - _OTHER_COLUMNS)
+        self.table.show(LazyRows(len(self._slices), lambda index: self._row(index, columns)))
 
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # a truncated payload: ignore the event
-        return None
+    def _row(self, index: int, columns: int) -> Row:
+        one = self._slices[index]
+        times = (f"{one.start - self._whole[0]:.3f}", f"{one.end - one.start:.3f}")
+        cells = (*times, str(one.rank), one.compile_id, one.kind, f"{' ' * one.depth}{one.name}")
+        role = {"compile": "good", "recompile": "recompile", "cache": "dim"}.get(one.kind, "")
+        return Row((*cells, bar(one.start, one.end, self._window, columns)), index, role)
+
+    def _selected(self) -> Slice | None:
+        key = self.table.key
+        return self._slices[key] if isinstance(key, int) and key < len(self._slices) else None
+
+    def action_zoom(self, factor: float) -> None:
+        """Show a shorter or longer window around the slice under the cursor, within the run."""
+        if (one := self._selected()) is not None:
+            length = (self._window[1] - self._window[0]) * factor
+            self._show_window((one.start + one.end - length) / 2, (one.start + one.end + length) / 2)
+
+    def action_fit(self) -> None:
+        """Show the slice under the cursor in the full width."""
+        if (one := self._selected()) is not None:
+            self._show_window(one.start, one.end if one.end > one.start else one.start + 0.001)
+
+    def _show_window(self, first: float, last: float) -> None:
+        self._window = max(first, self._whole[0]), min(last, self._whole[1])
+        self._draw()
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        message.stop()
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        message.stop()
+        if (one := self._selected()) is not None and one.compile_id != "-":
+            self.dismiss(Location("compiles", compile_id=one.compile_id, rank=one.rank if self._paths else None))

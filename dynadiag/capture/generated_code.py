@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from dynadiag.capture.refused_fusions import RefusedFusions
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import triton_autotuner
@@ -71,21 +72,25 @@ def _read_cache_file(binary: triton_autotuner.TritonBinary, suffix: str) -> byte
     return None
 
 
-def scheduler_json(lowered: Any) -> str:
+def scheduler_json(lowered: Any, refused: RefusedFusions) -> str:
     """Return the operations of a lowered graph, in the order of their code, and the Dynamo nodes of its nodes, as JSON.
 
     ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused.
     ``outputs`` and ``reads`` are names of buffers in the wrapper. ``origin`` is the node whose value the first output
     is (or None), ``origins`` are all nodes that Inductor says went into it, ``reason`` says why Inductor falls back to
-    ATen. ``sources`` maps a node to Dynamo's nodes. A branch or a loop body is a lowered graph of its own. Its code
+    ATen. ``sources`` maps a node to Dynamo's nodes. ``refused``: ``[group, group, reason]`` of pairs that the scheduler
+    considered and did not fuse. A branch or a loop body is a lowered graph of its own. Its code
     comes before that of the graph that contains it, and its name is a prefix of its nodes' and buffers' names.
     """
     graphs = [*_subgraphs(lowered, set()), lowered]
     groups = count()
-    operations = [row for graph in graphs for row in _operations(graph, groups)]
-    return json.dumps(
-        {"operations": operations, "sources": dict(pair for graph in graphs for pair in _dynamo_sources(graph))}
-    )
+    operations, group_of = list[list[Any]](), dict[str, int]()
+    for graph in graphs:
+        for name, row in _operations(graph, groups):
+            operations.append(row)
+            group_of[name] = row[0]
+    sources = dict(pair for graph in graphs for pair in _dynamo_sources(graph))
+    return json.dumps({"operations": operations, "sources": sources, "refused": list(refused.between(group_of))})
 
 
 def _subgraphs(lowered: Any, seen: set[str]) -> Iterator[Any]:
@@ -97,12 +102,13 @@ def _subgraphs(lowered: Any, seen: set[str]) -> Iterator[Any]:
             yield graph
 
 
-def _operations(lowered: Any, groups: Iterator[int]) -> Iterator[list[Any]]:
+def _operations(lowered: Any, groups: Iterator[int]) -> Iterator[tuple[str, list[Any]]]:
+    """The name of each operation, and its row."""
     for group, fused in zip(groups, torch_private.fused_operations(lowered), strict=False):
         for node in fused:
             outputs, reads, origin, origins = torch_private.operation_provenance(node, lowered)
             kind, reason = type(node.node).__name__, torch_private.fallback_reason(node)
-            yield [group, kind, outputs, reads, origin, origins, reason]
+            yield node.get_name(), [group, kind, outputs, reads, origin, origins, reason]
 
 
 def _dynamo_sources(lowered: Any) -> Iterator[tuple[str, list[str]]]:

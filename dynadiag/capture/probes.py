@@ -39,6 +39,7 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
     recorder.record_source(code.co_filename, metadata)
     recorder.record_source(_main_file(), metadata)
+    recorder.refused_fusions.clear()
 
 
 def _main_file() -> str | None:
@@ -114,7 +115,8 @@ def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: F
 def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     recorder.add_module(metadata)
     if (lowered := torch_private.lowered_graph(emitter)) is not None:
-        recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered))
+        recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered, recorder.refused_fusions))
+    recorder.refused_fusions.clear()
 
 
 def _probe_aot_lookup(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:

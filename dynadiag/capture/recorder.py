@@ -25,6 +25,7 @@ from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
+from dynadiag.capture.refused_fusions import RefusedFusions
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
@@ -56,6 +57,7 @@ class Recorder(logging.Handler):
         self._files: set[str] = set()  # files whose text is in the journal
         self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
+        self.refused_fusions = RefusedFusions()
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
         self.objects = ObjectNumbers()
@@ -67,6 +69,7 @@ class Recorder(logging.Handler):
         self._released = False
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
+        loggers.listen_for_refused_fusions(self.refused_fusions.add)
         self.collectives.start()
         if self._journal is not None:
             self._note_unseen_collectives(self._journal)
@@ -216,6 +219,7 @@ class Recorder(logging.Handler):
         self._released = True
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
+        loggers.stop_listening_for_refused_fusions(self.refused_fusions.add)
         self.collectives.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 

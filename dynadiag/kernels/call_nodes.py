@@ -30,6 +30,8 @@ from dynadiag.kernels.module_parser import (
 )
 
 __all__ = [
+    "NO_SHARED_DATA",
+    "FusionRefusal",
     "Operation",
     "ScheduledGraph",
     "add_inlined_nodes",
@@ -41,6 +43,7 @@ __all__ = [
     "parse_operations",
 ]
 
+NO_SHARED_DATA = "no shared data"  # the scheduler's words
 _LAYOUT_KINDS = ("ConcatKernel", "NopKernel")  # kinds without code: they only lay out buffers
 _ITEM_KIND = "MultiOutput"  # the kind of one output of an operation with several
 _SUBGRAPH_KINDS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of subgraphs
@@ -65,11 +68,21 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class FusionRefusal:
+    """Two groups of operations that the scheduler considered and did not fuse, and its reason in torch's words."""
+
+    first: int
+    second: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduledGraph:
-    """All operations of a graph in the order of their code, and the Dynamo nodes of each node."""
+    """All operations of a graph in the order of their code, the Dynamo nodes of each node, and what was not fused."""
 
     operations: tuple[Operation, ...] = ()
     dynamo_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: tuple[FusionRefusal, ...] = ()
 
 
 def parse_operations(text: str) -> ScheduledGraph:
@@ -80,15 +93,20 @@ def parse_operations(text: str) -> ScheduledGraph:
         return ScheduledGraph()
     if not isinstance(data, dict):
         return ScheduledGraph()
-    rows, sources = data.get("operations"), data.get("sources")
+    rows, sources, refused = data.get("operations"), data.get("sources"), data.get("refused")
     return ScheduledGraph(
         tuple(_parse_operation(row) for row in rows if _is_operation(row)) if isinstance(rows, list) else (),
         {str(name): _strings(made) for name, made in sources.items()} if isinstance(sources, dict) else {},
+        tuple(FusionRefusal(*row) for row in refused if _is_refusal(row)) if isinstance(refused, list) else (),
     )
 
 
 def _is_operation(row: Any) -> bool:
     return isinstance(row, list) and len(row) >= 6 and type(row[0]) is int and isinstance(row[1], str)
+
+
+def _is_refusal(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 3 and [*map(type, row)] == [int, int, str]
 
 
 def _parse_operation(row: list[Any]) -> Operation:

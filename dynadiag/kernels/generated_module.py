@@ -19,11 +19,26 @@ from dynadiag.kernels.triton_artifacts import TritonArtifact
 __all__ = [
     "GeneratedModule",
     "KernelCall",
+    "RefusedFusion",
     "dynamo_nodes_of",
     "own_source_lines",
     "reported_dynamo_nodes",
     "source_lines_of",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFusion:
+    """A call that the scheduler considered to fuse with another one, and did not.
+
+    `comes` says whether it comes "before" or "after" the other one, `reason` is in torch's words.
+    """
+
+    call: int  # its index in its recording
+    name: str
+    call_number: int
+    comes: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +79,13 @@ class KernelCall:
     # The nodes of each statement of a generated kernel, by its line in the module
     statements: tuple[AlignedStatement, ...] = ()
     enclosing_nodes: tuple[str, ...] = ()
+    refused: tuple[RefusedFusion, ...] = ()  # calls of the module that it was not fused with
     artifact: TritonArtifact | None = None  # the kernel as the run compiled it, if recorded
+
+    def is_defined_at(self, line: int) -> bool:
+        """Whether a line of the module belongs to the kernel that it calls."""
+        own = self.definition
+        return own is not None and (line == own.line or own.first_line <= line <= own.last_line)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from dynadiag.kernels.align import AlignedStatement, align_call
 from dynadiag.kernels.call_nodes import (
+    NO_SHARED_DATA,
+    FusionRefusal,
     Operation,
     ScheduledGraph,
     add_inlined_nodes,
@@ -25,12 +27,13 @@ from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
 from dynadiag.kernels.generated_module import (
     GeneratedModule,
     KernelCall,
+    RefusedFusion,
     dynamo_nodes_of,
     own_source_lines,
     source_lines_of,
 )
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
-from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
+from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name, parse_module
 from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
@@ -93,7 +96,35 @@ class _ModuleReader:
             locate_dynamo(around),
             scheduled.dynamo_sources,
         )
-        return replace(unit, calls=tuple(self._kernel_calls(event, unit, scheduled)))
+        calls = self._kernel_calls(event, unit, scheduled)
+        return replace(unit, calls=tuple(self._with_refusals(unit, scheduled, calls)))
+
+    def _with_refusals(
+        self, unit: GeneratedModule, scheduled: ScheduledGraph, calls: Iterable[KernelCall]
+    ) -> Iterator[KernelCall]:
+        """The calls of a module, each with those that it was not fused with, by the groups of their operations."""
+        made = list(calls)
+        places = {
+            operation.group: place
+            for place, operations in match_calls(unit.parsed, scheduled.operations).items()
+            for operation in operations
+        }
+        found: dict[int, dict[int, RefusedFusion]] = {}
+        for refusal in scheduled.refused:
+            pair = places.get(refusal.first), places.get(refusal.second)
+            for here, other in (pair, pair[::-1]):
+                if (
+                    here is not None
+                    and other is not None
+                    and here != other
+                    and _is_true(refusal, unit.parsed, here, other)
+                ):
+                    call, comes = made[other], "after" if other > here else "before"
+                    named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason)
+                    found.setdefault(here, {})[other] = named
+        for place, call in enumerate(made):
+            ranked = sorted(found.get(place, {}).items())
+            yield replace(call, refused=tuple(refused for _, refused in ranked)) if ranked else call
 
     def _compile_context(self, event: Event, compile_id: str, module: Event, is_backward: bool) -> CompileContext:
         """What is known about the graph of an event. `module` is the event of the code generated from it."""
@@ -220,6 +251,12 @@ class _ModuleReader:
         words = [(one.index, word) for one, word in self._caches if _same_compile(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _is_true(refusal: FusionRefusal, module: ParsedModule, here: int, other: int) -> bool:
+    """Whether what was said of two nodes holds for their kernels, which may have more: that they share no data."""
+    taken = [{buffer_name(argument) for argument in module.calls[place].arguments} - {None} for place in (here, other)]
+    return refusal.reason != NO_SHARED_DATA or taken[0].isdisjoint(taken[1])
 
 
 def _operator_lines(unit: GeneratedModule, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import list_lines, list_some, si_number
@@ -15,6 +15,7 @@ from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.kernels.triton_artifacts import TritonArtifact
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.fusion_text import operators_of, refusal_texts, share_text
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.paths import fit_path
 from dynadiag.render.table import fitted_table
@@ -23,6 +24,7 @@ from dynadiag.render.wrap import width, wrap
 __all__ = ["kernel_text", "kernels_document", "listing_text", "stage_text"]
 
 _MARKS = {"cpp": "//"}
+_MAX_SHARES = 8  # modules of which the listing says how far they were fused
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
 
 
@@ -159,14 +161,24 @@ _COLUMNS = (
 
 
 def _footnotes(calls: Sequence[KernelCall]) -> str:
-    """The lines below the table: the reasons of fallbacks, and what a question mark means."""
-    notes = list(dict.fromkeys(f"{call.name} is a fallback: {call.fallback}." for call in calls if call.fallback))
+    """The lines below the table: how far operators were fused, reasons of fallbacks, what a question mark means."""
+    notes = [f"compile {one.compile_id}, {one.stage or 'graph unknown'}: {text}" for one, text in _shares(calls)]
+    notes += list(dict.fromkeys(f"{call.name} is a fallback: {call.fallback}." for call in calls if call.fallback))
     if any(call.evidence == "dataflow" for call in calls):
         notes.append(
             "? after lines: inferred from the generated code, because the recording does not say (a cache hit, or a "
             "log that was made without dynadiag)."
         )
     return "".join(f"\n{clean_line(note)}" for note in notes) + ("\n" if notes else "")
+
+
+def _shares(calls: Sequence[KernelCall]) -> Iterator[tuple[KernelCall, str]]:
+    """The first call of each module, and how far its operators were fused; of many modules the first ones."""
+    events = list(dict.fromkeys(call.event for call in calls))
+    for event in events[:_MAX_SHARES]:
+        same = [call for call in calls if call.event == event]
+        if text := share_text(same):
+            yield same[0], text
 
 
 def kernel_text(calls: Sequence[KernelCall], roofline: Roofline) -> str:
@@ -198,6 +210,7 @@ def _details(call: KernelCall, roofline: Roofline) -> list[str]:
         facts.append(f"  made from Dynamo's: {', '.join(call.dynamo_nodes)}")
     if call.fallback:
         facts.append(f"  a fallback: {call.fallback}")
+    facts += [f"  {text}" for text in refusal_texts(call)]
     moved = f"reads {si_number(call.cost.bytes_read)}B, writes {si_number(call.cost.bytes_written)}B"
     bound = roofline.bound_of(call)
     bound_by = f"bound by {bound}" if bound else "what bounds it is not known"
@@ -248,6 +261,29 @@ def stage_text(stage: Stage, stages: CompiledStages) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusalEntry:
+    """A call of the same module that the scheduler considered to fuse with this one, and did not.
+
+    It ``comes`` "before" or "after" this one; ``reason`` is in torch's words.
+    """
+
+    name: str
+    call: int
+    comes: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FusionEntry:
+    """How many operators of a graph run as how many calls."""
+
+    compile_id: str
+    graph: str | None
+    operators: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class KernelEntry:
     """One call of a kernel. Sizes are in bytes; ``seconds`` is of one call.
 
@@ -283,6 +319,7 @@ class KernelEntry:
     cache: str | None
     partition: str | None
     fallback: str | None
+    not_fused: tuple[RefusalEntry, ...]
     wrapper_call: str | None
     source: str | None
 
@@ -319,6 +356,7 @@ class KernelsDocument(CommandDocument):
     """The calls, most expensive first. ``target``, ``facts``, ``notes`` and ``stages`` are those of ``--stage``."""
 
     kernels: tuple[KernelEntry, ...]
+    fusion: tuple[FusionEntry, ...] = ()
     measured: MeasurementDocument | None = None
     target: str | None = None
     facts: dict[str, str | int] | None = None
@@ -333,12 +371,19 @@ def kernels_document(
     return KernelsDocument(
         torch=recording.run.torch,
         kernels=tuple(_entry(call, roofline, whole=whole) for call in calls),
+        fusion=tuple(_fusion(calls)),
         measured=_measurement(roofline.times) if roofline.times is not None else None,
         target=stages.target if stages else None,
         facts=stages.properties if stages else None,
         notes=stages.notes if stages else (),
         stages={name: StageEntry(each.text, each.lines) for name, each in stages.stages.items()} if stages else None,
     )
+
+
+def _fusion(calls: Sequence[KernelCall]) -> Iterator[FusionEntry]:
+    for event in dict.fromkeys(call.event for call in calls):
+        same = [call for call in calls if call.event == event]
+        yield FusionEntry(same[0].compile_id, same[0].stage, operators_of(same), len(same))
 
 
 def _measurement(times: KernelTimes) -> MeasurementDocument:
@@ -370,6 +415,7 @@ def _entry(call: KernelCall, roofline: Roofline, *, whole: bool) -> KernelEntry:
         shared_memory=artifact.shared if artifact else None,
         occupancy=artifact.occupancy if artifact else None,
         configuration=artifact.configuration if artifact else None,
+        not_fused=tuple(RefusalEntry(one.name, one.call_number, one.comes, one.reason) for one in call.refused),
         wrapper_call=call.text if whole else None,
         source=call.definition.source if whole and call.definition else None,
     )

@@ -1,10 +1,13 @@
-"""Listen to two of torch's loggers: the structured trace, and Dynamo's message that it skips a frame.
+"""Listen to three of torch's loggers: the trace, Dynamo's message that it skips a frame, and the scheduler's refusals.
 
 A logger is replaced by class, which `logging.config` does not touch, and gets its own class back at the end.
 
 Dynamo leaves some frames to Python before it traces anything, without a trace event. ``CatchErrorsWrapper``
 (convert_frame.py) logs ``skipping: FUNCTION (reason: REASON, file: FILE)`` at DEBUG. Read in torch 2.11.0, 2.13.0 and
 2.15.0. 2.11 logs nothing when it found no tensor in the frame.
+
+For each pair of nodes that Inductor's scheduler does not fuse it calls ``fusion_log.debug`` with an object that has
+their names and the reason (``WhyNoFuse``, scheduler.py). The text is only made if somebody listens.
 """
 
 from __future__ import annotations
@@ -23,9 +26,11 @@ __all__ = [
     "attach",
     "detach",
     "listen",
+    "listen_for_refused_fusions",
     "listen_for_skips",
     "listeners",
     "release",
+    "stop_listening_for_refused_fusions",
     "stop_listening_for_skips",
 ]
 
@@ -88,6 +93,36 @@ def listen_for_skips(heard: OnSkip) -> None:
 def stop_listening_for_skips(heard: OnSkip) -> None:
     """Remove ``heard``. Without listeners the logger is an ordinary one again."""
     detach(logging.getLogger(_LOGGER), _SkipLogger, heard)
+
+
+_FUSION_LOGGER = "torch._inductor.scheduler.__fusion"
+_REFUSAL = "WhyNoFuse"  # the class of the message
+
+OnRefusal = Callable[[str, str, str, tuple[Any, ...]], None]  # the names of both nodes, the reason, its arguments
+
+
+class _FusionLogger(logging.Logger):
+    """The scheduler's logger of fusions while we listen. It logs the same as the program configured."""
+
+    def debug(self, msg: object, *args: object, **options: Any) -> None:
+        # read before listeners are called, as above
+        own = super().debug
+        if type(msg).__name__ == _REFUSAL:
+            for heard in listeners(self):
+                heard(msg.name1, msg.name2, msg.reason, msg.args)  # type: ignore[attr-defined]  # torch's class
+        if getattr(own, "__func__", None) is logging.Logger.debug:
+            options["stacklevel"] = options.get("stacklevel", 1) + 1
+        own(msg, *args, **options)
+
+
+def listen_for_refused_fusions(heard: OnRefusal) -> None:
+    """Call ``heard(first, second, reason, arguments)`` for each pair of nodes that is not fused. It must not raise."""
+    attach(logging.getLogger(_FUSION_LOGGER), _FusionLogger, heard)
+
+
+def stop_listening_for_refused_fusions(heard: OnRefusal) -> None:
+    """Remove ``heard``. Without listeners the logger is an ordinary one again."""
+    detach(logging.getLogger(_FUSION_LOGGER), _FusionLogger, heard)
 
 
 class _TraceLogger(logging.Logger):

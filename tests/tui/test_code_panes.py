@@ -167,7 +167,7 @@ async def test_every_cell_has_the_background_of_the_theme(key: str, program: Pat
 
 async def test_of_a_source_that_is_not_recorded_the_lines_are_shown_that_graphs_name(tmp_path: Path) -> None:
     log = build.recording(tmp_path, [*build.run_events(), *build.compile_events("0/0"), *build.end_events()])
-    async with browsing(log) as pilot:
+    async with browsing(log, (200, 60)) as pilot:
         await press(pilot, "3")
         assert "only the lines that graphs name" in screen(pilot)
         assert "7 ▌ z = torch.relu(y)" in screen(pilot)
@@ -202,7 +202,7 @@ def _shown(view: CodeView) -> list[str]:
 
 
 async def test_the_source_stays_beside_the_pane_that_is_read(program: Path) -> None:
-    async with browsing(program, (120, 40)) as pilot:
+    async with browsing(program, (109, 40)) as pilot:
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
         assert _shown(view) == ["source", "dynamo"]
@@ -216,13 +216,26 @@ async def test_the_source_stays_beside_the_pane_that_is_read(program: Path) -> N
         assert _shown(view) == ["source", "kernel"]
 
 
+async def test_source_graph_and_code_are_side_by_side_from_110_columns_on(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        for shown in (["source", "dynamo", "kernel"], ["source", "dynamo", "kernel"], ["source", "later", "kernel"]):
+            assert _shown(view) == shown
+            assert sum(view.pane(name).outer_size.width for name in shown) == 120
+            await press(pilot, "tab")
+        assert view.pane("kernel").has_focus
+        assert _shown(view) == ["source", "later", "kernel"]
+        assert view.pane("later").outer_size.width < view.pane("source").outer_size.width
+
+
 async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(tmp_path: Path) -> None:
     both = [
         ({"artifact": {"name": f"aot_{direction}_graph", "encoding": "string"}, **build.at("0/0")}, build.POST_GRAD)
         for direction in ("forward", "backward")
     ]
     events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *both, *build.end_events()]
-    async with browsing(build.recording(tmp_path, events), (120, 40)) as pilot:
+    async with browsing(build.recording(tmp_path, events), (109, 40)) as pilot:
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
         assert _shown(view) == ["source", "dynamo"]
@@ -312,7 +325,7 @@ async def test_the_node_of_a_source_line_is_that_of_a_graph_that_is_linked_to_it
         for data, text in build.compile_events("0/0")
     ]
     path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *events, *build.end_events()])
-    async with browsing(path, (200, 60)) as pilot:
+    async with browsing(path, (240, 60)) as pilot:
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
         assert view.pane("later").display

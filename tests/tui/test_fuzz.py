@@ -14,7 +14,7 @@ from tui.app import Browser
 from tui.session import Session
 
 KEYS = [
-    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRxcaz&:vvo-*",
+    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRxcaz&:vvo-+*E",
     *("enter", "enter", "escape", "escape", "tab", "tab", "shift+tab", "slash", "backspace"),
     *("ctrl+d", "ctrl+u", "space"),
     *("ctrl+p", "ctrl+o", "home", "end", "pageup", "pagedown", "left_square_bracket", "right_square_bracket", "ctrl+c"),

@@ -23,7 +23,8 @@ KEYS = [
     *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRFCOWDmxcaz&:.,pe[]/'vvo-*",
     *("\r", "\r", "\x1b", "\x1b", "\t", "\t", "\x1b[Z", "\x7f", " ", "\x10", "\x04", "\x15", "\x0f"),
     *("\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~"),
-    *("\x1b[<0;10;5M\x1b[<0;10;5m", "\x1b[<65;10;5M", "relu", "é", "日本"),
+    *("\x1b[<0;10;5M\x1b[<0;10;5m", "\x1b[<65;10;5M", "relu", "é", "日本", "+"),
+    *("frelu\r", "/sin\r", "0relu\r", "3\t\tjJ", "2v+-sz\x1b", "7jjj\r", "m note\r", "fx\x1b"),  # bursts, in one packet
 ]
 SIZES = [(24, 80), (40, 120), (60, 200), (10, 40), (6, 20)]
 RESIZE = 0.01  # of the keys

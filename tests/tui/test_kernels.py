@@ -16,19 +16,19 @@ from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.kernel_costs import CallCost
+from tui.kernel_costs import KernelCost
 from tui.kernel_summary import _lines
 from tui.session import Session
 from tui.views.kernels import KernelsView
 
 
-def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[CallCost]]:
+def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[KernelCost]]:
     """As if the kernels of the second compile moved more, and nobody knew of the library's. Each is called twice."""
     found = {}
     for item in session.all_kernels():
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
-            cost = CallCost(1, 30, lines=(f"{build.FILE}:6",), bytes_moved=moved)
+            cost = KernelCost(1, 30, lines=(f"{build.FILE}:6",), bytes_moved=moved)
             found[item.event, item.name] = [cost, replace(cost, number=2, bytes_moved=0 if moved else None)]
     return found
 
@@ -40,7 +40,7 @@ def _view(app: object) -> KernelsView:
 
 
 async def test_what_moves_most_comes_first_and_the_unknown_last(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.kernels.read_call_costs", _costs)
+    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", _costs)
     async with browsing(program) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table
@@ -60,11 +60,11 @@ async def test_of_many_kernels_the_costs_are_read_when_the_screen_is_shown(
 ) -> None:
     asked: list[object] = []
 
-    def read(session: Session, compile_ids: list[str]) -> dict[tuple[int | None, str], list[CallCost]]:
+    def read(session: Session, compile_ids: list[str]) -> dict[tuple[int | None, str], list[KernelCost]]:
         asked.extend(compile_ids)
         return _costs(session, compile_ids)
 
-    monkeypatch.setattr("tui.views.kernels.read_call_costs", read)
+    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", read)
     monkeypatch.setattr("tui.views.kernels.MAX_AUTOMATIC", 2)
     monkeypatch.setattr("tui.views.kernels._COMPILES_PER_READ", 1)
     async with browsing(program) as pilot:
@@ -147,8 +147,8 @@ async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path
 def test_a_kernel_takes_one_line_of_the_overview(columns: int) -> None:
     name = "triton_poi_fused_" + "native_layer_norm_backward_" * 4
     kernels = [Kernel(number, "0/0", f"{name}{number}", "triton", 5) for number in (3, 14)]
-    cost = CallCost(1, 4, lines=("programs/run_transformer.py:20",), bytes_moved=4)
-    costs: dict[tuple[int | None, str], list[CallCost]] = {(5, item.name): [cost] for item in kernels}
+    cost = KernelCost(1, 4, lines=("programs/run_transformer.py:20",), bytes_moved=4)
+    costs: dict[tuple[int | None, str], list[KernelCost]] = {(5, item.name): [cost] for item in kernels}
     told = [line.text for line in _lines(kernels, costs, 9, columns)][1:]
     assert all(len(line) <= columns and line.endswith("run_transformer.py:20") for line in told)
     assert [line.split()[-2].rpartition("_")[2] for line in told] == ["3", "14"]
@@ -186,11 +186,11 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
 async def test_a_share_above_the_peak_says_how_that_can_be(
     share: float, told: bool, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[CallCost]]:
+    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[KernelCost]]:
         found = _costs(session, compile_ids)
         return {key: [replace(cost, seconds=1e-6, peak_share=share) for cost in costs] for key, costs in found.items()}
 
-    monkeypatch.setattr("tui.views.kernels.read_call_costs", measured)
+    monkeypatch.setattr("tui.views.kernels.read_kernel_costs", measured)
     async with browsing(program) as pilot:
         await press(pilot, "7")
         assert f"{share:.0%} of the device's peak" in screen(pilot)

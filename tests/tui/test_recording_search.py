@@ -10,7 +10,9 @@ import pytest
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
+from tui.location import Location
 from tui.recording_search import RecordingSearch
+from tui.search_hits import Hit, group_hits
 from tui.session import Session
 from tui.views.search import SearchView
 from tui.widgets.code_pane import CodePane
@@ -156,9 +158,9 @@ async def test_hits_and_cursor_stay_while_a_recording_that_has_grown_is_searched
     async with browsing(path) as pilot:
         await press(pilot, "0", *"sin", "enter", "j")
         view = _view(pilot.app)
-        before, under = view.table.count, view._hit_under()
+        before, group = len(view._listed_hits), view._group_under()
         assert before > 2
-        assert under is not None
+        assert group is not None
         path.unlink()
         build.recording(tmp_path, [*begin, *build.compile_events("0/0"), *build.compile_events("1/0")])
         may_go_on, search = Event(), RecordingSearch.run
@@ -172,11 +174,50 @@ async def test_hits_and_cursor_stay_while_a_recording_that_has_grown_is_searched
         await pilot.press("r")
         while view.search is first:
             await pilot.pause(0.01)
-        assert (view.table.count, view._hit_under()) == (before, under)
+        assert (len(view._listed_hits), view._group_under()) == (before, group)
         may_go_on.set()
         await settle(pilot)
-        assert view.table.count > before
-        assert view._hit_under() == under
+        assert len(view._listed_hits) > before
+        after = view._group_under()
+        assert after is not None
+        assert after.hits[0] == group.hits[0]
+
+
+def test_hits_of_an_operator_are_one_row_and_raw_events_the_last_one() -> None:
+    def hit(kind: str, where: str, text: str, operator: str = "") -> Hit:
+        return Hit(kind, "0/0", where, text, Location("code"), ("a.py:6", operator) if operator else ("", ""))
+
+    hits = [
+        hit("event", "chromium_event", "relu"),
+        hit("graph", "dynamo:5", "z = torch.relu(y)", "relu"),
+        hit("graph", "post_grad:7", "relu = torch.ops.aten.relu.default(sin)", "relu"),
+        hit("graph", "post_grad:9", "sin_1 = torch.ops.aten.sin.default(relu)", "sin"),
+        hit("event", "describe_tensor", "relu"),
+        hit("kernel", "a.py:6", "cpp_fused_relu_1"),
+    ]
+    groups = group_hits(hits)
+    assert [(group.kind, len(group.hits)) for group in groups] == [
+        ("kernel", 1),
+        ("graph", 2),
+        ("graph", 1),
+        ("event", 2),
+    ]
+    assert groups[1].where == "a.py:6"
+    assert groups[1].first == 1
+
+
+async def test_the_places_of_a_group_are_listed_beside_it(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "0", *"relu", "enter")
+        view = _view(pilot.app)
+        rows = [row.cells for row in view.table.rows]
+        assert rows[0][0] == "kernel"
+        assert [row[0] for row in rows].count("event") == 1
+        assert rows[-1][0] == "event"
+        at = next(place for place, row in enumerate(rows) if row[0] == "graph" and row[3] != "1")
+        view.table.move_to(at)
+        await press(pilot, "tab", "enter")
+        assert pilot.app.current.NAME == "code"  # type: ignore[attr-defined]
 
 
 async def test_what_is_searched_is_told_in_full_at_80_columns(program: Path) -> None:

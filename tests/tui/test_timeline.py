@@ -1,56 +1,123 @@
-"""The time line of a compile."""
+"""The time line of the run: its slices from torch's events, the bars, zoom, sorting, and every rank."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from tui.overview import PARTS
-from tui.timeline import Phase, pair_events, timeline_lines
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen, settle
+from tui.app import Browser
+from tui.open_recordings import open_recordings
+from tui.session import Session
+from tui.timeline import TimelineScreen, bar, read_slices
+from tui.views.compiles import CompilesView
 
-
-def _event(kind: str, name: str, time: float) -> dict[str, Any]:
-    return {"ph": kind, "name": name, "ts": time * 1e6, "tid": 0}
-
-
-def test_phases_are_nested_and_measured() -> None:
-    found = pair_events([_event("B", "a", 10), _event("B", "b", 11), _event("E", "b", 12), _event("E", "a", 14)])
-    assert [(one.name, one.depth, one.start, one.seconds) for one in found] == [("a", 0, 0.0, 4.0), ("b", 1, 1.0, 1.0)]
+_START = 1e15  # microseconds since the epoch
 
 
-def test_a_phase_without_an_end_lasts_until_the_last_event() -> None:
-    found = pair_events([_event("B", "a", 10), _event("i", "hit", 13)])
-    assert [(one.name, one.seconds) for one in found] == [("a", 3.0)]
-
-
-def test_an_end_without_a_beginning_is_left_out() -> None:
-    assert pair_events([_event("E", "a", 1)]) == []
-
-
-def test_nothing_recorded_is_said() -> None:
-    assert "no time line" in timeline_lines([])[0].text
-
-
-def test_phases_have_the_colours_of_the_overview() -> None:
-    names = (
-        "entire",
-        "_compile.compile_inner",
-        "bytecode_tracing",
-        "OutputGraph.call_user_compiler",
-        "compile_fx_inner",
-    )
-    found = [
-        Phase(name, depth, 0.0, 1.0) for depth, name in enumerate((*names, "GraphLowering.compile_to_module", "x"))
+def _section(name: str, begin: float, end: float, compile_id: str) -> build.Events:
+    """A section of torch's trace, in seconds from the start."""
+    here = build.at(compile_id) if compile_id != "-" else {}
+    times = (("B", begin), ("E", end))
+    return [
+        ({"chromium_event": {}, **here}, json.dumps({"name": name, "ph": kind, "ts": _START + at * 1e6, "tid": 0}))
+        for kind, at in times
     ]
-    colours = [item.fragments[1][1] for item in timeline_lines([*found, Phase("build_guards", 2, 0.0, 1.0)])[1:]]
-    expected = ("other", "dynamo", "dynamo", "aot", "inductor", "codegen", "codegen", "dynamo")
-    assert colours == [PARTS[part][1] for part in expected]
 
 
-@given(st.lists(st.tuples(st.sampled_from("BEi"), st.sampled_from("abc"), st.floats(0, 1e6)), max_size=40))
-def test_any_log_gives_bars_of_one_width(events: list[tuple[str, str, float]]) -> None:
-    lines = timeline_lines(pair_events(_event(*one) for one in events))
-    bars = [item.fragments[1][0] for item in lines[1:] if len(item.fragments) == 3]
-    assert {len(bar) for bar in bars} <= {24}
+def _nested(compile_id: str, begin: float, end: float) -> build.Events:
+    """A compile with one phase inside."""
+    outer = _section("dynamo", begin, end, compile_id)
+    return [outer[0], *_section("backend_compile", begin + 0.1, end - 0.1, compile_id), outer[1]]
+
+
+def _events() -> build.Events:
+    return [
+        *build.run_events(),
+        *build.source_events(),
+        *_nested("0/0", 0.0, 2.0),
+        *build.compile_events("0/0"),
+        *_section("compile_file", 0.5, 1.5, "-"),
+        *build.recompile_events("0/1", "4", "5"),
+        *_nested("0/1", 3.0, 4.0),
+        *build.compile_events("0/1"),
+        *build.end_events(),
+    ]
+
+
+def test_compiles_recompiles_phases_and_threads_are_slices(tmp_path: Path) -> None:
+    with Session.open(build.recording(tmp_path, _events())) as session:
+        found = read_slices(session)
+    timed = [one for one in found if one.kind != "cache"]
+    assert {one.compile_id for one in found if one.kind == "cache"} <= {"0/0", "0/1"}
+    assert [(one.kind, one.compile_id, one.depth, round(one.end - one.start, 3)) for one in timed] == [
+        ("compile", "0/0", 0, 2.0),
+        ("phase", "0/0", 1, 1.8),
+        ("C++", "-", 0, 1.0),
+        ("recompile", "0/1", 0, 1.0),
+        ("phase", "0/1", 1, 0.8),
+    ]
+    assert found[0].name == "f"
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 40])
+def test_a_bar_never_leaves_its_columns(columns: int) -> None:
+    for start, end in (
+        (0.0, 1.0),
+        (0.0, 100.0),
+        (3.0, 3.0),
+        (99.9, 100.0),
+        (-5.0, -1.0),
+        (105.0, 110.0),
+        (-5.0, 200.0),
+    ):
+        drawn = bar(start, end, (0.0, 100.0), columns)
+        assert 0 < len(drawn) <= columns
+
+
+async def test_the_time_line_is_zoomed_sorted_and_left(tmp_path: Path) -> None:
+    async with browsing(build.recording(tmp_path, _events())) as pilot:
+        await press(pilot, "2", "v")
+        shown = pilot.app.screen
+        assert isinstance(shown, TimelineScreen)
+        table = shown.table
+        assert table.rows[0].cells[-1].count("\u2588") == len(table.rows[0].cells[-1]), "it begins at the compile"
+        assert "time line of the run: 4" in screen(pilot)
+        before = table.rows[0].cells[-1]
+        await press(pilot, "minus", "minus")
+        assert len(table.rows[0].cells[-1]) < len(before)
+        await press(pilot, "s", "s")
+        seconds = [float(row.cells[1]) for row in table.rows]
+        assert seconds == sorted(seconds, reverse=True)
+        await press(pilot, "f", *"recompile", "enter")
+        assert [row.cells[4] for row in table.rows] == ["recompile"]
+        await press(pilot, "enter")
+        assert isinstance(pilot.app, Browser)
+        assert isinstance(pilot.app.current, CompilesView)
+        assert pilot.app.current.location().compile_id == "0/1"
+
+
+async def test_every_rank_is_on_it(tmp_path: Path) -> None:
+    for rank in range(2):
+        events = _events()
+        events[0][0]["dynadiag_run"].update(rank=rank)
+        build.recording(tmp_path, events, f"rank{rank}")
+    opened = open_recordings([tmp_path])
+    with opened.session as session:
+        app = Browser(session, opened.paths, opened.rank)
+        async with app.run_test(size=(140, 40), notifications=True) as pilot:
+            await settle(pilot)
+            await press(pilot, "2", "v")
+            assert isinstance(app.screen, TimelineScreen)
+            assert {row.cells[2] for row in app.screen.table.rows} == {"0", "1"}
+
+
+async def test_a_run_without_events_says_so(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "2", "v")
+        assert "no time line was recorded" in screen(pilot)
+        await press(pilot, "v")
+        assert not isinstance(pilot.app.screen, TimelineScreen)

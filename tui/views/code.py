@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.render.fusion_text import refusal_text, share_text
 from tui.code_panes import (
     PANES,
     CodePaneModel,
@@ -49,6 +50,7 @@ from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["CodeView"]
 
+_MAX_REFUSED = 20  # refused fusions of a call that are listed
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 
 
@@ -289,10 +291,10 @@ class CodeView(GraphActions, StageActions):
 
     @property
     def partner(self) -> str | None:
-        """What a kernel was compiled to; of a backward graph the forward graph, and the other way round."""
+        """What a kernel was compiled to, and the graph of that; of a backward graph the forward one, and back."""
         if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
             return _OPPOSITE[self._current_pane]
-        return "stage" if self._current_pane == "kernel" else None
+        return {"kernel": "stage", "stage": "later"}.get(self._current_pane)
 
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""
@@ -446,6 +448,8 @@ class CodeView(GraphActions, StageActions):
             if self._current_pane == "source":
                 sources = board.sources(document.ref.key)
                 called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
+            if self._current_pane == "kernel":
+                called = self._call_lines(board)
             if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
                 lines = [*self._node_lines(board, name, document, line), *called]
             elif called:
@@ -453,6 +457,21 @@ class CodeView(GraphActions, StageActions):
         self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
         self.node_details.set_class(lines is called, "tall")
         self.node_details.show(lines)
+
+    def _call_lines(self, board: CodePaneModel) -> list[Line]:
+        """What the kernel call on the cursor's line was not fused with, and why."""
+        ref, line = board.ref("kernel"), self.pane("kernel").cursor + 1
+        module = board.modules.get(ref.key) if ref is not None else None
+        if ref is None or module is None:
+            return []
+        here = [call for call in module.calls if call.line == line or call.is_defined_at(line)][:1]
+        lines = {call.index: call.line for call in module.calls}
+        share = share_text(module.calls) if here else ""
+        made = [styled_line((share, "dim"))] if share else []
+        for refused in here[0].refused[:_MAX_REFUSED] if here else ():
+            to = Location(self.NAME, board.compile_id, document=ref.key, line=lines.get(refused.call))
+            made.append(styled_line(one_line(refusal_text(refused)), to=to))
+        return made
 
     def _node_lines(self, board: CodePaneModel, name: str, document: Document, line: int) -> list[Line]:
         printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))

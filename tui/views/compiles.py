@@ -12,7 +12,7 @@ from dynadiag.recording.records import Compile
 from tui.compile_tree import CompileTree, call_lines, compile_branches, compile_lines
 from tui.location import Location
 from tui.styled_text import line, one_line
-from tui.timeline import read_phases, timeline_lines
+from tui.timeline import TimelineScreen
 from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -33,7 +33,7 @@ class CompilesView(View):
             "timeline",
             "time line",
             id="compiles.timeline",
-            tooltip="show the time line of the compile instead of its details, and back",
+            tooltip="show the time line of the run, zoomed to this compile",
         ),
     ]
 
@@ -41,7 +41,6 @@ class CompilesView(View):
         super().__init__(classes="listing")
         self._tree_data: CompileTree | None = None
         self._pending_compile: str | None = None
-        self._timeline = False
 
     def compose(self) -> ComposeResult:
         yield Tree(id="compiles-tree")
@@ -124,12 +123,11 @@ class CompilesView(View):
         return super().offers(action) and (action != "timeline" or bool(self._compiles))
 
     def action_timeline(self) -> None:
-        """Show the time line of the compile instead of its details, or the details again."""
-        if self._item() is None:
-            self.notify("a time line belongs to one compile: go to one first", severity="warning")
-            return
-        self._timeline = not self._timeline
-        self._describe()
+        """Show the time line of the whole run, at the compile under the cursor."""
+        item, browser = self._item(), self.browser
+        start = item.compile_id if item is not None else None
+        screen = TimelineScreen(self.session, browser.rank, browser.paths, start)
+        browser.push_screen(screen, lambda place: browser.go_to(place) if place is not None else None)
 
     def _describe(self) -> None:
         item, made, branch = self._item(), self._tree_data, self.tree_.branch
@@ -137,9 +135,6 @@ class CompilesView(View):
             return
         if item is None:
             self.fetch("detail", lambda: call_lines(branch.key, made), self.details.show)
-        elif self._timeline:
-            id_ = item.compile_id
-            self.fetch("detail", lambda: timeline_lines(read_phases(self.session, id_)), self.details.show)
         else:
             self.fetch("detail", lambda: compile_lines(item, made), self.details.show)
 

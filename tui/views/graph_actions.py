@@ -169,7 +169,8 @@ class GraphActions(PanedView):
         Those on the screen come before the others, and those with a line that is linked to the cursor's line before
         those without.
         """
-        graphs = [name for name in (self._current_pane, "later", "dynamo") if name in ("later", "dynamo")]
+        both = ("dynamo", "later") if self._current_pane == "source" else ("later", "dynamo")
+        graphs = [name for name in (self._current_pane, *both) if name in both]
         names = sorted(graphs, key=lambda name: (not self.pane(name).display, self.graph_line(name) is None))
         return next((name for name in names if (it := self.pane(name).document) and it.ref.kind == "graph"), None)
 

@@ -13,7 +13,7 @@ from dynadiag.recording.records import Kernel
 from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
-from tui.kernel_costs import MAX_AUTOMATIC, CallCost, read_call_costs
+from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -64,7 +64,7 @@ class KernelsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._costs: dict[tuple[int | None, str], list[CallCost]] = {}
+        self._costs: dict[tuple[int | None, str], list[KernelCost]] = {}
         self._costs_session: Session | None = None  # the recording that the costs belong to
 
     def offers(self, action: str) -> bool:
@@ -116,16 +116,16 @@ class KernelsView(ListingView):
                 self.table.move_to(0)
             return
 
-        def take(found: dict[tuple[int | None, str], list[CallCost]]) -> None:
+        def take(found: dict[tuple[int | None, str], list[KernelCost]]) -> None:
             self._costs.update(found)
             self.table.show(self.rows(), self.columns())
             left = len(ids) - _COMPILES_PER_READ
             self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
             self._read_costs(ids[_COMPILES_PER_READ:])
 
-        self.fetch("costs", lambda: read_call_costs(session, ids[:_COMPILES_PER_READ]), take)
+        self.fetch("costs", lambda: read_kernel_costs(session, ids[:_COMPILES_PER_READ]), take)
 
-    def _kernel(self, key: int | str) -> tuple[Kernel | None, CallCost | None]:
+    def _kernel(self, key: int | str) -> tuple[Kernel | None, KernelCost | None]:
         """The kernel of a row, and its call if the calls have been read."""
         index, _, number = str(key).partition("/")
         kernels = self.session.all_kernels()
@@ -172,8 +172,8 @@ def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
     return (*cells[:-1], *timed, cells[-1])
 
 
-def _row(item: Kernel, cost: CallCost | None, *, measured: bool) -> Row:
-    told = cost or CallCost(1, 0)
+def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
+    told = cost or KernelCost(1, 0)
     moved = "-" if told.bytes_moved is None else f"{told.bytes_moved:,}"
     head = (str(item.index), one_line(item.compile_id), one_line(told.stage) or "-", item.language)
     place = (told.shape or "-", told.module or "-", told.where or "-")
@@ -183,12 +183,12 @@ def _row(item: Kernel, cost: CallCost | None, *, measured: bool) -> Row:
     return Row(_insert_times(cells, _times(cost)) if measured else cells, key)
 
 
-def _times(cost: CallCost | None) -> tuple[str, str]:
+def _times(cost: KernelCost | None) -> tuple[str, str]:
     seconds = "-" if cost is None or cost.seconds is None else f"{cost.seconds * 1e6:,.1f}"
     return seconds, "-" if cost is None or cost.peak_share is None else f"{cost.peak_share:.0%}"
 
 
-def _cost_lines(cost: CallCost, columns: int) -> list[Line]:
+def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
     """Return the measured time of a call, what it computes, and where that is in the program."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
@@ -203,6 +203,7 @@ def _cost_lines(cost: CallCost, columns: int) -> list[Line]:
     places = [part for part in (of_modules, cost.chain) if part] if cost.chain else cost.lines
     guessed = any(at.endswith("?") for at in cost.lines)
     meaning = [line((_INFERRED, "dim"))] if guessed else []
+    meaning += [line((part, "dim")) for text in cost.fusion for part in wrap(text, columns)]
     return [*timed, *about, *(line((part, "key")) for at in places for part in wrap(at, columns)), *meaning]
 
 

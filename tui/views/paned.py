@@ -19,6 +19,9 @@ from tui.widgets.styled_lines import StyledLines
 __all__ = ["PanedView"]
 
 _MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
+_MIN_THREE = 110  # columns from which on there are three panes
+_MIN_EQUAL = 150  # columns from which on the one in the middle is not narrowed
+_TWO = 2
 _MIN_CURRENT_WIDTH = 60  # columns that the current pane has at least where there is room: its title has to fit
 
 
@@ -91,6 +94,8 @@ class PanedView(View):
             pane.display = name in shown  # at once: a class could come after the focus
             pane.set_class(name not in written and bool(written), "empty")
             pane.set_class(name == self._current_pane, "current")
+            is_between = name not in (self._current_pane, order[0], last) and len(shown) > _TWO
+            pane.set_class(is_between and self.app.size.width < _MIN_EQUAL, "middle")
             self._limit(pane, others=bool(written - {name}))
             subtitle = (
                 f"tab: {PANE_TITLES.get(after, after)} ▸" if name == last and after and after not in shown else ""
@@ -107,20 +112,30 @@ class PanedView(View):
             pane.styles.max_width = limit
 
     def _shown_panes(self) -> frozenset[str]:
-        """Return the panes that fit: the current one, its partner, the source, then those nearest to `beside`."""
+        """Return the panes that fit: the current one, its partner, the source, code, then those nearest to `beside`.
+
+        So of three panes one is the source, one a graph and one what was made of it.
+        """
         order = self.pane_order
         current = self._current_pane if self._current_pane in order else order[0]
         if current != order[0]:
             self.beside = current
         here = order.index(self.beside) if self.beside in order else 1
-        ranked = (current, self.partner, order[0], *order[here:], *reversed(order[:here]))
-        return frozenset(list(dict.fromkeys(name for name in ranked if name in order))[: self._room()])
+        room = self._room()
+        code = order[-1] if room > _TWO and self.pane(order[-1]).document is not None else None
+        ranked = (current, self.partner, order[0], code, *order[here:], *reversed(order[:here]))
+        return frozenset(list(dict.fromkeys(name for name in ranked if name in order))[:room])
 
     def _room(self) -> int:
-        """Return how many panes fit. The current one takes half of the width, each other one at least the minimum."""
+        """Return how many panes fit. The current one takes half of the width, each other one at least the minimum.
+
+        From 110 columns on there are three, the one in the middle narrower than the others.
+        """
         if self._zoomed or not any(self.pane(name).document is not None for name in self.pane_order):
             return 1
-        return 1 + max(1, self.app.size.width // 2 // _MIN_PANE_WIDTH)
+        width = self.app.size.width
+        least = _TWO if width < _MIN_THREE else _TWO + 1
+        return max(least, 1 + width // 2 // _MIN_PANE_WIDTH)
 
     def _next_pane(self) -> str | None:
         order = self.pane_order

@@ -11,7 +11,7 @@ from textual.timer import Timer
 from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.recording_search import MAX_HITS, RecordingSearch
-from tui.search_hits import Hit
+from tui.search_hits import Hit, HitGroup, group_hits
 from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
@@ -36,6 +36,7 @@ class SearchView(ListingView):
         Column("kind"),
         Column("compile", max_width=8),
         Column("where", max_width=36, is_path=True),
+        Column("hits", numeric=True),
         Column("text", max_width=240),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,6 +48,7 @@ class SearchView(ListingView):
         self.search: RecordingSearch | None = None
         self._previous_hits: Sequence[Hit] = ()  # the hits of the search before the recording grew
         self._listed_hits: Sequence[Hit] = ()  # the hits in the table
+        self._groups: Sequence[HitGroup] = ()  # the same, as they are listed
         self._poll_timer: Timer | None = None
 
     def on_mount(self) -> None:
@@ -132,11 +134,12 @@ class SearchView(ListingView):
                 self.browser.report_problem(hunt.error)
 
     def _list_hits(self, found: Sequence[Hit]) -> None:
-        """Show hits, and keep the cursor on its hit."""
-        under, self._listed_hits = self._hit_under(), found
-        self._show([_row(number, hit) for number, hit in enumerate(found)])
-        if under is not None and under in found:
-            self.table.go_to_key(found.index(under))
+        """Show hits in groups, and keep the cursor on its group."""
+        under, self._listed_hits = self._group_under(), found
+        self._groups = group_hits(found)
+        self._show(self.rows())
+        if under is not None and (kept := next((one for one in self._groups if one.hits[0] == under.hits[0]), None)):
+            self.table.go_to_key(kept.first)
 
     def _show_status(self) -> None:
         """Show the progress of the search above the list."""
@@ -164,17 +167,22 @@ class SearchView(ListingView):
     # Hits
 
     def rows(self) -> Sequence[Row]:
-        return [_row(number, hit) for number, hit in enumerate(self._listed_hits)]
+        return [_row(group) for group in self._groups]
 
-    def _hit(self, key: int | str) -> Hit | None:
-        return self._listed_hits[int(key)] if int(key) < len(self._listed_hits) else None
+    def _group(self, key: int | str) -> HitGroup | None:
+        return next((group for group in self._groups if group.first == key), None)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        hit = self._hit(key)
-        if hit is None:
+        group = self._group(key)
+        if group is None:
             return []
-        made = [line((hit.kind, "key"), f"  {hit.where}", (f"  compile {hit.compile_id}", "dim")), Line()]
-        return [*made, *self._context_lines(hit.target)] if hit.target.line else [*made, line(hit.text)]
+        hit = group.hits[0]
+        several = [_hit_line(each) for each in group.hits[:MAX_HITS]] if len(group.hits) > 1 else []
+        head = line((group.kind, "key"), f"  {group.where}", (f"  compile {', '.join(group.compile_ids)}", "dim"))
+        if several and group.kind == "event":
+            return [head, *several]
+        context = self._context_lines(hit.target) if hit.target.line else [line(hit.text)]
+        return [head, *several, Line(), *context]
 
     def _context_lines(self, target: Location) -> list[Line]:
         kind, _, name = (target.document or "").partition(":")
@@ -191,15 +199,15 @@ class SearchView(ListingView):
         ]
 
     def target_of(self, key: int | str) -> Location | None:
-        hit = self._hit(key)
-        return hit.target if hit else None
+        group = self._group(key)
+        return group.hits[0].target if group else None
 
     def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.table and self._hit_under() is not None:
+        if lines is self.table and self._group_under() is not None:
             super().cursor_moved(lines)
 
-    def _hit_under(self) -> Hit | None:
-        return self._hit(self.table.key) if self.table.key is not None else None
+    def _group_under(self) -> HitGroup | None:
+        return self._group(self.table.key) if self.table.key is not None else None
 
 
 def _run_search(hunt: RecordingSearch) -> None:
@@ -211,5 +219,11 @@ def _run_search(hunt: RecordingSearch) -> None:
         hunt.finished = True
 
 
-def _row(number: int, hit: Hit) -> Row:
-    return Row((hit.kind, hit.compile_id, hit.where, hit.text), number)
+def _row(group: HitGroup) -> Row:
+    ids = group.compile_ids
+    number = f"{ids[0]}{f' +{len(ids) - 1}' if len(ids) > 1 else ''}"
+    return Row((group.kind, number, group.where, f"{len(group.hits):,}", group.text), group.first)
+
+
+def _hit_line(hit: Hit) -> Line:
+    return line((f"{hit.compile_id:<6} ", "dim"), f"{hit.where:<28} ", (hit.text, "dim"), to=hit.target)
