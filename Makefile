@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 JOBS ?= 3
 # Benchmarks that are given programs or recordings; `python benchmarks/NAME.py --help` says what.
 TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
-    one_minimal page ranks_tlparse ray_sweep triage_cases mutants
+    model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants
 
 .PHONY: help explain test test-slow coverage mutants check format docs bench clean
 

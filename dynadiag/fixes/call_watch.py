@@ -196,7 +196,7 @@ class CandidateWatch(CallWatch):
             # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
             call.start_from(expected[0].start_state, expected[0].start_arguments)
             with torch_private.recompile_limit(_RECOMPILE_LIMIT):
-                for record in expected:
+                for record in filter(lambda each: self._asked.compares(each.inputs), expected):
                     made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
                     self._compare(record, made)
             own.restore()

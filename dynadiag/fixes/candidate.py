@@ -39,7 +39,9 @@ class Candidate:
     ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
     ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
     ``whole_calls`` are functions of the changed program whose calls the proof compares, with the compiled ones in them.
-    ``for_whole_graphs`` is for a change that needs a function without breaks: between graphs Python has the number.
+    ``finite`` are those of the edits that are right for finite numbers alone: of NaN and infinity the change makes
+    another result, so the proof looks at these without them. ``for_whole_graphs`` is for a change that needs a function
+    without breaks: between graphs Python has the number.
     """
 
     title: str
@@ -50,6 +52,7 @@ class Candidate:
     as_tensors: tuple[str, ...] = ()
     whole_calls: tuple[str, ...] = ()
     for_whole_graphs: bool = False
+    finite: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

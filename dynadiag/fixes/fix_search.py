@@ -13,6 +13,7 @@ from dynadiag.fixes.candidate import Candidate, Refusal, Rewrite, Sources
 from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.fix_report import Evidence, Rejected
 from dynadiag.fixes.fix_result import Fix, FixResult
+from dynadiag.fixes.known import known_titles
 from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, library_edits
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project, is_library
@@ -46,7 +47,8 @@ def find_fixes(trials: Trials, message: Message) -> FixResult:
         refuse_failing(trials, first)
         return FixResult((), (), {}, None, torch)
     trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
-    return _Search(trials, message, Prover(trials)).run(first, torch)
+    with trials:
+        return _Search(trials, message, Prover(trials)).run(first, torch)
 
 
 @dataclass(slots=True)
@@ -106,6 +108,9 @@ class _Search:
 
     def run(self, first: RecordedRun, torch: str | None) -> FixResult:
         self._causes = [self._cause(problem) for problem in first.problems]
+        edits = [edit for cause in self._causes for each in cause.untried for edit in edits_of(each)]
+        if edits and all(is_library(edit.file) for edit in edits):
+            self.trials.fork_at_first_call(first.outcome.facts.threads or 1)
         self.prover.measure_unchanged(first)
         self._message_causes()
         self._add_all()
@@ -142,8 +147,12 @@ class _Search:
             cause.untried = [*found, *(each for each in cause.untried if each not in found)]
 
     def _cause(self, problem: FixProblem) -> _Cause:
-        places = [problem] if problem.file is None or not is_library(problem.file) else [problem, problem.from_outside]
-        found = [each for place in places for rewrite in CATALOGUE for each in self._candidates(rewrite, place)]
+        found = [each for rewrite in CATALOGUE for each in self._candidates(rewrite, problem)]
+        if problem.file is not None and is_library(problem.file) and not any(map(edits_of, found)):
+            outside = problem.from_outside
+            found += [each for rewrite in CATALOGUE for each in self._candidates(rewrite, outside)]
+        known = known_titles(self._project, problem)
+        found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
         for each in found:
             self.prover.conditions += each.both_sides if isinstance(each, Candidate) else ()
         return _Cause(problem, found)
@@ -158,6 +167,12 @@ class _Search:
                     yield Refusal(each.title, f"an overlay cannot hold it: {why}")
                     continue
                 self.trials.libraries |= {edit.file for edit in library_edits(each.edits)}
+            inside = library_edits(edits_of(each)) == tuple(edits_of(each)) and not getattr(each, "whole_calls", ())
+            if self.trials.from_first_call and not inside:
+                yield Refusal(
+                    each.title, "trials begin at the first compiled call here, where only packages are changed"
+                )
+                continue
             yield each
 
     def _message_causes(self) -> None:
@@ -315,13 +330,19 @@ class _Search:
             return FixResult(tuple(_fix(cause, None) for cause in self._causes), (), {}, None, torch)
         edits = whole.candidate.edits
         final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
-        why = first_objection(replace(whole, problems=(), recorded=final), RECORDED)
+        baseline = self.prover.as_from_beginning(whole.baseline)
+        why = first_objection(replace(whole, problems=(), recorded=final, baseline=baseline), RECORDED)
         if why is not None:
             return FixResult(tuple(_taken_back(cause, why) for cause in self._causes), (), {}, None, torch)
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
         fixes = tuple(_fix(cause, whole) for cause in self._causes)
         changed = {name: text for name, text in apply_edits(sources, edits).items() if not is_library(name)}
         return FixResult(fixes, edits, changed, evidence_of(whole), torch)
+
+
+def edits_of(candidate: Candidate | Refusal) -> tuple[Edit, ...]:
+    """The edits of a candidate; none of a refusal."""
+    return candidate.edits if isinstance(candidate, Candidate) else ()
 
 
 def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
@@ -336,6 +357,7 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
         tuple(condition for part in parts for condition in part.both_sides),
         tuple(name for part in parts for name in part.as_tensors),
         tuple(name for part in parts for name in part.whole_calls),
+        finite=tuple(edit for part in parts for edit in part.finite),
     )
 
 

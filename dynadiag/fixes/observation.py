@@ -50,6 +50,7 @@ class Observation:
     compiled_records: str | None = None
     uncompiled: bool = False
     time_calls: bool = False
+    inputs: str = "all"  # "all" | "finite" | "not finite": which records a run compares
     seed: int = 0
     root: str = ""
     libraries: tuple[str, ...] = ()
@@ -62,6 +63,11 @@ class Observation:
     def roots(self) -> tuple[str, ...]:
         """What the paths of the modules begin with whose globals, and whose own exceptions, are compared."""
         return (self.root, *self.libraries, *self.changed_modules.values()) if self.root else ()
+
+    def compares(self, inputs: str) -> bool:
+        """Whether a run compares the calls with inputs of this name. Those of the program always count."""
+        finite = inputs.removeprefix("state ") not in ("nan", "inf", "-inf") and not inputs.endswith(" nan")
+        return self.inputs == "all" or finite == (self.inputs == "finite")
 
     def to_task(self) -> str:
         """The observation as the text of a plan's task."""

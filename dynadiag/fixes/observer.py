@@ -21,6 +21,7 @@ import torch
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch
+from dynadiag.fixes.code_swap import swap_module
 from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CompiledOperators, Observation, WarmCallTime
 from dynadiag.fixes.operator_counter import OperatorCounter
@@ -63,8 +64,8 @@ def _start() -> None:
 def _change_modules(asked: Observation) -> None:
     """Load changed copies in the place of modules of packages."""
     loaders = {name: partial(CopiedLoader, copy=copy) for name, copy in asked.changed_modules.items()}
-    if late := sorted(loaders.keys() & sys.modules.keys()):
-        raise RuntimeError(f"{late[0]} is imported before the trial begins, and cannot be changed")
+    for name in sorted(loaders.keys() & sys.modules.keys()):  # the trial begins at the program's first compiled call
+        swap_module(name, asked.changed_modules[name])
     sys.meta_path.insert(0, LibraryFinder(loaders))
 
 

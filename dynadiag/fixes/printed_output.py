@@ -10,7 +10,8 @@ __all__ = ["comparable", "comparable_run", "difference", "has_same_lines", "mask
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
 # What torch says about its own work: a break that is gone takes its warning with it.
-_TORCH_WARNING = re.compile(r"^\S*[/\\]torch[/\\]\S+\.py:\d+: \w*Warning: (?:.*\n)*?(?:  \S.*\n)", re.M)
+# Its text may have frames of a stack; it ends with the line of torch's that gives it.
+_TORCH_WARNING = re.compile(r'^\S*[/\\]torch[/\\]\S+\.py:\d+: \w*Warning: (?:.*\n)*?(?:  (?!File ")\S.*\n)', re.M)
 # A warning of torch's C++ names the user's line, and says where in torch it comes from.
 _TORCH_CPP_WARNING = re.compile(
     r"^\S.*?:\d+: \w*Warning: (?:(?!.*:\d+: \w*Warning: ).*\n)*?.*\(Triggered internally at .*\)\n(?:  \S.*\n)?", re.M

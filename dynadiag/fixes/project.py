@@ -14,7 +14,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.trial.program import Program
 
-__all__ = ["Project", "is_library", "module_of"]
+__all__ = ["Project", "is_library", "module_of", "write_new"]
 
 _PACKAGES = "site-packages"  # in the name of a library's file: no name of the user's begins so
 _NOT_CHANGED = ("torch", "torchgen", "functorch", "triton", "numpy", "dynadiag")  # the compiler, and what it stands on
@@ -88,10 +88,7 @@ class Project:
         root = folder / (self.root.name or "root")
         _copy_tree(self.root, root, _Budget())
         for name, content in {**self.added, **{name: text.encode() for name, text in changed.items()}}.items():
-            place = (folder if is_library(name) else root) / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.unlink(missing_ok=True)  # it may be a link
-            place.write_bytes(content)
+            write_new((folder if is_library(name) else root) / name, content)
         return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
 
     def _moved(self, root: Path) -> Program:
@@ -105,6 +102,13 @@ class Project:
         except ValueError:
             return self.cwd
         return moved if moved.is_dir() else root
+
+
+def write_new(place: Path, content: bytes) -> None:
+    """Write a file of a copy, in the place of one that may be a link."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.write_bytes(content)
 
 
 def is_library(name: str) -> bool:

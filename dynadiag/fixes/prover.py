@@ -49,6 +49,7 @@ class Prover:
     unchanged: UnchangedProgram = field(init=False)
     conditions: list[Condition] = field(default_factory=list)
     _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
+    _first: RecordedRun = field(init=False)  # the unchanged program in a fresh interpreter
 
     def measure_unchanged(self, first: RecordedRun) -> None:
         """Run the unchanged program as a fork, and uncompiled. ``first`` is its run in a fresh interpreter.
@@ -56,6 +57,7 @@ class Prover:
         Raises `FailsUncompiled` if it fails uncompiled too.
         """
         recorded = self.trials.recorded("as written, for comparison")
+        self._first, first = first, self.trials.recorded("as written, again") if self.trials.from_first_call else first
         reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
         code = recorded.outcome.exit_code
         if reference.outcome.exit_code != 0 and code != 0:
@@ -67,6 +69,14 @@ class Prover:
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
         stable = UNSTABLE not in printed
         self.unchanged = UnchangedProgram(recorded, reference, printed, stable, code, recompiles_last=True, files=files)
+
+    def as_from_beginning(self, unchanged: UnchangedProgram) -> UnchangedProgram:
+        """The unchanged program as it prints and writes when it runs from its beginning in a fresh interpreter."""
+        if not self.trials.from_first_call:
+            return unchanged
+        again = self.trials.recorded("as written, in a fresh interpreter", fresh=True)
+        files = {name: mask_unstable(text, again.files.get(name, "")) for name, text in self._first.files.items()}
+        return replace(unchanged, printed=mask_unstable(self._first.printed, again.printed), files=files)
 
     def see_new_conditions(self) -> None:
         """Run the unchanged program again if there are new conditions, to find inputs for both sides."""

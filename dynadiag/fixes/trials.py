@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +30,7 @@ from dynadiag.fixes.observation import (
 from dynadiag.fixes.overlay_file import changes_of, overlay_text
 from dynadiag.fixes.printed_output import comparable, comparable_run
 from dynadiag.fixes.problems import FixProblem, RunSummary, problems_of, summarize
-from dynadiag.fixes.project import Project, is_library, module_of
+from dynadiag.fixes.project import Project, is_library, module_of, write_new
 from dynadiag.overlay import VARIABLE
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
@@ -135,8 +135,30 @@ class Trials:
     on_outcome: OnOutcome
     count: int = 0
     libraries: set[str] = field(default_factory=set)
+    _stopped: tuple[Runner, Project] | None = None  # the program at its first compiled call, and its copy
+    _open: ExitStack = field(default_factory=ExitStack)
     _slowest: float = 0.0  # seconds of the unchanged program under the recorder
     _registry: Registry = field(default_factory=Registry.installed)
+
+    def __enter__(self) -> Trials:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def fork_at_first_call(self, threads: int) -> None:
+        """Fork later trials from the program stopped at its first compiled call, where that is possible. Changes of the
+        user's own files cannot be tried then.
+        """
+        copy = self.project.copy_to(Path(tempfile.mkdtemp(dir=self.runner.scratch)), {})
+        runner = self._open.enter_context(self.runner.for_program(copy.program, copy.cwd))
+        if runner.has_forks and runner.start_forks(threads) is None:
+            self._stopped = runner, copy
+
+    @property
+    def from_first_call(self) -> bool:
+        """Whether trials are forked at the first compiled call. Nothing that was printed before is theirs."""
+        return self._stopped is not None
 
     def recorded(
         self, label: str, edits: Iterable[Edit] = (), *, fresh: bool = False, rung: str | None = None
@@ -148,7 +170,7 @@ class Trials:
         """
         wanted = tuple(edits)
         limit = _HANG_SLACK + _HANG_FACTOR * self._slowest if wanted and self._slowest else None
-        with self._copy(wanted) as (folder, copy):
+        with self._copy(wanted, fresh=fresh) as (folder, copy):
             journal = folder / "run.journal"
             asked = Observation(journal=str(journal), time_calls=not fresh and rung is None)
             changed = asked if fresh else self._changed(asked, folder, wanted)
@@ -204,24 +226,38 @@ class Trials:
             )
 
     def compared(self, label: str, candidate: Candidate, reference: ReferenceRun) -> ComparedRun:
-        """Run the changed program, compiled, and compare each call with the reference."""
+        """Run the changed program, compiled, and compare each call with the reference.
+
+        Where a part of the change is right for finite numbers alone, the program without it, uncompiled, is compared
+        with the others.
+        """
+        if not candidate.finite:
+            return self._compared_with(label, candidate, reference, "all")
+        rest = replace(candidate, edits=tuple(each for each in candidate.edits if each not in candidate.finite))
+        finite = self._compared_with(f"{label} that are finite", candidate, reference, "finite")
+        others = self._compared_with(f"{label}, without what is for finite ones", rest, reference, "not finite")
+        return replace(finite, differences=(*finite.differences, *others.differences))
+
+    def _compared_with(self, label: str, candidate: Candidate, reference: ReferenceRun, inputs: str) -> ComparedRun:
         asked = Observation(
             records=str(reference.records),
             compiled_records=str(reference.compiled_records) if reference.differs_compiled else None,
             as_tensors=candidate.as_tensors,
+            inputs=inputs,
         )
-        return self._compared(label, watched(candidate), asked)
+        rung = "uncompiled" if inputs == "not finite" else "eager"
+        return self._compared(label, watched(candidate), asked, rung)
 
     def with_compiled(self, reference: ReferenceRun) -> ReferenceRun:
         """The reference, with what the unchanged program does when it is compiled."""
         asked = Observation(records=str(reference.records), own_records=str(reference.compiled_records))
         return replace(reference, compiled=self._compared("as written, compiled, with other inputs", [], asked))
 
-    def _compared(self, label: str, edits: list[Edit], asked: Observation) -> ComparedRun:
+    def _compared(self, label: str, edits: list[Edit], asked: Observation, rung: str = "eager") -> ComparedRun:
         with self._copy(edits) as (folder, copy):
             errors = folder / "stderr"
             asked = replace(asked, stderr=str(errors), root=str(copy.root))
-            plan = Plan(rung="eager", task=self._changed(asked, folder, edits).to_task())
+            plan = Plan(rung=rung, task=self._changed(asked, folder, edits).to_task())
             outcome = self._run(label, copy, plan)
             folders = _folders(folder, copy)
             return ComparedRun(
@@ -251,15 +287,43 @@ class Trials:
         return {VARIABLE: str(file)}
 
     @contextmanager
-    def _copy(self, edits: Iterable[Edit]) -> Iterator[tuple[Path, Project]]:
-        """A folder with a changed copy of the project, removed afterwards."""
+    def _copy(self, edits: Iterable[Edit], *, fresh: bool = False) -> Iterator[tuple[Path, Project]]:
+        """A folder with a changed copy of the project, removed afterwards. A fork of the stopped program has its copy,
+        and the folder has the changed files of packages.
+        """
         wanted = tuple(edits)
         sources = {edit.file: self.project.source(edit.file) for edit in wanted}
-        folder = Path(tempfile.mkdtemp(dir=self.runner.scratch))
+        folder, changed = Path(tempfile.mkdtemp(dir=self.runner.scratch)), apply_edits(sources, wanted)
+        stopped = None if fresh else self._stopped
+        before = snapshot(stopped[1].root) if stopped is not None else {}
         try:
-            yield folder, self.project.copy_to(folder, apply_edits(sources, wanted))
+            if stopped is None:
+                yield folder, self.project.copy_to(folder, changed)
+            else:
+                for name, text in changed.items():
+                    write_new(folder / name, text.encode())
+                yield folder, stopped[1]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            if stopped is not None:
+                self._restore(stopped[1], changed_files(before, snapshot(stopped[1].root)))
+
+    def _restore(self, copy: Project, files: Iterable[str]) -> None:
+        """Make files of a copy as they are in the project, so that the next trial finds them so."""
+        for path in map(Path, files):
+            original = self.project.root / path.relative_to(copy.root)
+            if original.is_file():
+                write_new(path, original.read_bytes())
+            elif path.is_file():
+                path.unlink()
+
+    @contextmanager
+    def _runner(self, copy: Project, *, fresh: bool) -> Iterator[Runner]:
+        if self._stopped is not None and not fresh:
+            yield self._stopped[0]
+            return
+        with self.runner.for_program(copy.program, copy.cwd) as runner:
+            yield runner
 
     def _run(
         self,
@@ -271,11 +335,13 @@ class Trials:
         limit: float | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> Outcome:
-        with self.runner.for_program(copy.program, copy.cwd) as runner:
+        with self._runner(copy, fresh=fresh) as runner:
             runner.environment = {**runner.environment, **(variables or {})}
+            limits = runner.limits
             if limit is not None:
-                runner.limits = replace(runner.limits, seconds=min(limit, runner.limits.seconds))
+                runner.limits = replace(limits, seconds=min(limit, limits.seconds))
             outcome = runner.run_fresh(plan) if fresh else runner.run(plan)
+            runner.limits = limits
         self.count += 1
         self.on_outcome(label, outcome)
         return outcome

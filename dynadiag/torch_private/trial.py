@@ -283,7 +283,8 @@ def reset() -> None:
 
 def constant_globals(namespace: Mapping[str, Any]) -> set[str]:
     """The globals in which Dynamo keeps what functions with `assume_constant_result` returned: `sub_f`, `sub_f_1`
-    and so on for the function `_f` (torch 2.11 to 2.15).
+    and so on for the function `_f`, `f_0` and so on for `f` (torch 2.11 to 2.15).
     """
-    marked = [f"sub{name}" for name, each in namespace.items() if getattr(each, "_dynamo_marked_constant", False)]
-    return {name for name in namespace for own in marked if re.fullmatch(rf"{own}(?:_\d+)?", name)}
+    marked = [name for name, each in namespace.items() if getattr(each, "_dynamo_marked_constant", False)]
+    forms = [rf"sub{name}(?:_\d+)?" if name.startswith("_") else rf"{name}_\d+" for name in marked]
+    return {name for name in namespace for form in forms if re.fullmatch(form, name)}

@@ -211,7 +211,7 @@ def _run_program(request: ForkRequest, checkpoint: int | None) -> NoReturn:
     os.chdir(request.cwd)
     _reseed(request.seed)
     if checkpoint is not None:
-        _Checkpoint(socket.socket(fileno=checkpoint), request.threads).install()
+        _Checkpoint(socket.socket(fileno=checkpoint), request.threads, seeded=request.seed is not None).install()
     process.run_program_and_exit(request.program)
 
 
@@ -235,8 +235,9 @@ class _Checkpoint:
     for the forks.
     """
 
-    def __init__(self, channel: socket.socket, threads: int) -> None:
+    def __init__(self, channel: socket.socket, threads: int, *, seeded: bool) -> None:
         self._channel = channel
+        self._seeded = seeded  # each trial begins with the same numbers
         self._threads = threads
         self._descriptors = _open_descriptors()
         self._random_state = random.getstate()
@@ -293,6 +294,8 @@ class _Checkpoint:
 
     def _reseed_unseeded(self) -> None:
         """Reseed the generators that the program has not seeded, so that each trial has its own numbers."""
+        if self._seeded:
+            return
         import torch
 
         if random.getstate() == self._random_state:

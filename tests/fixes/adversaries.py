@@ -157,6 +157,43 @@ def _logged(head: str, found_by: str, body: str = "return x * 2", calls: str = _
     )
 
 
+def _experts(expert: str, found_by: str, head: str = "") -> Adversary:
+    """A mixture of experts whose loop runs over those that were chosen."""
+    body = (
+        "weights, index = torch.topk(x.softmax(-1), 2)\n"
+        "mask = torch.nn.functional.one_hot(index, num_classes=4).permute(2, 1, 0)\n"
+        "hit = (mask.sum(dim=(-1, -2)) > 0).nonzero()\nout = torch.zeros_like(x)\n"
+        "for e in hit:\n    e = e[0]\n    choice, token = torch.where(mask[e])\n    state = x[token]\n"
+        f"    state = {expert}\n    out.index_add_(0, token, state * weights[token, choice, None])\nreturn out"
+    )
+    title, marked = "each expert on all tokens", "(mask.sum(dim=(-1, -2)) > 0).nonzero()"
+    return Adversary(_program(body, _CALL, head), marked, title, frozenset(found_by.split()))
+
+
+def _segments(attention: str, found_by: str, head: str = "") -> Adversary:
+    """Attention by segments, with a function of its own."""
+    body = (
+        "lengths = bounds[1:] - bounds[:-1]\n"
+        "parts = [torch.split(each, lengths.tolist(), dim=2) for each in (x, x, x)]\n"
+        "outs = [attend(q, k, v, attention_mask=None)[0] for q, k, v in zip(*parts)]\n"
+        "out = torch.cat(outs, dim=2)\nreturn out"
+    )
+    lines = "".join(f"    {line}\n" for line in attention.splitlines())
+    head = f"{head}\ndef attend(q, k, v, attention_mask=None):\n{lines}\n"
+    source = _program(body, "call(torch.randn(1, 2, 5, 3), torch.tensor([0, 2, 5]))", head, "x, bounds")
+    return Adversary(source, "lengths.tolist()", "all segments at once", frozenset(found_by.split()))
+
+
+def _setup(test: str, effect: str, found_by: str) -> Adversary:
+    """A function that looks as if it sets something up once."""
+    head = (
+        "import random\nimport threading\n\nLOCK, SEEN = threading.Lock(), []\n\n\n"
+        f"def setup(key):\n    if {test}:\n        return\n    with LOCK:\n        {effect}\n\n"
+    )
+    source = _program("setup(1)\nreturn x * 2", f"for _ in range(3):\n    y = {_CALL}", head)
+    return Adversary(source, "with LOCK", "`setup` while torch compiles", frozenset(found_by.split()), compiled=True)
+
+
 def _property(getter: str, found_by: str, setter: str = "self.kept = value") -> Adversary:
     """A program whose compiled function reads a property that counts as a library's, and that can be set."""
     head = (
@@ -719,6 +756,31 @@ ADVERSARIES = {
         "printed",
         "if x.shape[0] > 4:\n    OWN.warning('many')\nreturn x * 2",
     ),
+    # expert_loops
+    "an expert looks at its tokens together": _experts("state - state.mean(0)", "results gradients"),
+    "an expert draws random numbers": _experts("torch.nn.functional.dropout(state)", "results gradients random"),
+    "an expert counts its calls": _experts(
+        "kept(state)", "mutations", "SEEN = []\n\n\ndef kept(x):\n    SEEN.append(len(SEEN))\n    return x\n\n"
+    ),
+    # segment_attention
+    "attention does not read its mask": _segments(
+        "return ((q @ k.transpose(-1, -2)).softmax(-1) @ v,)", "results gradients"
+    ),
+    "attention depends on how long a segment is": _segments(
+        "scores = q @ k.transpose(-1, -2) * q.shape[2]\n"
+        "scores = scores if attention_mask is None else scores + attention_mask\nreturn (scores.softmax(-1) @ v,)",
+        "results gradients",
+    ),
+    "attention counts its calls": _segments(
+        "SEEN.append(len(SEEN))\nscores = q @ k.transpose(-1, -2)\n"
+        "scores = scores if attention_mask is None else scores + attention_mask\nreturn (scores.softmax(-1) @ v,)",
+        "mutations",
+        "SEEN = []\n",
+    ),
+    # setups
+    "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
+    "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),
+    "a setup draws a number on each call": _setup("key in ()", "random.random()", "random"),
     # dynamic_sizes
     "a loop needs the number of rows": _size(
         "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y", "ends"

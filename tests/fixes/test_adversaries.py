@@ -114,6 +114,7 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         seconds=2.0,
         sides=tuple(condition.key for condition in candidate.both_sides),
         as_tensors=candidate.as_tensors,
+        inputs="finite" if candidate.finite else "all",
     )
     reference = ReferenceWatch(asked)
     module = load(unchanged, folder)

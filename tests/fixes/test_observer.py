@@ -31,6 +31,14 @@ def differences(monkeypatch: pytest.MonkeyPatch) -> list[CallDiffers]:
     return found
 
 
+@pytest.mark.parametrize("inputs", ["nan", "inf", "-inf", "state nan", "argument 3 nan"])
+def test_a_change_for_finite_numbers_is_compared_with_the_others_without_it(inputs: str) -> None:
+    compared = {what: Observation(inputs=what).compares(inputs) for what in ("all", "finite", "not finite")}
+    assert compared == {"all": True, "finite": False, "not finite": True}
+    assert Observation(inputs="finite").compares("the program's inputs")
+    assert not Observation(inputs="not finite").compares("state zeros")
+
+
 def test_a_call_starts_from_the_values_of_the_unchanged_program(tmp_path: Path, differences: list[Any]) -> None:
     asked = Observation(records=str(tmp_path / "records"), uncompiled=True)
     reference, unchanged, changed = ReferenceWatch(asked), Scaled(0.0), Scaled(1e-3)

@@ -48,6 +48,89 @@ def test_what_a_print_formats_itself_is_formatted_before(tmp_path: Path) -> None
     assert made[1].endswith('print(\'shape\', f"{tuple(x.shape)}", f"{x.dtype}")')
 
 
+ATTENTION = f"""{HEAD}def f(q, k, v, bounds, attend):
+    lengths = bounds[1:] - bounds[:-1]
+    parts = [torch.split(each, lengths.tolist(), dim=2) for each in (q, k, v)]
+    outs = [attend(a, b, c, attention_mask=None, dim=a)[0] for a, b, c in zip(*parts)]
+    out = torch.cat(outs, dim=2)
+    return out
+"""
+EXPERTS = f"""{HEAD}def f(x, weights, index, experts):
+    mask = torch.nn.functional.one_hot(index, num_classes=4).permute(2, 1, 0)
+    hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
+    out = torch.zeros_like(x)
+    for e in hit:
+        e = e[0]
+        choice, token = torch.where(mask[e])
+        state = experts[e](x[None, token].reshape(-1, 4))
+        out[token] += state * weights[token, choice, None]
+    return out
+"""
+SETUP = f"""{HEAD}def setup(model):
+    \"\"\"Once.\"\"\"
+    if getattr(model, "done", False):
+        return
+
+    with LOCK:
+        model.done = True
+"""
+
+
+def test_segments_are_attended_to_at_once(tmp_path: Path) -> None:
+    text = changed(ATTENTION, candidates(ATTENTION, problem_at(ATTENTION, "lengths.tolist()"), tmp_path))[0]
+    space: dict[str, Any] = {}
+    exec(text, space)
+    own: dict[str, Any] = {}
+    exec(ATTENTION, own)
+
+    def attend(q: Any, k: Any, v: Any, attention_mask: Any = None, dim: Any = None) -> tuple[torch.Tensor]:
+        assert dim is q
+        scores = q @ k.transpose(-1, -2)
+        return ((scores if attention_mask is None else scores + attention_mask).softmax(-1) @ v,)
+
+    q, k, v = (torch.randn(1, 2, 7, 3) for _ in range(3))
+    for bounds in ([0, 2, 7], [0, 7], [0, 3, 3, 7]):
+        ends = torch.tensor(bounds, dtype=torch.int32)
+        torch.testing.assert_close(space["f"](q, k, v, ends, attend), own["f"](q, k, v, ends, attend))
+    for made in (own, space):
+        with pytest.raises(RuntimeError):
+            made["f"](q, k, v, torch.tensor([0, 3]), attend)
+
+
+@pytest.mark.parametrize(
+    "other", ["dim=1, attention_mask=mask", "attention_mask=None)[0] for a, b, c in zip(*parts) if a"]
+)
+def test_segments_of_another_form_stay(other: str, tmp_path: Path) -> None:
+    text = ATTENTION.replace("attention_mask=None, dim=a", other.partition(")")[0])
+    text = text.replace("zip(*parts)]", "zip(*parts) if a]") if "if a" in other else text
+    found = candidates(text, problem_at(text, "lengths.tolist()"), tmp_path)
+    assert not any("segments" in each.title for each in found)
+
+
+def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
+    (text,) = changed(EXPERTS, candidates(EXPERTS, problem_at(EXPERTS, "torch.where(mask[e])"), tmp_path)[:1])
+    made: list[dict[str, Any]] = [{}, {}]
+    exec(text, made[0])
+    exec(EXPERTS, made[1])
+    experts = [torch.nn.Linear(4, 4) for _ in range(4)]
+    x, index = torch.randn(5, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 1]])
+    results = [each["f"](x, torch.rand(5, 2, generator=torch.manual_seed(0)), index, experts) for each in made]
+    torch.testing.assert_close(*results)
+    for other in (("return out", "return out, hit"), ("out[token] +=", "out[choice] =")):
+        text = EXPERTS.replace(*other)
+        found = candidates(text, problem_at(text, "torch.where(mask[e])"), tmp_path)
+        assert not any("expert" in each.title for each in found)
+
+
+def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
+    assert one(SETUP, "with LOCK", tmp_path)[0] == "@torch._dynamo.assume_constant_result"
+    for old, new in (("        return\n", "        return 1\n"), ("if getattr", "x = 1\n    if getattr")):
+        text = SETUP.replace(old, new)
+        assert not any(
+            "while torch" in each.title for each in candidates(text, problem_at(text, "with LOCK"), tmp_path)
+        )
+
+
 @pytest.mark.parametrize("call", ['print(n, sep="")', "print(*n)", 'print(f"{n:{x}}")', 'print(f"{n=}")'])
 def test_a_print_that_is_no_format_string_stays(call: str, tmp_path: Path) -> None:
     text = f"{HEAD}def f(x, n):\n    {call}\n    return x\n"

@@ -12,6 +12,7 @@ from dynadiag.fixes.rewrites import (
     dynamic_sizes,
     effects,
     effects_behind,
+    expert_loops,
     library_properties,
     number_arguments,
     number_attributes,
@@ -23,6 +24,8 @@ from dynadiag.fixes.rewrites import (
     python_calls,
     requested_breaks,
     rotations,
+    segment_attention,
+    setups,
     size_checks,
     splits,
     timers,
@@ -31,11 +34,15 @@ from dynadiag.fixes.rewrites import (
 )
 from dynadiag.fixes.rewrites.conditions import call_at, if_around, if_or_assert_at
 from dynadiag.fixes.rewrites.outer_contexts import with_at
+from dynadiag.fixes.rewrites.setups import setup_at
 
 __all__ = ["CATALOGUE"]
 
 CATALOGUE = (
     Rewrite("requested_breaks", at_break(call_at, requested_breaks.candidates)),
+    Rewrite("setups", at_break(setup_at, setups.candidates)),
+    Rewrite("expert_loops", at_break(call_at, expert_loops.candidates)),
+    Rewrite("segment_attention", at_break(call_at, segment_attention.candidates)),
     Rewrite("printing", at_break(call_at, printing.candidates)),
     Rewrite("copies", at_break(call_at, copies.candidates)),
     Rewrite("uniform_bounds", at_break(call_at, uniform_bounds.candidates)),

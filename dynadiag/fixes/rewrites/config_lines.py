@@ -21,6 +21,8 @@ from dynadiag.fixes.problems import FixProblem
 
 __all__ = ["candidates", "config_line", "logging_line"]
 
+# Kinds of breaks that a setting ends, and whose hints do not name it.
+_UNHINTED = {"GB0033": ["capture_scalar_outputs"]}
 _WHY = "torch takes this into the graph, and what is computed stays the same"
 _IGNORED = re.compile(r"Add the logging method to `(torch\._dynamo\.config\.\w+)`")
 _METHOD = re.compile(r"\.(\w+)\(")
@@ -28,13 +30,14 @@ _SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch l
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
-    """The settings that the hints of a break name."""
+    """The settings that end a break, by its hints or by its kind."""
     file = sources.file(problem.file) if problem.file is not None else sources.program()
     if file is None or problem.kind != "break":
         return
     if problem.file is None:
         yield from _ignored(problem, file)
-    for name in dict.fromkeys(found[1] for hint in problem.hints for found in _SETTING.finditer(hint)):
+    hinted = [found[1] for hint in problem.hints for found in _SETTING.finditer(hint)]
+    for name in dict.fromkeys(hinted or _UNHINTED.get(problem.gb_id or "", [])):
         line = f"torch._dynamo.config.{name} = True"
         yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
 

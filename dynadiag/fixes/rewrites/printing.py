@@ -21,9 +21,10 @@ from dynadiag.fixes.rewrites.config_lines import logging_line
 
 __all__ = ["all_in_graph", "called_after", "candidates", "graph_print", "prints"]
 
-_LEVELS = "debug|info|warning|error|critical|exception"
+_LEVELS = "debug|info|warning|error|critical|exception|warning_once|info_once|warning_advice"  # Transformers has more
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
-_GET_LOGGER = r"(?:logging\.)?getLogger\((?:__name__|\"[^\"]*\"|'[^']*'|)\)"  # the same logger wherever it is asked for
+# The same logger wherever it is asked for.
+_GET_LOGGER = r"(?:logging\.)?(?:getLogger|get_logger)\((?:__name__|\"[^\"]*\"|'[^']*'|)\)"
 _LOGGER = re.compile(rf"^([A-Za-z_]\w*|self\.\w+|{_GET_LOGGER})\.({_LEVELS})$")
 
 
@@ -116,7 +117,7 @@ def _logger_of(file: ParsedSource, text: str) -> str | None:
     if re.fullmatch(_GET_LOGGER, text):
         return text
     if not text.startswith("self."):
-        return text if re.search(rf"^{text}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) else None
+        return text if re.search(rf"^{text}\s*=\s*(?:logging\.)?(?:getLogger|get_logger)\(", file.text, re.M) else None
     made = [file.code(each.value) for each in file.nodes(cst.Assign) if file.code(each.targets[0].target) == text]
     return made[0] if len(made) == 1 and re.fullmatch(_GET_LOGGER, made[0]) else None
 

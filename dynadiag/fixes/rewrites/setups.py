@@ -1,0 +1,51 @@
+"""A function that sets something up once (hooks, a table, a lock around it) and returns at once ever after: called
+while torch compiles.
+
+Right where a further call does nothing: what the function set up is there when torch goes on to trace, and torch guards
+on what it reads of that. A function that does something on every call, or for each of several objects that share their
+compiled code, does it too rarely then, and the proof sees that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fixes.candidate import Candidate, Site
+from dynadiag.fixes.edits import ParsedSource
+from dynadiag.recording.records import Span
+
+__all__ = ["candidates", "setup_at"]
+
+_WHY = "it returns at once where everything is set up, so it has an effect on its first call alone"
+_GUARD = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Return(value=None)])]), orelse=None)
+
+
+def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
+    """The function of the module that breaks, if it begins with a test that it returns at, and returns nothing else."""
+    around = [each for each in file.module.body if isinstance(each, cst.FunctionDef) and _holds(file, each, span)]
+    if not around or around[0].decorators or not isinstance(around[0].body, cst.IndentedBlock):
+        return None
+    function = around[0]
+    statements = [each for each in function.body.body if not m.matches(each, _DOCSTRING)]
+    plain = all(each.value is None for each in file.nodes(cst.Return, function))
+    guarded = statements and m.matches(statements[0], _GUARD) and next(file.nodes(cst.Yield, function), None) is None
+    return function if plain and guarded else None
+
+
+_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+
+
+def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
+    return span.line is not None and file.line(function) <= span.line <= file.end_line(function)
+
+
+def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
+    """The function with the decorator by which torch calls it while it compiles."""
+    file, function = site.file, site.node
+    if file.imports("torch") or re.search(r"^ +import torch$", file.text, re.M):
+        edit = file.insert_line(file.line(function), f"@torch._dynamo.assume_constant_result{file.newline}")
+        yield Candidate(f"call `{function.name.value}` while torch compiles", "source", (edit,), _WHY)
