@@ -8,16 +8,19 @@ VENV := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 3
+SELECT ?= all
 # Benchmarks that are given programs or recordings; `python benchmarks/NAME.py --help` says what.
 TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
-    model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants
+    model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants suite_cpu
 
-.PHONY: help explain test test-slow coverage mutants check format docs bench clean
+.PHONY: help explain test test-all test-times test-slow coverage mutants check format docs bench clean
 
 help:
 	@echo "make explain    set up, and explain samples/graph_breaks.py"
 	@echo "make test       set up, and run the tests (TORCH=2.15.0 for another torch)"
+	@echo "make test-all   all tests but the slow ones (SELECT=rest: those that make test leaves out)"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-times measure the CPU time of each test, which tells make test what to leave out"
 	@echo "make coverage   the tests, and which lines of the product they run in their own process"
 	@echo "make mutants    do the tests notice small faults? (WITH='--count 5 --seed 1' for others)"
 	@echo "make check      ruff, mypy --strict, import-linter"
@@ -38,6 +41,14 @@ explain: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS)
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) --select $(SELECT)
+
+test-times: $(READY)
+	rm -rf build/test-times
+	$(BIN)/python -m pytest -n $(JOBS) --select all -p benchmarks.suite_cpu --cpu-times=build/test-times
+	$(BIN)/python -m benchmarks.suite_cpu build/test-times
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -1,12 +1,14 @@
 """Do the tests notice a fault? Small faults in product code, each tried with the tests of its own package.
 
     python benchmarks/mutants.py [--count N] [--seed S] [--tree FOLDER] [--log FILE] [--jobs N] [--list]
+                                 [--select quick]
 
 A mutant is one change of one expression or branch in a function: a comparison flipped, `and` and `or` swapped, a number
 off by one, a condition negated, a return value replaced by None, a string emptied, a branch removed. Mutants are spread
 evenly over the packages; the same seed and the same tree give the same mutants. Each is tried in a copy of the tree,
 with the environment FOLDER/.venv, in a pytest that stops at the first failure. A test that fails without the change too
-is left out, and the others are tried again. With --jobs several mutants are tried at once, each in a copy of its own.
+is left out, and the others are tried again. With --jobs several mutants are tried at
+once, each in a copy of its own. With --select quick only the tests of `make test` are run.
 One line for each mutant, and the total at the end.
 
 mutmut and cosmic-ray have one test command for all mutants; here each package has tests of its own, and the mutants are
@@ -184,7 +186,8 @@ def spread(every: list[Mutant], share: int, chance: random.Random) -> list[Mutan
 class Copy:
     """A copy of the tree, with its environment, that the tests run in."""
 
-    def __init__(self, tree: Path, scratch: Path, limit: float) -> None:
+    def __init__(self, tree: Path, scratch: Path, limit: float, select: str) -> None:
+        self.select = select
         self.tree, self.root, self.scratch, self.limit = tree, scratch / "tree", scratch, limit
         self.running: subprocess.Popen[bytes] | None = None
         shutil.copytree(tree, self.root, symlinks=True, ignore=NOT_COPIED)
@@ -243,7 +246,9 @@ class Copy:
         deadline, tests, known = time.monotonic() + self.limit, tests_of(self.tree, mutant), list[str]()
         while tests:
             self.change(mutant, number)
-            code, failed = self.pytest(*tests, *(f"--deselect={name}" for name in known), deadline=deadline)
+            code, failed = self.pytest(
+                f"--select={self.select}", *tests, *(f"--deselect={name}" for name in known), deadline=deadline
+            )
             self.restore(mutant)
             if code is None:
                 return "timed out"
@@ -290,6 +295,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1800, help="seconds for each mutant (default 1800)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at once (default 1)")
     parser.add_argument("--log", type=Path, help="also write to this file; what it has already is not tried again")
+    parser.add_argument("--select", choices=["quick", "all"], default="all", help="the tests of `make test`, or all")
     parser.add_argument("--list", action="store_true", help="name the mutants and try none")
     options = parser.parse_args()
     tree = options.tree.resolve()
@@ -300,7 +306,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # the copy goes, and its tests end
     known = options.log.read_text().splitlines() if options.log and options.log.exists() else []
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
-        copies = [Copy(tree, Path(scratch) / str(job), options.limit) for job in range(options.jobs)]
+        copies = [Copy(tree, Path(scratch) / str(job), options.limit, options.select) for job in range(options.jobs)]
         first = copies[0]
         if first.pytest("--collect-only", "tests", deadline=time.monotonic() + options.limit)[0] != 0:
             sys.exit(f"the tests of {tree} cannot be collected:\n{(first.scratch / 'output.txt').read_text()[-2000:]}")

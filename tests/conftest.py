@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -12,14 +13,51 @@ from hypothesis import settings
 
 from tests import kept_compiler
 from tests.interpreters import warm
+from tests.selection import left_out, long_tests
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
 # interrupt a command would wait for its end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_LONGEST = 10.0  # CPU seconds from which on a test begins early, so that no worker is left alone with one at the end
+
 # A deadline of an example would fail on a busy machine.
 settings.register_profile("dynadiag", deadline=None)
 settings.load_profile("dynadiag")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of tests."""
+    parser.addoption(
+        "--select",
+        choices=["quick", "rest", "all"],
+        help="of the tests: those of `make test`, the others, or all (default: quick where no test is named, else all)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not selected, and begin with the tests that take longest."""
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    select = config.getoption("select") or ("all" if named else "quick")
+    seconds = long_tests()
+    if select != "all":
+        long = left_out((item.nodeid for item in items), seconds)
+        dropped = [item for item in items if (item.nodeid in long) == (select == "quick")]
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in set(dropped)]
+    if not named:
+        items.sort(key=lambda item: -max(0.0, seconds.get(item.nodeid, 0.0) - _LONGEST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the last line what was skipped, and why."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reporter.stats.get("skipped", []))
+    if reasons:
+        reporter.write_line(f"skipped: {'; '.join(f'{number}: {reason}' for reason, number in reasons.most_common())}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

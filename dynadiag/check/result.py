@@ -12,7 +12,7 @@ from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 
-__all__ = ["CheckResult", "after_update", "check"]
+__all__ = ["CheckResult", "after_update", "check", "over_budget"]
 
 _RULES = {  # rule of a finding -> rule of the problem, and the budget that takes the place of a baseline
     "break": ("new-break", "max_breaks"),
@@ -55,7 +55,7 @@ def check(
     new, known = _split(runs, baseline, allowed)
     over, unknown = list[Problem](), list[str]()
     for run in runs:
-        for found in _over_budget(run, allowed[run.target], baseline or Baseline()):
+        for found in over_budget(run, allowed[run.target], baseline or Baseline()):
             (unknown if isinstance(found, str) else over).append(found)  # type: ignore[arg-type]
     failed = [_failed(run) for run in runs if run.failed]
     gone = tuple(_gone(runs, baseline)) if baseline else ()
@@ -116,7 +116,7 @@ def _failed(run: Measurement) -> Problem:
     return _budget_problem(run, "failed", f"the program failed: {how}")
 
 
-def _over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
+def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
     """The budgets that a run exceeds, and a sentence for each that could not be checked."""
     yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)

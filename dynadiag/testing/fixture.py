@@ -11,7 +11,7 @@ import pytest
 import dynadiag
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.render.report import Report, explanation_text
-from dynadiag.testing.item_recording import ItemRecording
+from dynadiag.testing.item_recording import ItemRecording, hide_trace
 from dynadiag.testing.session import RECORDING
 
 __all__ = ["CompileChecker"]
@@ -32,6 +32,7 @@ class CompileChecker:
         if running is not None:
             yield cls(running)
             return
+        hide_trace(item.config)
         own = ItemRecording(item.nodeid)
         own.start()
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import shutil
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
@@ -19,8 +22,9 @@ from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.render.findings import finding_text
 from dynadiag.render.printer import Printer
+from dynadiag.torch_private.loggers import TRACE_LOGGER
 
-__all__ = ["ItemRecording", "measurement_of"]
+__all__ = ["ItemRecording", "hide_trace", "measurement_of"]
 
 _PYTEST = re.compile(r"/(?:_?pytest|pluggy|xdist|execnet)/[^/]*(?:/[^/]*)?$|/bin/(?:pytest|py\.test)$|^<string>$")
 _WIDTH = 100  # columns of a report in a section of pytest's
@@ -87,14 +91,26 @@ class ItemRecording:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def measurement_of(explanation: Explanation, target: str) -> Measurement:
-    """What a check needs of a recorded test."""
+def hide_trace(config: pytest.Config) -> None:
+    """Keep torch's trace, which is on while we record, out of the section "Captured log call" of a failing test."""
+    logging_plugin = config.pluginmanager.getplugin("logging-plugin")
+    handler = getattr(logging_plugin, "report_handler", None)
+    if handler is not None and _is_no_trace not in handler.filters:
+        handler.addFilter(_is_no_trace)
+
+
+def _is_no_trace(record: logging.LogRecord) -> bool:
+    return record.name != TRACE_LOGGER
+
+
+def measurement_of(explanation: Explanation, node: str) -> Measurement:
+    """What a check needs of a recorded test. The target is the test's id without its parameters."""
     printer = Printer(width=_WIDTH)
 
     def show(item: Finding) -> str:
         return "\n".join(finding_text(_from_the_test_on(item), explanation, printer))
 
-    return measure(explanation, (), target, show=show)
+    return measure(explanation, (), node.partition("[")[0], names=(node,), show=show)
 
 
 def _from_the_test_on(item: Finding) -> Finding:

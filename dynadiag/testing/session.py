@@ -16,12 +16,12 @@ import pytest
 from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
 from dynadiag.check.configuration import Budgets, find_configuration, parse_budgets
 from dynadiag.check.measurement import Measurement
-from dynadiag.check.result import CheckResult, after_update, check
+from dynadiag.check.result import CheckResult, after_update, check, over_budget
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
-from dynadiag.render.check_report import check_text
+from dynadiag.render.check_report import check_text, problem_headline
 from dynadiag.render.printer import Printer
-from dynadiag.testing.item_recording import ItemRecording, measurement_of
+from dynadiag.testing.item_recording import ItemRecording, hide_trace, measurement_of
 
 __all__ = ["RECORDING", "RecordedSession"]
 
@@ -29,6 +29,7 @@ RECORDING = pytest.StashKey[ItemRecording]()
 _MEASURED = pytest.StashKey[Measurement]()
 _FIGURES = ("breaks", "recompiles", "graphs")
 _NOUNS = ("graph break", "recompile", "graph")
+_UPDATE_OF_CHECK, _UPDATE_HERE = "--update ", "--dynadiag-update "  # the option that a note names
 _MARKER_BUDGETS = ("max_breaks", "max_recompiles", "max_graphs", "max_compile_seconds")
 
 
@@ -37,9 +38,10 @@ class RecordedSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._all = any(config.getoption(f"dynadiag{name}") for name in ("", "_baseline", "_update", "_recordings"))
+        self._checks = any(config.getoption(f"dynadiag{name}") for name in ("", "_baseline", "_update"))
         folder = config.getoption("dynadiag_recordings")
         self._keep = Path(folder).absolute() if folder else None
+        self._all = self._checks or self._keep is not None
         self._runs: list[Measurement] = []
         self._faults: list[str] = []
         self._result: CheckResult | None = None
@@ -71,6 +73,7 @@ class RecordedSession:
         torch = sys.modules.get("torch")
         if marked and torch is not None:
             torch.compiler.reset()  # what an earlier test has compiled would not be seen
+        hide_trace(item.config)
         recording = ItemRecording(item.nodeid, self._keep)
         item.stash[RECORDING] = recording
         recording.start()
@@ -97,7 +100,7 @@ class RecordedSession:
         finally:
             recording.remove()
         if explanation is not None:
-            measured = measurement_of(explanation, item.nodeid.partition("[")[0])
+            measured = measurement_of(explanation, item.nodeid)
             item.stash[_MEASURED] = measured
             item.user_properties.extend((f"dynadiag.{name}", getattr(measured, name)) for name in _FIGURES)
 
@@ -133,6 +136,8 @@ class RecordedSession:
         """Compare with the baseline and the budgets; what is new fails the session."""
         if _is_worker(self._config) or not self._all:
             return
+        if not self._checks:
+            return
         runs = sorted(self._runs, key=lambda run: run.target)
         result = self._checked_and_updated(runs) if self._config.getoption("dynadiag_update") else self._checked(runs)
         failed = {f"failed {run.target}" for run in runs}  # pytest tells of those itself
@@ -141,8 +146,8 @@ class RecordedSession:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _checked(self, runs: Sequence[Measurement]) -> CheckResult:
-        """The result of the session. Without a baseline nothing is new."""
-        return check(runs, self._baseline or updated_baseline(Baseline(), runs, self._root), self._budgets, self._root)
+        """The result of the session: without a baseline every finding is new, as for `dynadiag check`."""
+        return check(runs, self._baseline, self._budgets, self._root)
 
     def _checked_and_updated(self, runs: Sequence[Measurement]) -> CheckResult:
         before = self._baseline or Baseline()
@@ -159,13 +164,30 @@ class RecordedSession:
         """Tell what the tests compiled, and what of it is new."""
         for fault in dict.fromkeys(self._faults):
             terminalreporter.write_line(f"dynadiag: a test was not recorded: {fault}")
-        if self._result is None:
+        if _is_worker(self._config) or not self._all:
             return
         terminalreporter.section("dynadiag")
         totals = [sum(getattr(run, name) for run in self._runs) for name in _FIGURES]
         totals_text = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
         terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {totals_text}")
-        terminalreporter.write(check_text(self._result, Printer(width=terminalreporter._tw.fullwidth)))
+        for run in self._runs:
+            for line in _test_lines(run, str(self._root)):
+                terminalreporter.write_line(line)
+        if self._result is not None:
+            text = check_text(self._result, Printer(width=terminalreporter._tw.fullwidth))
+            terminalreporter.write(f"\n{text.replace(_UPDATE_OF_CHECK, _UPDATE_HERE)}")
+
+
+def _test_lines(run: Measurement, root: str) -> Iterator[str]:
+    """A test with its figures, and a line for each of its breaks and recompiles. Nothing where it has none."""
+    figures = [
+        count(number, noun) for number, noun in zip((run.breaks, run.recompiles), _NOUNS, strict=False) if number
+    ]
+    if not figures:
+        return
+    yield f"{run.names[-1]}: {', '.join(figures)}"
+    for item in run.occurrences:
+        yield f"    {problem_headline(item, root)}"
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -188,9 +210,8 @@ def _over_marker(item: pytest.Item) -> Iterator[str]:
         return
     measured = item.stash.get(_MEASURED, None)
     if measured is not None:
-        everything = updated_baseline(Baseline(), [measured], item.config.rootpath)
-        result = check([measured], everything, lambda _: budgets, item.config.rootpath)
-        yield from (problem.text for problem in result.problems if problem.rule != "failed")
+        problems = over_budget(measured, budgets, Baseline())
+        yield from (problem.text for problem in problems if not isinstance(problem, str))
 
 
 def _add_to_report(report: pytest.TestReport, measured: Measurement) -> None:

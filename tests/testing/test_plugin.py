@@ -116,12 +116,43 @@ def test_the_marker_and_the_fixture_work_without_any_option(pytester: pytest.Pyt
     assert '<property name="dynadiag.breaks" value="1"' in (pytester.path / "out.xml").read_text()
 
 
-def test_the_same_outcomes_and_a_report_at_the_end(pytester: pytest.Pytester) -> None:
-    result = run(pytester, written(), "--dynadiag", "--dynadiag-recordings=kept")
+def test_the_same_outcomes_and_the_findings_of_each_test_at_the_end(pytester: pytest.Pytester) -> None:
+    result = run(pytester, written(), "--dynadiag-recordings=kept")
     result.assert_outcomes(passed=4)
-    assert result.ret == 0
-    assert section(result).startswith("2 tests compiled something: 1 graph break, 0 recompiles, ")
+    assert result.ret == 0  # without a check nothing fails
+    first, test, finding, *rest = section(result).splitlines()
+    assert first.startswith("2 tests compiled something: 1 graph break, 0 recompiles, ")
+    assert test == "test_it.py::test_break[3]: 1 graph break"
+    assert finding == "    break[GB0059] test_it.py:6 in helper: Failed to trace builtin operator"
+    assert "test_it.py" not in "".join(rest)
     assert len(list((pytester.path / "kept").glob("*.dynadiag"))) == 2
+
+
+def test_without_a_baseline_every_finding_is_new_as_for_check(pytester: pytest.Pytester) -> None:
+    result = run(pytester, written(), "--dynadiag")
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "test_it.py::test_break[3]: 1 graph break" in section(result)
+    assert "failed: 1 problem" in section(result)
+    assert "without a baseline every finding is new: --dynadiag-update writes one" in section(result)
+
+
+def test_the_trace_is_in_no_section_of_a_failing_test(pytester: pytest.Pytester) -> None:
+    text = written() + "\ndef test_fails():\n    compiled(clean)(torch.ones(5))\n    assert False\n"
+    pytester.makepyfile(test_it=text)
+    sys.modules.pop("test_it", None)
+    options = [option for option in COMMON if option not in ("-p", "no:logging")]
+    plugins = [word for option in options for word in ("-p", option)]
+    result = pytester.runpytest_inprocess(*plugins, "--dynadiag", "-k", "test_fails")
+    result.assert_outcomes(failed=1)
+    assert "torch.__trace" not in result.stdout.str()
+
+
+def test_a_baseline_holds_no_absolute_path(pytester: pytest.Pytester) -> None:
+    assert run(pytester, written(), "--dynadiag-baseline=known.json", "--dynadiag-update").ret == 0
+    content = (pytester.path / "known.json").read_text()
+    assert '"test_it.py"' in content
+    assert str(pytester.path) not in content
 
 
 def test_a_break_that_is_planted_is_new_and_moved_lines_are_not(pytester: pytest.Pytester) -> None:

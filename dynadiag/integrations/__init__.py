@@ -1,0 +1,1 @@
+"""Callbacks for trainers: `transformers.DynadiagCallback` and `lightning.DynadiagCallback`."""

@@ -1,0 +1,66 @@
+"""A callback for `lightning.Trainer`: record some batches, and report what torch.compile did in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from dynadiag.integrations.step_recording import StepRecording, StepsResult
+
+__all__ = ["DynadiagCallback"]
+
+
+class DynadiagCallback(Callback):
+    """Records the training batches from ``first_step`` to ``last_step`` into ``path``.
+
+    The findings go to the log (``dynadiag``), and the counts to the trainer's loggers as ``dynadiag/graph_breaks``,
+    ``dynadiag/recompiles``, ``dynadiag/graphs`` and ``dynadiag/compile_seconds``. If a budget is exceeded
+    (``max_recompiles=2``; those of `dynadiag check`) training stops, unless ``stop=False``.
+    """
+
+    def __init__(
+        self,
+        path: str | Path = "run.dynadiag",
+        *,
+        first_step: int = 1,
+        last_step: int = 10,
+        stop: bool = True,
+        force: bool = False,
+        **budgets: int | float | str | None,
+    ) -> None:
+        """Raises `DynadiagError` for a budget that is unknown, or steps that are none."""
+        super().__init__()
+        self._recording = StepRecording(path, first_step, last_step, budgets)
+        self._stop, self._force = stop, force
+        self._step = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Raise `DynadiagError` if the recording exists, before any work is done."""
+        self._recording.check_path(force=self._force)
+
+    def on_train_batch_start(self, *_: Any, **__: Any) -> None:
+        """Begin to record at the first batch."""
+        self._step += 1
+        self._recording.before_step(self._step)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        """End the recording after its last batch."""
+        self._report(self._recording.after_step(self._step), trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """End the recording, if training ends before its last batch."""
+        self._report(self._recording.finish(), trainer)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
+        """End the recording: what was recorded is kept."""
+        self._report(self._recording.finish(), trainer)
+
+    def _report(self, result: StepsResult | None, trainer: Trainer) -> None:
+        if result is None:
+            return
+        for logger in trainer.loggers:
+            logger.log_metrics(dict(result.metrics), step=trainer.global_step)
+        if result.over and self._stop:
+            trainer.should_stop = True
