@@ -150,7 +150,7 @@ class _Parser(argparse.ArgumentParser):
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:  # argparse takes it out (3.11)
             self.error(f"argument {action.option_strings[0]}: expected one argument, not --")
-        return super()._get_values(action, arg_strings)  # type: ignore[misc]  # it is not in the stubs
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         raise DynadiagError(f"{message} (see `{self.prog} --help`)")

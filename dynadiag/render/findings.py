@@ -99,8 +99,8 @@ class FindingPrinter:
         lines += self._facts(item)
         if frames := short_stack(item.called, self._cwd):
             indent, room = printer.below_fact("called")
-            first, *rest = (fit_path(frame, room) for frame in frames)
-            lines += [*printer.fact("called", first), *(indent + line for line in rest)]
+            innermost, *outer = (fit_path(frame, room) for frame in frames)
+            lines += [*printer.fact("called", innermost), *(indent + line for line in outer)]
         return [*lines, *self._helps(item)]
 
     def _place(self, span: Span) -> str:
