@@ -177,7 +177,7 @@ class RecordOptions:
     def of(cls, args: argparse.Namespace, target: str | None = None) -> RecordOptions:
         """Those of a command line with `add_recorder_options`. ``target`` is one of several."""
         return cls(
-            target or args.target,
+            args.target if target is None else target,
             args.fresh,
             not args.no_source,
             args.stop_after,

@@ -254,6 +254,8 @@ def test_json_replaces_a_document_and_is_whole(tmp_path: Path, capsys: pytest.Ca
         ["explain", "-m"],
         ["explain", "GB999999"],
         ["explain", "."],
+        ["check", ""],
+        ["explain", "--json=--", "x.py"],
         ["graph"],
         ["graph", "--nodes", "x", "a"],
         ["kernels"],
