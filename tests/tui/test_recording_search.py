@@ -212,11 +212,9 @@ async def test_the_places_of_a_group_are_listed_beside_it(program: Path) -> None
         view = _view(pilot.app)
         rows = [row.cells for row in view.table.rows]
         assert rows[0][0] == "kernel"
-        assert [row[0] for row in rows].count("event") == 1
-        assert rows[-1][0] == "event"
         at = next(place for place, row in enumerate(rows) if row[0] == "graph" and row[3] != "1")
         view.table.move_to(at)
-        await press(pilot, "tab", "enter")
+        await press(pilot, "tab", "j", "enter")
         assert pilot.app.current.NAME == "code"  # type: ignore[attr-defined]
 
 
