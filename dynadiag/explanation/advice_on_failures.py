@@ -18,6 +18,12 @@ FAILURES = {
         "branch on the size.",
         "marks_a_wide_range",
     ),
+    "failed.multiple": tried(
+        "`mark_dynamic` states a range of sizes, and the code holds only for multiples, `{held}`: use "
+        "`torch._dynamo.maybe_mark_dynamic`, which compiles again for other sizes; for one code for all, take out the "
+        "branch on the size, or pad before the call.",
+        "marks_multiples",
+    ),
     "failed.rest": tried(
         "torch failed on what it made of the rest of `{function}` behind the graph break at line {line}: end that "
         "break, and there is no such rest.",

@@ -425,7 +425,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         "The size changes: call {calls} before the first call{who}, or use `torch.compile(..., dynamic=True)`. (By "
         "itself torch makes a size a symbol when it first changes, at the price of this recompile.)",
         _changed_size(many=False),
-        edit="mark_dynamic",
+        edit="dynamic_sizes",
         trials=_tried("a_size", "a_size_marked"),
     ),
     Remedy(

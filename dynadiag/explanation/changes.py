@@ -162,10 +162,12 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
 
 
 def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
-    """The groups, of those on conditions and sizes each joined with the first that has one of its sizes."""
+    """The groups, of those on conditions and sizes each joined with the first that has one of its sizes, or a size that
+    changed from and to the same number against an older entry."""
     kept: list[tuple[list[GuardChange], set[str]]] = []
     for group in groups:
         sizes = {term for change in group for term in (change.fact.terms or (change.fact.source or "",))}
+        sizes |= {f"{was} to {change.fact.now}" for change in group if change.sort == "size" for was in change.was}
         on_sizes = group[0].sort in ("shape", "size")
         other = next(
             (each for each in kept if on_sizes and each[0][0].sort in ("shape", "size") and each[1] & sizes), None

@@ -138,6 +138,8 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     traceback = run.tracebacks.get(item.compile_id, "")[-_MAX_TEXT:]
     stage, why = _stage(item, reason, traceback), _why(reason, traceback)
     span, lines = _blamed_spans(reason, traceback, item.compile_id, run)
+    if item.error == "ConstraintViolationError" and (line := _guard_line(item, run)) is not None:
+        span, lines = line, ()
     named = f"{stage} (backward)" if backward else stage
     symbols = needed_symbols(reason)
     decision = None if span is None else asked_decision(symbols, item.compile_id, span, run)
@@ -148,6 +150,13 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     if stage == "Dynamo" and item.error in _INTERNAL_ERRORS and run.is_rest(item):
         given = (advice("failed.rest", function=item.function, line=item.line), *given)
     return _Failure(named, why, span, lines, given)
+
+
+def _guard_line(item: Compile, run: RunRecords) -> Span | None:
+    """The one line of the program that guards on the sizes of a compile; None where there are several."""
+    stacks = [each.user_stack for each in run.symbols if (each.compile_id, each.event) == (item.compile_id, "guarded")]
+    lines = {Span(stack[-1].file, stack[-1].line) for stack in stacks if stack}
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _stage(item: Compile, reason: str, traceback: str) -> str:
@@ -230,6 +239,8 @@ def _advice(stage: str, reason: str, why: str) -> tuple[Advice, ...]:
     if constraint := _CONSTRAINT.search(reason):
         return (advice("failed.mark_dynamic", value=constraint["value"]),)
     if constraint := _RANGE.search(reason):
+        if " % " in constraint["guard"]:
+            return (advice("failed.multiple", held=source_text(constraint["guard"])),)
         return (advice("failed.range", held=source_text(constraint["guard"])),)
     if "0 active drivers" in why:
         return (advice("failed.no_triton_driver"),)

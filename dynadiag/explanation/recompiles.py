@@ -46,6 +46,7 @@ class _Group:
     def with_item(self, item: Recompile, cases: tuple[RecompileCase, ...]) -> _Group:
         """The group with one more recompile."""
         if item.limit_reached and not (self.items and self.first.limit_reached):
+            cases = tuple(sorted(cases, key=lambda case: -len(case.changes[0].was)))  # most values used up the limit
             return replace(self, items=(item, *self.items), cases=(cases, *self.cases))
         return replace(self, items=(*self.items, item), cases=(*self.cases, cases))
 
@@ -339,13 +340,26 @@ def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
                 yield Fact(item.compile_id, describe_change(newest, item.compile_id, run.symbols), detail=True)
 
 
+def _axes(group: _Group) -> Iterator[Fact]:
+    """What the variants of a function that torch gave up differ by, with the number of values of each."""
+    values: dict[str, set[str | None]] = {}
+    for cases in group.cases:
+        for case in cases:
+            if case.changes[0].was and case.fact.now is not None and not case.fact.is_condition:
+                name = what_changed(case.changes[0]).removesuffix(" changed")
+                values.setdefault(name, set()).update((*case.changes[0].was, case.fact.now))
+    if len(values) > 1:
+        most = sorted(values.items(), key=lambda item: -len(item[1]))
+        yield Fact("axes", list_some([f"{name} had {count(len(each), 'value')}" for name, each in most]))
+
+
 def _shared(group: _Group) -> Iterator[Fact]:
     """What many variants of one function share: the limit, and the code that all instances of a class have."""
     owners = {
         number
         for item in group.items
         for reason in item.reasons
-        if local_name(reason.source) == "self"
+        if local_name(reason.source) == "self" and any(case.fact.is_new_owner for case in group.cases[0])
         for number in (reason.owner_was, reason.owner_now)
         if number is not None
     }
@@ -355,6 +369,7 @@ def _shared(group: _Group) -> Iterator[Fact]:
             f"{len(owners)} objects as `self`, one after the other: all share this function's code, and its limit",
         )
     if group.first.limit_reached:
+        yield from _axes(group)
         yield Fact(
             "limit",
             "torch gave up compiling this function (`torch._dynamo.config.recompile_limit`): calls that fit a variant "

@@ -716,6 +716,25 @@ def with_a_branch(v: torch.Tensor) -> torch.Tensor:
     return v + 1 if v.shape[0] < 6 else v - 1
 
 
+def takes_multiples(v: torch.Tensor) -> torch.Tensor:
+    return v + 1 if v.shape[0] % 4 == 0 else v - 1
+
+
+def marked_multiples(compile_: Compile) -> Any:
+    v = torch.ones(8)
+    torch._dynamo.mark_dynamic(v, 0, min=4, max=64)
+    try:
+        return [compile_(takes_multiples)(v)]
+    except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+        return [takes_multiples(v)]
+
+
+def maybe_marked_multiples(compile_: Compile) -> Any:
+    v = torch.ones(8)
+    torch._dynamo.maybe_mark_dynamic(v, 0)
+    return [compile_(takes_multiples)(v)]
+
+
 def marked_range(largest: int) -> Program:
     """The uncompiled function where the mark fails."""
 
@@ -1644,6 +1663,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "drops_a_layer": (drops_a_layer, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
+    "marks_multiples": (marked_multiples, maybe_marked_multiples),
     "marks_a_wide_range": (marked_range(64), marked_range(5)),
     "breaks_in_a_transform": (in_a_transform(breaks_half_way), in_a_transform(lambda v: (v**2).sum())),
     "marks_a_size_unbacked": (
