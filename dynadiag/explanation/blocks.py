@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["called_name", "handled_lines", "has_company", "is_condition", "is_last", "unsplittable_block"]
+__all__ = [
+    "call_at",
+    "called_in_condition",
+    "handled_lines",
+    "has_company",
+    "is_condition",
+    "is_last",
+    "unsplittable_block",
+]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
@@ -45,12 +53,17 @@ def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
     return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
 
 
-def called_name(source: str | None, span: Span) -> str | None:
-    """Return the dotted name of what is called at a place (``np.random.rand``); None where that is not known."""
+def call_at(source: str | None, span: Span) -> ast.Call | None:
+    """Return the call that begins at a place; None where that is not known."""
     tree = None if source is None or span.line is None or span.column is None else parsed(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
-    here = [node for node in calls if (node.lineno, node.col_offset) == (span.line, span.column)]
-    return ast.unparse(here[-1].func) if here else None
+    return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
+
+
+def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:
+    """Return the dotted names of what the condition at a place calls (``np.random.rand``)."""
+    calls = [node for test in _conditions(source, span) for node in ast.walk(test) if isinstance(node, ast.Call)]
+    return tuple(ast.unparse(node.func) for node in calls)
 
 
 def has_company(source: str | None, span: Span) -> bool:
@@ -83,12 +96,18 @@ def _computes(node: ast.stmt) -> bool:
 
 def is_condition(source: str | None, span: Span) -> bool:
     """Whether a place is in what an ``if`` or ``while`` goes by."""
+    return bool(_conditions(source, span))
+
+
+def _conditions(source: str | None, span: Span) -> list[ast.expr]:
     tree = None if source is None or span.line is None or span.column is None else parsed(source)
     tests = (node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp))) if tree else ()
     at = (span.line or 0, span.column or 0)
-    return any(
-        (test.lineno, test.col_offset) <= at < (test.end_lineno or 0, test.end_col_offset or 0) for test in tests
-    )
+    return [
+        test
+        for test in tests
+        if (test.lineno, test.col_offset) <= at < (test.end_lineno or 0, test.end_col_offset or 0)
+    ]
 
 
 def _kind(node: ast.AST, line: int) -> str | None:

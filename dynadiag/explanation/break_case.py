@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.blocks import called_name, has_company, is_condition, unsplittable_block
+from dynadiag.explanation.blocks import call_at, called_in_condition, has_company, is_condition, unsplittable_block
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, owner_of
@@ -39,6 +39,7 @@ _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
 _ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
+_RANDOM = ("np.random.", "numpy.random.", "random.")
 _CHANCE = ("random", "_random", "Random", "secrets")
 
 
@@ -69,7 +70,7 @@ class BreakCase:
     @property
     def owner(self) -> Owner:
         """Whose the line is."""
-        return owner_of(self.item.span.file, self.run)
+        return owner_of(self.item.span.file)
 
     @property
     def is_theirs(self) -> bool:
@@ -160,8 +161,14 @@ class BreakCase:
     @property
     def is_chance(self) -> bool:
         """Whether a random number of Python's or NumPy's is drawn."""
-        called = called_name(self.source, self.item.span) or ""
-        return self.python_module in _CHANCE or called.startswith(("np.random.", "numpy.random."))
+        called = called_in_condition(self.source, self.item.span)
+        return self.python_module in _CHANCE or any(name.startswith(_RANDOM) for name in called)
+
+    @property
+    def has_keywords(self) -> bool:
+        """Whether the call that breaks has keyword arguments, which torch drops where it moves the call."""
+        call = call_at(self.source, self.item.span)
+        return self.facts.has_keywords or (call is not None and bool(call.keywords))
 
     @property
     def never_the_same(self) -> bool:
@@ -182,7 +189,7 @@ class BreakCase:
     def is_torchs_own(self) -> bool:
         """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``."""
         inner = self.facts.inside.file or self.item.span.file
-        asked = self.item.gb_id == "GB0025" and owner_of(inner, self.run).name == "torch"
+        asked = self.item.gb_id == "GB0025" and owner_of(inner).name == "torch"
         return asked or _OPTIMIZERS in (self.facts.subject_file or "")
 
     @property

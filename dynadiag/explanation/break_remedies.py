@@ -29,6 +29,12 @@ _MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of su
 _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _METHODS = "(?:debug|info|warning|error|critical|exception|log)"
 _CALLED_METHOD = re.compile(rf"\.(?P<name>(?:\w+_)?{_METHODS}(?:_\w+)?)\(")  # in the user's source: `log.warning_once(`
+_VERSIONS = {"requires_gradients": ("2.11", "2.13", "2.14")}  # 2.15 reports its break otherwise
+# Of these the cause is known: what usually helps is not said beside them.
+_KNOWN = frozenset(
+    {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
+    | {"chance.branch", "branch.inside", "checkpoint.outside", "checkpoint.effects", "warn.reorder"}
+)
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
@@ -68,8 +74,13 @@ def _prints(types: frozenset[str]) -> _Condition:
     return lambda case: _plain_print(case) and set(case.facts.argument_types) <= types
 
 
-def _limit(case: BreakCase) -> str:
-    return " (Not with `file=`.)" if case.facts.has_keywords else ""
+def _is_moved(case: BreakCase) -> bool:
+    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and refuses them from 2.14 on."""
+    return _prints(_MOVED)(case) and not case.has_keywords
+
+
+def _warns(case: BreakCase) -> bool:
+    return (case.facts.subject or "").endswith("warnings.warn") and case.facts.within is None
 
 
 def _logger_method(case: BreakCase) -> str:
@@ -169,16 +180,16 @@ _RULES = (
     ),
     Remedy(
         "print.reorder",
-        f"`{_REORDER}.add(print)`: {_AFTERWARDS}{{limit}}",
-        _when(_prints(_MOVED), limit=_limit),
+        f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
+        _when(_is_moved),
         trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers")),
     ),
     Remedy(
         "print.as_text",
         f'Print a text, such as `print(f"{{{{x.shape}}}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
-        "only texts, numbers and tensors.{limit}",
-        _when(_theirs, _prints(_MOVED_AS_TEXT), lambda case: not _prints(_MOVED)(case), limit=_limit),
-        trials=(Trial("prints_a_size"), Trial("prints_a_list")),
+        "only texts, numbers and tensors, without keywords.",
+        _when(_theirs, _prints(_MOVED_AS_TEXT), lambda case: not _is_moved(case)),
+        trials=(Trial("prints_a_size"), Trial("prints_a_list"), Trial("prints_with_a_keyword")),
     ),
     Remedy(
         "print.afterwards",
@@ -189,7 +200,7 @@ _RULES = (
     Remedy(
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
-        _when(lambda case: (case.facts.subject or "").endswith("warnings.warn") and case.facts.within is None),
+        _when(lambda case: _warns(case) and not case.has_keywords),
         trials=(Trial("warns"),),
     ),
     Remedy(
@@ -252,8 +263,8 @@ _RULES = (
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        _when(_is(_RNN)),
-        trials=(Trial("has_an_rnn", case=_RNN),),
+        _when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
+        trials=(Trial("has_an_rnn"),),
     ),
     Remedy(
         "shape.capture",
@@ -280,7 +291,7 @@ _RULES = (
 
 def _usual(key: str, says: str, *conditions: _Condition, **programs: str) -> Remedy[BreakCase]:
     """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
-    trials = tuple(Trial(program, case=case) for case, program in programs.items())
+    trials = tuple(Trial(program, _VERSIONS.get(program, ()), case) for case, program in programs.items())
     own: _Condition = _beside if key == "outside" else _theirs
     return Remedy(key, says, _when(own, lambda case: key in case.family.remedies, *conditions), trials=trials)
 
@@ -303,7 +314,7 @@ _USUAL = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not _plain_print(case),
+        lambda case: not (_plain_print(case) or (_warns(case) and not case.has_keywords)),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
@@ -540,7 +551,8 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
         if given := number_advice(whole, torch=torch):
             return given
     given = advise(REMEDIES.values(), case, torch=torch, case=item.gb_id, most=len(REMEDIES))
-    ours = tuple(each for each in given if each.key in BREAKS or each.checked == "tried")[:MOST]
+    ours = tuple(each for each in given if each.key in BREAKS or each.checked == "tried")
+    ours = (tuple(each for each in ours if each.key in _KNOWN) or ours)[:MOST]
     if ours or not case.owner.is_user:
         return ours
     hints = tuple(Advice(hint, "unchecked", "torch") for hint in specific_hints(item.hints) if not is_general(hint))

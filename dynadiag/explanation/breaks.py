@@ -136,8 +136,8 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     case = BreakCase(root, run, _left(entries, run), _whole(ids, run))
     cost = _cost(case, group, ids, paid)
     known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
-    owner = owner_of(root.span.file, run)
-    entry = None if owner.is_user else entry_frame(root.user_stack, run)
+    owner = owner_of(root.span.file)
+    entry = None if owner.is_user else entry_frame(root.user_stack)
     return Finding(
         rule=rule,
         id=root.gb_id,

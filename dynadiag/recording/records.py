@@ -179,6 +179,7 @@ class BreakFacts:
     lacks_fake: bool = False  # the operator has no fake kernel
     operator_error: str | None = None  # what it raised on tensors without data: "TypeError: ..."
     symbols: tuple[str, ...] = ()
+    option: str | None = None  # of torch._dynamo.config, which the message names
     condition: str | None = None
     within: str | None = None
     then: str | None = None

@@ -288,6 +288,7 @@ _TYPED_TABLES = (
             "lacks_fake": "1 where the operator has no fake kernel",
             "operator_error": "what the operator raised on tensors without data",
             "symbols": "the numbers without a value that a condition needs: JSON list",
+            "option": "the option of torch._dynamo.config that the message names",
             "condition": "the constant value of an assertion's condition",
             "within": "the higher-order operator whose function was traced",
             "then": "the type of break at which torch failed to split the graph",

@@ -82,7 +82,7 @@ def printing(show: Callable[[torch.Tensor], Any], **options: Any) -> Program:
 
 def prints_numbers(v: torch.Tensor) -> torch.Tensor:
     half = v + 1
-    print(1, 2.5, True, None, sep="-")  # noqa: T201
+    print(1, 2.5, True, None)  # noqa: T201
     return half * 2
 
 
@@ -128,7 +128,7 @@ def adds_print() -> None:
 
 def warns(v: torch.Tensor) -> torch.Tensor:
     half = v + 1
-    warnings.warn("half way", stacklevel=1)
+    warnings.warn("half way")  # noqa: B028 - torch moves no call with a keyword
     return half * 2
 
 
@@ -1547,6 +1547,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "prints_a_tensor": (printing(lambda v: v), configured(printing(lambda v: v), adds_print)),
     "prints_numbers": (calls(prints_numbers, (x,)), configured(calls(prints_numbers, (x,)), adds_print)),
     "prints_a_size": (calls(prints_a_size, (x,)), configured(calls(prints_a_size_as_text, (x,)), adds_print)),
+    "prints_with_a_keyword": (
+        printing(lambda _: "half way", end="!\n"),
+        configured(printing(lambda _: "half way!"), adds_print),
+    ),
     "prints_a_list": (calls(prints_a_list, (x,)), configured(calls(prints_a_list_as_text, (x,)), adds_print)),
     "prints_a_dict": (calls(prints_a_dict, (x,)), prints_afterwards),
     "warns": (

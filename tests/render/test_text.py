@@ -25,7 +25,7 @@ def test_the_answer_stands_first_and_the_next_command_last() -> None:
     lines = explanation_text(full(), recording="runs/a b.dynadiag").splitlines()
     assert lines[0].startswith("Compiling forward failed: Unsupported Tensor.item() call")
     assert lines[2] == "dynadiag 0.1.0, torch 2.13.0, cpu: prog.py"
-    assert lines[3].startswith("2 graphs, 2 graph breaks (met 3 times), 2 recompiles, 3 compiles, 1 kernel")
+    assert lines[3].startswith("2 graphs, 1 graph break (met 2 times), 2 recompiles, 3 compiles, 1 kernel")
     assert lines[-1] == "next: dynadiag browse 'runs/a b.dynadiag'"
 
 
@@ -257,14 +257,16 @@ def test_what_torch_breaks_in_its_own_code_is_a_line_at_the_end() -> None:
 def test_a_break_of_torchs_own_that_ends_a_graph_names_the_call_that_can_be_changed() -> None:
     breaks = (a_break(0, span=OPTIMIZER, user_stack=WAY),)
     text = explanation_text(explain(FakeRecording(break_records=breaks, graph_records=(a_graph(),))))
-    assert "= change: this line is torch's own: what you can change is the call that" in text
-    assert "at prog.py:3\n" in text
+    assert "--> prog.py:3\n" in text
+    assert "= in: torch: what you can change is the line above" in text
     assert "was not recorded" not in text
 
 
 def test_a_request_for_a_bug_report_is_no_help_beside_another() -> None:
     asking = "Please report an issue to PyTorch."
-    text = explanation_text(explain(FakeRecording(break_records=(a_break(hints=("Use f.", asking)),))))
+    text = explanation_text(
+        explain(FakeRecording(break_records=(a_break(gb_id=None, gb_type="New", hints=("Use f.", asking)),)))
+    )
     assert "hint: Use f. (torch's own, unchecked)\n" in text
     assert asking not in text
     assert specific_hints((asking,)) == (asking,)

@@ -36,6 +36,7 @@ _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|lo
 _ATEN = re.compile(r"Operator `(?P<name>aten\.\w+)")
 _NO_FAKE = re.compile(r"There was no fake impl registered for <?(?:CustomOpDef\()?(?P<name>[\w:.]+)")
 _NUMPY = re.compile(r"<Wrapped function <original (?P<name>\w+)>>")  # NumPy is traced by torch.Tensor, without a value
+_OPTION = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+) ?= ?True")
 _FAILED = re.compile(r"""\bgot (?P<type>\w+)\((?P<quote>["'])(?P<text>.+?)(?P=quote)\)(?= ?\(|$|\n)""")
 _NEEDED = re.compile(r"Could not (?:guard on|extract .{1,40} from) data-dependent expression (?P<text>.+?) \(unhinted")
 _SYMBOL = re.compile(r"\bz?u[fi]?\d+\b")
@@ -98,7 +99,7 @@ def read_facts(
     about, file, types = _NAMED.search(first), _IN_FILE.search(first), _TYPES.search(first)
     kind, message = _raised(text)
     fails, method = _FALSE_CONDITION.search(context), _METHOD.search(explanation)
-    failed = _FAILED.search(explanation)
+    failed, option = _FAILED.search(explanation), _OPTION.search(explanation)
     within = data.get("within")
     return BreakFacts(
         index=index,
@@ -113,6 +114,7 @@ def read_facts(
         lacks_fake=_NO_FAKE.search(explanation) is not None,
         operator_error=failed and f"{failed['type']}: {_unescaped(failed['text'])}",
         symbols=needed_symbols(explanation),
+        option=option and option["name"],
         condition=fails and fails["value"],
         within=within if isinstance(within, str) else _higher_order(text),
         then=_then(text),
