@@ -14,7 +14,7 @@ from dynadiag.explanation.formatting import list_counted
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import LineDocument, encode
+from dynadiag.render.json_document import LineDocument, document_of, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
@@ -89,21 +89,14 @@ class Verdict:
 
     def document(self) -> BisectDocument:
         """The contract's document."""
-        return BisectDocument(
+        return document_of(
+            BisectDocument,
+            self,
             torch=self.torch or installed_torch(),  # after a crash or a hang no trial has reported it
-            target=self.target,
-            verdict=self.verdict,
-            rung=self.rung,
-            rungs=self.rungs,
             failure=FailureDocument.of(self.failure),
             culprits=tuple(map(_culprit_document, self.culprits)),
-            trials=self.trials,
             seconds=round(self.seconds, 2),
-            notes=self.notes,
             side_finds=self.other_failures,
-            confirmed=self.confirmed,
-            printed=self.printed,
-            reproduce=self.reproduce,
         )
 
 

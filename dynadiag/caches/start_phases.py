@@ -15,7 +15,6 @@ from typing import Any
 from dynadiag.explanation.source import event_data
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event
 
 __all__ = ["PHASES", "StartPhase", "StartPhases", "TimedSection", "start_phases", "timed_sections"]
 
@@ -124,7 +123,8 @@ def timed_sections(recording: Recording) -> Iterator[TimedSection]:
         name, time, kind = data.get("name"), data.get("ts"), data.get("ph")
         if not isinstance(name, str) or not isinstance(time, (int, float)) or kind not in ("B", "E"):
             continue
-        stack = stacks[data.get("pid"), _thread_id(data, event)]
+        # torch numbers all threads alike: what compiles C++ outside any compile is another thread.
+        stack = stacks[data.get("pid"), data.get("tid"), event.compile_id == "-" and data.get("name") == "compile_file"]
         if kind == "B":
             stack.append((name, time / 1e6, [0.0]))
             continue
@@ -138,11 +138,6 @@ def timed_sections(recording: Recording) -> Iterator[TimedSection]:
             stack[-1][2][0] += length
         own = max(0.0, length - inside[0])
         yield TimedSection(name, _phase_of(name), event.compile_id, own, start, start + length, not stack)
-
-
-def _thread_id(data: dict[str, Any], event: Event) -> Any:
-    """torch numbers all threads alike: what compiles C++ outside any compile is another thread."""
-    return data.get("tid"), event.compile_id == "-" and data.get("name") == "compile_file"
 
 
 def _phase_of(name: str) -> str:

@@ -40,7 +40,7 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.job import JobReport, job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
-from dynadiag.render.listings import compile_tree, graph_listing, guard_listing
+from dynadiag.render.listings import ListingPrinter
 from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
@@ -185,16 +185,16 @@ def _text(explanation: Report, recording: Recording, path: Path, args: argparse.
     """The report, or the listing that the options ask for."""
     printer = common.printer_for(sys.stdout, all_=args.all)
     if args.guards:
-        return guard_listing(explanation, printer)
+        return ListingPrinter(explanation, printer).guards()
     if args.graphs is None:
         shown = _displayed(path)
         return explanation_text(explanation, printer, recording=shown, calls=explanation.calls)
     if not args.graphs:
-        return compile_tree(explanation, printer)
+        return ListingPrinter(explanation, printer).tree()
     known = [each.compile_id for each in explanation.compiles]
     if args.graphs not in known:
         raise DynadiagError(f"explain: no compile {args.graphs} is in {path}, which has {list_some(known) or 'none'}")
-    return graph_listing(explanation, args.graphs, recording.nodes, printer)
+    return ListingPrinter(explanation, printer).graphs(args.graphs, recording.nodes)
 
 
 def _displayed(path: Path) -> str:

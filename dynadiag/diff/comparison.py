@@ -182,7 +182,8 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
             changes = graph_changes(graphs[0], reordered)
             reads_earlier = reads_earlier or (stage == "dynamo" and reordered is not graphs[1])
             if changes and not (reads_earlier and stage != "dynamo" and not _operators_differ(changes)):
-                lead = _lead(changes)
+                # an operator that changed says most, and what is computed says more than the order
+                lead = min(changes, key=lambda change: (not change.is_operator, change.kind == "moved"))
                 told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
                 found = _graph_difference(stage, name, ids, changes, second, told)
                 line = _line_of_removed(lead, first, second, before, after)
@@ -228,11 +229,6 @@ def _with_program_names(
         return node and replace(node, text=with_program_names(node.text, sources))
 
     return replace(change, before=named(change.before), after=named(change.after))
-
-
-def _lead(changes: Sequence[NodeChange]) -> NodeChange:
-    """The change that is told: of an operator, and rather what is computed than in which order."""
-    return min(changes, key=lambda change: (not change.is_operator, change.kind == "moved"))
 
 
 def _line_of_removed(

@@ -264,7 +264,9 @@ def _of_one(
 ) -> Iterator[RankDifference]:
     """The difference where one rank compiles a function that the other, which goes on with ``later``, does not."""
     compiles_it = any(each.label == step.label for each in lacking.steps)  # some do so earlier than others, to warm up
-    waits = not lacking.whole and all(isinstance(each, CompileStep) or _is_open(each) for each in later)
+    waits = not lacking.whole and all(
+        isinstance(each, CompileStep) or (isinstance(each, UnseenStep) and each.open) for each in later
+    )
     if compiles_it or waits:
         if (other := _other_function(step, later)) is not None:
             pair = (step, other) if side == 0 else (other, step)
@@ -278,10 +280,6 @@ def _of_one(
         yield RankDifference("collective", position, *only, side, node=_collectives(step)[0])
     else:
         yield RankDifference("skip", position, *only, 1 - side)
-
-
-def _is_open(step: Step) -> bool:
-    return isinstance(step, UnseenStep) and step.open
 
 
 def _runs(side: Side, step: CompileStep) -> bool:
@@ -308,7 +306,12 @@ def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Si
     yield from _breaks(one, two, position)
     if (one.compile.outcome == "skipped") != (two.compile.outcome == "skipped"):
         yield RankDifference("skip", position, one, two, int(two.compile.outcome == "skipped"))
-    yield from _graphs(one, two, position, sides)
+    first, second = sides
+    for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
+        found = graph_difference(here, there, (first.rank, second.rank), max(first.world, second.world))
+        if found is not None:
+            kind, side, nodes = found
+            yield RankDifference(kind, position, one, two, side, None, index, nodes[side], nodes[1 - side])
     if len(one.graphs) != len(two.graphs):
         yield RankDifference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
     if _caches_differ(one, two):
@@ -335,15 +338,6 @@ def _breaks(one: CompileStep, two: CompileStep, position: int) -> Iterator[RankD
 
 def _break_site(item: Break) -> tuple[object, ...]:
     return item.gb_type, item.span.file, item.span.line
-
-
-def _graphs(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[RankDifference]:
-    first, second = sides
-    for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
-        found = graph_difference(here, there, (first.rank, second.rank), max(first.world, second.world))
-        if found is not None:
-            kind, side, nodes = found
-            yield RankDifference(kind, position, one, two, side, None, index, nodes[side], nodes[1 - side])
 
 
 _TRAINS = re.compile(r"\b(?:\w*dropout\w*|\w*batch_norm)\(")

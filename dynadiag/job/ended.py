@@ -58,7 +58,8 @@ def describe_end(item: Process) -> str | None:
     """How a rank ended, if not well, in a sentence without its rank."""
     at = f" at {place}" if (place := place_text(last_place(item))) else ""
     if item.uncaught is not None:
-        said = f": {_said(item.message)}" if item.message else ""
+        # The beginning of a message, without the place in C++ that it comes from.
+        said = f": {shorten(' '.join(_CPP_PLACE.sub('', item.message).split()), _MESSAGE)}" if item.message else ""
         return f"ended with {item.uncaught.removeprefix('builtins.')}{at}{said}"
     if item.exit_code is not None and item.exit_code != 0:
         ended = f"was ended by signal {-item.exit_code}" if item.exit_code < 0 else f"ended with {item.exit_code}"
@@ -72,11 +73,6 @@ def describe_end(item: Process) -> str | None:
         if where
         else "was killed, crashed, called os._exit or could not write: its recording is cut short"
     )
-
-
-def _said(message: str) -> str:
-    """The beginning of a message, without the place in C++ that it comes from."""
-    return shorten(" ".join(_CPP_PLACE.sub("", message).split()), _MESSAGE)
 
 
 def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:

@@ -13,7 +13,7 @@ from dynadiag.bisection.verdict import Verdict, first_few
 from dynadiag.explanation.formatting import count
 from dynadiag.minify.repro_header import add_header_line, strip_directories
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import CommandDocument
+from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.markdown import escape_commands, fenced, inline_code
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
@@ -176,33 +176,13 @@ class MinifyDocument(CommandDocument):
 def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
     """The document of a result. ``target`` is the program as the user named it."""
     culprits = result.bisect_verdict.culprits if result.bisect_verdict else ()
-    return MinifyDocument(
-        torch=result.torch,
+    return document_of(
+        MinifyDocument,
+        result,
         target=target,
-        verdict=result.verdict,
-        rung=result.rung,
         failure=FailureDocument.of(result.failure),
-        level=result.level,
-        lines_before=result.lines_before,
-        lines_after=result.lines_after,
-        tokens_before=result.tokens_before,
-        tokens_after=result.tokens_after,
-        nodes_before=result.nodes_before,
-        nodes_after=result.nodes_after,
-        inputs_after=result.inputs_after,
-        elements_after=result.elements_after,
-        trials=result.trials,
-        cached=result.cached,
         seconds=round(result.seconds, 2),
-        minimal=result.minimal,
-        proved=result.proved,
-        repro=result.repro,
-        proof=result.proof,
         bisected=tuple(ReproCulpritDocument(each.group, each.name, each.graph) for each in culprits),
-        missing=result.missing,
-        notes=result.notes,
-        side_finds=result.side_finds,
-        versions=result.versions,
     )
 
 

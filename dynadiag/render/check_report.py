@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dynadiag import __version__
-from dynadiag.check.baseline import BaselineUpdate, KnownFinding
+from dynadiag.check.baseline import BaselineUpdate
 from dynadiag.check.measurement import CheckProblem, Problem
 from dynadiag.check.result import CheckResult
 from dynadiag.explanation.formatting import count, list_some
@@ -75,7 +75,7 @@ def _check_document(result: CheckResult) -> CheckDocument:
         ok=result.ok,
         problems=[document_of(CheckProblem, each) for each in result.problems],
         known=[document_of(CheckProblem, each) for each in result.known],
-        gone=[_gone(each) for each in result.gone],
+        gone=[document_of(GoneFinding, each, text=each.title, targets=list(each.targets)) for each in result.gone],
         unknown=list(result.unknown),
         targets=[document_of(CheckedTarget, run, fallback_kernels=len(run.fallbacks)) for run in result.runs],
     )
@@ -84,10 +84,6 @@ def _check_document(result: CheckResult) -> CheckDocument:
 def check_json(result: CheckResult) -> bytes:
     """The document as UTF-8."""
     return encode(msgspec.to_builtins(_check_document(result)))
-
-
-def _gone(item: KnownFinding) -> GoneFinding:
-    return document_of(GoneFinding, item, text=item.title, targets=list(item.targets))
 
 
 def check_text(result: CheckResult, printer: Printer) -> str:

@@ -54,7 +54,9 @@ def overview_graph(explanation: Explanation) -> nx.DiGraph:
     _add_frames(drawing, explanation)
     _add_graphs(drawing, explanation)
     _add_breaks(drawing, explanation)
-    _connect_to_program(drawing)
+    for name, kind in list(drawing.nodes(data="kind")):
+        if kind == "frame" and not drawing.in_degree(name):
+            drawing.add_edge(_PROGRAM, name, label="")
     return _capped(drawing)
 
 
@@ -125,13 +127,6 @@ def _add_frames(drawing: nx.DiGraph, explanation: Explanation) -> None:
         if frame in latest:
             drawing.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
         latest[frame] = item.compile_id
-
-
-def _connect_to_program(drawing: nx.DiGraph) -> None:
-    """An edge from the program to each frame that nothing else leads to."""
-    for name, kind in list(drawing.nodes(data="kind")):
-        if kind == "frame" and not drawing.in_degree(name):
-            drawing.add_edge(_PROGRAM, name, label="")
 
 
 def _add_graphs(drawing: nx.DiGraph, explanation: Explanation) -> None:

@@ -15,7 +15,7 @@ from dynadiag.job.waits import Wait
 from dynadiag.recording.records import CUT_SHORT
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import FindingPrinter, finding_text
-from dynadiag.render.json_document import ExplainDocument, FindingDocument, ProcessDocument, document
+from dynadiag.render.json_document import ExplainDocument, FindingDocument, ProcessDocument, document, document_of
 from dynadiag.render.printer import Printer
 from dynadiag.render.report import Report
 from dynadiag.render.table import table
@@ -259,16 +259,10 @@ def _process(report: JobReport, item: Process) -> ProcessDocument:
         if item.rank is not None and item.restart == max(report.job.restarts or (0,))
         else None
     )
-    return ProcessDocument(
-        role=item.role,
-        rank=item.rank,
-        host=item.host,
-        restart=item.restart,
-        pid=item.pid,
+    return document_of(
+        ProcessDocument,
+        item,
         recording=str(item.path),
-        problem=item.problem,
-        complete=item.complete,
-        exit_code=item.exit_code,
         ended=describe_end(item),
         compile_seconds=item.trace.seconds if item.trace else None,
         waited_seconds=wait.waited if wait else None,

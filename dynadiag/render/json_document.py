@@ -322,9 +322,12 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
 
 
 def document_of(kind: type[T], item: object, **values: Any) -> T:
-    """Return a document of this kind: fields that ``values`` does not have are copied from ``item``."""
+    """Return a document of this kind: fields that ``values`` does not have are copied from ``item``.
+
+    A field that ``item`` does not have either keeps its default.
+    """
     names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
-    return kind(**values, **{name: getattr(item, name) for name in names})
+    return kind(**values, **{name: getattr(item, name) for name in names if hasattr(item, name)})
 
 
 def _breaks(explanation: Explanation) -> tuple[BreakDocument, ...]:

@@ -15,7 +15,7 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer, source_lines
 from dynadiag.render.wrap import truncate_end
 
-__all__ = ["compile_tree", "graph_listing", "guard_listing"]
+__all__ = ["ListingPrinter"]
 
 _MAX_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
 _MAX_COLUMNS = 10_000  # columns of a guard with --all
@@ -26,32 +26,104 @@ _TENSOR = re.compile(
 _Branch = dict[Frame, "_Branch"]
 
 
-def guard_listing(explanation: Explanation, printer: Printer) -> str:
-    """The guards of each compile by the user's line. Without ``--all``, three of one kind on one value."""
-    lines: list[str] = []
-    for each in explanation.compiles:
-        own = [guard for guard in explanation.guards if guard.compile_id == each.compile_id]
-        if own:
-            lines += [_compile_line(each, explanation, printer) + f": {count(len(own), 'guard')}"]
-            lines += [*_guards_by_line(own, explanation, printer), ""]
-    return "\n".join(lines or ["No guard was recorded."]).rstrip("\n") + "\n"
+class ListingPrinter:
+    """Prints lists of what an explanation has, by the user's lines."""
 
+    def __init__(self, explanation: Explanation, printer: Printer) -> None:
+        self._explanation, self._printer = explanation, printer
 
-def _guards_by_line(guards: Sequence[Guard], explanation: Explanation, printer: Printer) -> Iterator[str]:
-    ordered = sorted(guards, key=lambda guard: (guard.file is not None, guard.file or "", guard.line or 0))
-    for (file, line), at in groupby(ordered, key=lambda guard: (guard.file, guard.line)):
-        yield _place("    ", file, line, explanation, printer) if file else "    not from a line of yours"
-        for _, alike in groupby(at, key=lambda guard: (guard.kind, guard.source)):
-            found = list(alike)
-            shown = printer.first(found, _MAX_PER_SOURCE)
-            for guard in shown:
-                text = source_text(guard.expression or guard.source) if printer.all_ else _guard_text(guard)
-                yield truncate_end(
-                    f"        {guard.kind}: {clean_line(text)}", _MAX_COLUMNS if printer.all_ else printer.columns
-                )
-            if len(shown) < len(found):
-                more = f"{len(found) - len(shown)} more on {clean_line(source_text(found[0].source))}"
-                yield printer.paint(f"        ... and {more}; --all shows them", "dim")
+    def guards(self) -> str:
+        """The guards of each compile. Without ``--all``, three of one kind on one value."""
+        lines: list[str] = []
+        for compile_ in self._explanation.compiles:
+            own = [guard for guard in self._explanation.guards if guard.compile_id == compile_.compile_id]
+            if own:
+                lines += [f"{self._compile_line(compile_)}: {count(len(own), 'guard')}", *self._guard_lines(own), ""]
+        return "\n".join(lines or ["No guard was recorded."]).rstrip("\n") + "\n"
+
+    def _guard_lines(self, guards: Sequence[Guard]) -> Iterator[str]:
+        printer = self._printer
+        ordered = sorted(guards, key=lambda guard: (guard.file is not None, guard.file or "", guard.line or 0))
+        for (file, line), at in groupby(ordered, key=lambda guard: (guard.file, guard.line)):
+            yield self._place("    ", file, line) if file else "    not from a line of yours"
+            for _, group in groupby(at, key=lambda guard: (guard.kind, guard.source)):
+                alike = list(group)
+                for guard in printer.first(alike, _MAX_PER_SOURCE):
+                    text = source_text(guard.expression or guard.source) if printer.all_ else _guard_text(guard)
+                    columns = _MAX_COLUMNS if printer.all_ else printer.columns
+                    yield truncate_end(f"        {guard.kind}: {clean_line(text)}", columns)
+                if len(alike) > _MAX_PER_SOURCE and not printer.all_:
+                    more = f"{len(alike) - _MAX_PER_SOURCE} more on {clean_line(source_text(alike[0].source))}"
+                    yield printer.paint(f"        ... and {more}; --all shows them", "dim")
+
+    def tree(self) -> str:
+        """The user's calls as a tree, with the compiles that each call led to, and their graphs."""
+        tree: _Branch = {}
+        leaves: dict[tuple[Frame, ...], list[Compile]] = {}
+        for compile_ in self._explanation.compiles:
+            branch, path = tree, _callers(compile_)
+            for frame in path:
+                branch = branch.setdefault(frame, {})
+            leaves.setdefault(path, []).append(compile_)
+        return "\n".join(list(self._branch(tree, leaves, ())) or ["Nothing was compiled."]) + "\n"
+
+    def _branch(
+        self, tree: _Branch, leaves: Mapping[tuple[Frame, ...], Sequence[Compile]], path: tuple[Frame, ...]
+    ) -> Iterator[str]:
+        indent = "    " * len(path)
+        for compile_ in leaves.get(path, ()):
+            yield f"{indent}{self._compile_line(compile_)}: {self._outcome(compile_)}"
+        for frame, branch in tree.items():
+            yield self._place(indent, frame.file, frame.line)
+            yield from self._branch(branch, leaves, (*path, frame))
+
+    def graphs(self, compile_id: str, nodes: Callable[[int], Sequence[Node]]) -> str:
+        """Dynamo's graphs of one compile, each node below the user's line that it comes from.
+
+        `compile_id` is that of a compile of the explanation. `nodes` returns the nodes of a graph by its index.
+        """
+        compile_ = next(item for item in self._explanation.compiles if item.compile_id == compile_id)
+        lines = [f"{self._compile_line(compile_)}: {self._outcome(compile_)}"]
+        for graph in self._graphs_of(compile_):
+            lines += self._node_lines(nodes(graph.index))
+        return "\n".join(lines) + "\n"
+
+    def _node_lines(self, nodes: Sequence[Node]) -> Iterator[str]:
+        shown = [node for node in nodes if self._printer.all_ or node.op != "placeholder"]
+        for (file, line), at in groupby(shown, key=lambda node: (node.span.file, node.span.line)):
+            yield self._place("    ", file, line) if file else "    not from a line of yours"
+            for node in at:
+                value = " ".join(part for part in (node.dtype, node.shape) if part)
+                reads = f" of {', '.join(map(clean_line, node.inputs))}" if node.inputs else ""
+                text = f"        {clean_line(node.name)}: {clean_line(node.target)}{reads}"
+                yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), self._printer.columns)
+
+    def _graphs_of(self, compile_: Compile) -> list[Graph]:
+        """Dynamo's graphs of a compile."""
+        graphs = (graph for graph in self._explanation.graphs if graph.stage == "dynamo")
+        return [graph for graph in graphs if graph.compile_id == compile_.compile_id]
+
+    def _outcome(self, compile_: Compile) -> str:
+        graphs = self._graphs_of(compile_)
+        texts = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
+        ended = [item for item in self._explanation.breaks if item.compile_id == compile_.compile_id]
+        why = f", ended by {ended[-1].gb_id or 'a break'} at line {ended[-1].span.line}" if ended else ""
+        return texts + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
+
+    def _compile_line(self, compile_: Compile) -> str:
+        at = fit_path(source_location(compile_.file, compile_.line, None, self._explanation.run.cwd), 60)
+        return (
+            f"{self._printer.paint(clean_line(compile_.compile_id), 'strong')} {clean_line(compile_.function)} ({at})"
+        )
+
+    def _place(self, indent: str, file: str | None, line: int | None) -> str:
+        """A place and its line of source."""
+        columns = self._printer.columns
+        at = source_location(file, line, None, self._explanation.run.cwd)
+        lines = source_lines(self._explanation.sources.get(file or "", ""))
+        code = clean_line(lines[(line or 0) - 1]).strip() if 1 <= (line or 0) <= len(lines) else ""
+        lead = f"{indent}{fit_path(at, max(columns - len(indent) - 20, 20))}"
+        return self._printer.paint(truncate_end(f"{lead}: {code}" if code else lead, columns), "dim")
 
 
 def _guard_text(guard: Guard) -> str:
@@ -65,88 +137,8 @@ def _guard_text(guard: Guard) -> str:
     return source_text(guard.expression or guard.source)
 
 
-def compile_tree(explanation: Explanation, printer: Printer) -> str:
-    """The user's calls as a tree, with the compiles that each call led to, and their graphs."""
-    tree: _Branch = {}
-    leaves: dict[tuple[Frame, ...], list[Compile]] = {}
-    for each in explanation.compiles:
-        branch, path = tree, _callers(each)
-        for frame in path:
-            branch = branch.setdefault(frame, {})
-        leaves.setdefault(path, []).append(each)
-    lines = list(_branch_lines(tree, leaves, (), explanation, printer))
-    return "\n".join(lines or ["Nothing was compiled."]) + "\n"
-
-
 def _callers(compile_: Compile) -> tuple[Frame, ...]:
     """The user's stack to a compile, without the compiled function itself."""
     stack = compile_.user_stack
     inner = stack[-1] if stack else None
     return stack[:-1] if inner and (inner.file, inner.line) == (compile_.file, compile_.line) else stack
-
-
-def _branch_lines(
-    tree: _Branch,
-    leaves: Mapping[tuple[Frame, ...], Sequence[Compile]],
-    path: tuple[Frame, ...],
-    explanation: Explanation,
-    printer: Printer,
-) -> Iterator[str]:
-    indent = "    " * len(path)
-    for each in leaves.get(path, ()):
-        yield f"{indent}{_compile_line(each, explanation, printer)}: {_outcome(each, explanation)}"
-    for frame, branch in tree.items():
-        yield _place(indent, frame.file, frame.line, explanation, printer)
-        yield from _branch_lines(branch, leaves, (*path, frame), explanation, printer)
-
-
-def _outcome(compile_: Compile, explanation: Explanation) -> str:
-    graphs = [graph for graph in explanation.graphs if _is_dynamos(graph, compile_)]
-    graph_texts = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
-    ended = [item for item in explanation.breaks if item.compile_id == compile_.compile_id]
-    why = f", ended by {ended[-1].gb_id or 'a break'} at line {ended[-1].span.line}" if ended else ""
-    return graph_texts + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
-
-
-def graph_listing(
-    explanation: Explanation, compile_id: str, nodes: Callable[[int], Sequence[Node]], printer: Printer
-) -> str:
-    """Dynamo's graphs of one compile, each node below the user's line that it comes from.
-
-    `compile_id` is that of a compile of the explanation. `nodes` returns the nodes of a graph by its index.
-    """
-    compile_ = next(each for each in explanation.compiles if each.compile_id == compile_id)
-    lines = [f"{_compile_line(compile_, explanation, printer)}: {_outcome(compile_, explanation)}"]
-    for graph in explanation.graphs:
-        if _is_dynamos(graph, compile_):
-            lines += list(_nodes_by_line(nodes(graph.index), explanation, printer))
-    return "\n".join(lines) + "\n"
-
-
-def _nodes_by_line(nodes: Sequence[Node], explanation: Explanation, printer: Printer) -> Iterator[str]:
-    shown = [node for node in nodes if printer.all_ or node.op != "placeholder"]
-    for (file, line), at in groupby(shown, key=lambda node: (node.span.file, node.span.line)):
-        yield _place("    ", file, line, explanation, printer) if file else "    not from a line of yours"
-        for node in at:
-            value = " ".join(part for part in (node.dtype, node.shape) if part)
-            reads = f" of {', '.join(map(clean_line, node.inputs))}" if node.inputs else ""
-            text = f"        {clean_line(node.name)}: {clean_line(node.target)}{reads}"
-            yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), printer.columns)
-
-
-def _is_dynamos(graph: Graph, compile_: Compile) -> bool:
-    return graph.stage == "dynamo" and graph.compile_id == compile_.compile_id
-
-
-def _compile_line(each: Compile, explanation: Explanation, printer: Printer) -> str:
-    at = source_location(each.file, each.line, None, explanation.run.cwd)
-    return f"{printer.paint(clean_line(each.compile_id), 'strong')} {clean_line(each.function)} ({fit_path(at, 60)})"
-
-
-def _place(indent: str, file: str | None, line: int | None, explanation: Explanation, printer: Printer) -> str:
-    """A place and its line of source."""
-    at = source_location(file, line, None, explanation.run.cwd)
-    lines = source_lines(explanation.sources.get(file or "", ""))
-    code = clean_line(lines[(line or 0) - 1]).strip() if 1 <= (line or 0) <= len(lines) else ""
-    lead = f"{indent}{fit_path(at, max(printer.columns - len(indent) - 20, 20))}"
-    return printer.paint(truncate_end(f"{lead}: {code}" if code else lead, printer.columns), "dim")

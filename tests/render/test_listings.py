@@ -10,7 +10,7 @@ import pytest
 from dynadiag.commands.explain import _OPTIONS_WITH_VALUE, prepare_parser, separate_optional_value
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.records import Frame, Guard, Node, Span
-from dynadiag.render.listings import compile_tree, graph_listing, guard_listing
+from dynadiag.render.listings import ListingPrinter
 from dynadiag.render.printer import Printer
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph
 
@@ -45,7 +45,7 @@ def an_explanation() -> Explanation:
 
 
 def test_guards_stand_under_the_users_lines() -> None:
-    text = guard_listing(an_explanation(), PRINTER)
+    text = ListingPrinter(an_explanation(), PRINTER).guards()
     assert text.splitlines() == [
         "0/0 f (prog.py:1): 7 guards",
         "    not from a line of yours",
@@ -56,7 +56,7 @@ def test_guards_stand_under_the_users_lines() -> None:
         *(f"        HASATTR: hasattr(y, '{n}')" for n in range(3)),
         "        ... and 2 more on y; --all shows them",
     ]
-    whole = guard_listing(an_explanation(), replace(PRINTER, all_=True))
+    whole = ListingPrinter(an_explanation(), replace(PRINTER, all_=True)).guards()
     assert "DispatchKeySet(CPU)" in whole
     assert "hasattr(y, '4')" in whole
 
@@ -69,7 +69,7 @@ def test_the_options_with_a_value() -> None:
 
 
 def test_the_tree_of_compiles() -> None:
-    assert compile_tree(an_explanation(), PRINTER).splitlines() == [
+    assert ListingPrinter(an_explanation(), PRINTER).tree().splitlines() == [
         "prog.py:8: f(1)",
         "    0/0 f (prog.py:1): a graph of 2 operators, ended by GB0170 at line 3",
         "    prog.py:3: print(y)",
@@ -80,7 +80,7 @@ def test_the_tree_of_compiles() -> None:
 
 
 def test_the_nodes_of_a_graph() -> None:
-    text = graph_listing(an_explanation(), "0/0", lambda index: (ADD,) if index == 0 else (), PRINTER)
+    text = ListingPrinter(an_explanation(), PRINTER).graphs("0/0", lambda index: (ADD,) if index == 0 else ())
     assert text.splitlines()[1:] == [
         "    prog.py:2: y = x + 1",
         "        add: _operator.add of l_x_ -> float32 (3, s0)",

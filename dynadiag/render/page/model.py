@@ -567,14 +567,10 @@ def _view(item: Difference, name: str, cwd: str | None, redaction: Redaction) ->
         compile_ids=(item.compile_ids[0] or "", item.compile_ids[1] or ""),
         compiles=" and ".join(dict.fromkeys(each for each in item.compile_ids if each)),
         nodes=tuple(_node(each) for each in nodes[:_MAX_ROWS]),
-        details=tuple((_kind(line), line) for line in details[:_MAX_ROWS]),
+        details=tuple(({"+": "added", "-": "removed"}.get(line[:1], ""), line) for line in details[:_MAX_ROWS]),
         more=max(0, len(nodes) - _MAX_ROWS, len(details) - _MAX_ROWS),
     )
 
 
 def _node(item: NodeDifference) -> tuple[str, str, str, str, str]:
     return item.kind, SIGNS[item.kind], _KINDS[item.kind], item.before or "", item.after or ""
-
-
-def _kind(line: str) -> str:
-    return {"+": "added", "-": "removed"}.get(line[:1], "")
