@@ -16,6 +16,7 @@ from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch
 
 __all__ = [
+    "ONE_CULPRIT_A_SET",
     "DecisionPool",
     "build_culprits",
     "find_by_bisection",
@@ -191,6 +192,7 @@ def _find_siblings(pool: DecisionPool, found: frozenset[str]) -> list[frozenset[
     return find_culprit_sets(siblings, pool.fails_with_only, pool.speculate)
 
 
+ONE_CULPRIT_A_SET = ("fusion", "inline")  # kinds of which a set is one culprit: it is computed in one kernel
 _MAX_CULPRITS = 3  # decisions that are listed one by one; more are grouped by operator
 
 
@@ -198,7 +200,7 @@ def build_culprits(group: str, points: Mapping[str, Decision], sets: Sequence[fr
     """The culprits for sets of decisions of one kind. Each set of fusions is one culprit; otherwise each decision is
     one.
     """
-    if group in ("fusion", "inline"):
+    if group in ONE_CULPRIT_A_SET:
         return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
     keys = frozenset().union(*sets)
     return _culprits([points[k] for k in points if k in keys])

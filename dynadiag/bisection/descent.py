@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.decisions import (
+    ONE_CULPRIT_A_SET,
     DecisionPool,
     build_culprits,
     find_by_bisection,
@@ -27,6 +28,7 @@ from dynadiag.bisection.decisions import (
     switch_all_off,
     union,
 )
+from dynadiag.bisection.hash_search import find_minimal_set
 from dynadiag.bisection.ladder import labeled_rung
 from dynadiag.bisection.narrowing import (
     FailingPart,
@@ -89,10 +91,11 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
         points = {p.key: p for p in recorded.points if p.group == name}
         more = helped.points if name != "frame" else ()
         points |= {p.key: p for p in more if p.group == name and p.key not in points}
-        pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed else ())
+        pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed or name == "pass" else ())
         result = _search_kind(pool, part, recorded)
         if result.confirmed:
             result = _narrowed(pool, result, recorded)
+            notes += _folded_constants(result.culprits, recorded)
             return replace(result, culprits=_use_failure_line(result.culprits, recorded), notes=(*notes, *result.notes))
         notes.extend(result.notes)
     return DescentResult(notes=tuple(notes))
@@ -128,6 +131,20 @@ def _check_interrupted(search: TrialSearch, base: Plan, recorded: Outcome) -> De
     pool = DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name}, (name,))
     named = find_by_witness(pool, recorded)
     return _verify(pool, [frozenset({key}) for key in named]) if named else DescentResult()
+
+
+def _folded_constants(culprits: Sequence[Culprit], recorded: Outcome) -> list[str]:
+    """The culprits that no line of the program computes: constants that a pass put in the place of other nodes."""
+    made = {
+        name: (point.name, point.nodes)
+        for point in recorded.points
+        if point.group == "pass" and "constant" in (point.target or "")
+        for name in point.added
+    }
+    named = ((culprit.name, made[culprit.name]) for culprit in culprits if culprit.name in made)
+    return [
+        f"{name} is a constant that {maker} made, which folded {', '.join(nodes)}" for name, (maker, nodes) in named
+    ]
 
 
 def _narrowed(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> DescentResult:
@@ -250,7 +267,8 @@ def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> De
     named = find_by_witness(pool, recorded)
     if named:
         return _verify(pool, [frozenset({key}) for key in named])
-    sets = find_by_bisection(pool, _search_failing_part(pool, part))
+    known = _search_effective_passes(pool) if pool.name == "pass" else _search_failing_part(pool, part)
+    sets = find_by_bisection(pool, known)
     if not sets:
         return DescentResult(notes=(f"no set of {kind_plural(pool.name)} explains the failure by itself",))
     return _verify_or_find_link(pool, sets)
@@ -285,6 +303,21 @@ def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozense
     return find_by_bisection(replace(pool, base=part.plan, points=points))
 
 
+def _search_effective_passes(pool: DecisionPool) -> list[frozenset[str]]:
+    """The culprits among the passes that changed a node. With those off, another pass may do the same, and be next."""
+    found: list[frozenset[str]] = []
+    changed = [key for key, point in pool.points.items() if point.nodes]
+    while changed and pool.fails_with_only(frozenset(changed)):
+        found.append(find_minimal_set(changed, pool.fails_with_only, pool.speculate))
+        outcome = pool.run_without(union(found))
+        if pool.search.status(outcome) != "same":
+            break
+        here = {point.key: point for point in outcome.points if point.nodes}
+        pool.points.update({key: point for key, point in here.items() if key in pool.points})  # with what it does now
+        changed = [key for key in pool.points if key in here and key not in union(found)]
+    return found
+
+
 def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
     """Run the two trials that verify a verdict."""
     keys = union(sets)
@@ -297,6 +330,11 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
         return DescentResult(notes=(f"{names} ({pool.name}) not confirmed: {which}",))
+    together = [
+        f"{list_counted(point.name for key, point in pool.points.items() if key in one)} fail only together"
+        for one in sets
+        if len(one) > 1 and pool.name not in ("node", *ONE_CULPRIT_A_SET)
+    ]
     return DescentResult(
         culprits,
         (
@@ -304,6 +342,7 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
             f"with every other {kind_name(pool.name)} {_OFF.get(pool.name, 'off')} it still fails",
         ),
         (pool.plan_without(keys), pool.plan_with_only(keys)),
+        tuple(together),
     )
 
 

@@ -25,14 +25,16 @@ class GraphBefore:
         if not self._nodes:
             return
         now = {node.name: node for node in graph.nodes if node.op != "output"}
+        added = [node for name, node in now.items() if name not in self._nodes]
         gone = self._nodes.keys() - now.keys()
         changed = gone or {name for name, (text, _) in self._nodes.items() if _computed(now[name]) != text}
         if changed:
             lines = [line for name, (_, line) in self._nodes.items() if name in changed and line is not None]
             ordered = tuple(name for name in self._nodes if name in changed)
-            TRIAL.send(PassApplied(key, ordered, tuple(dict.fromkeys(lines))))
+            names = tuple(node.name for node in added)
+            TRIAL.send(PassApplied(key, ordered, tuple(dict.fromkeys(lines)), names))
         else:
-            report_nodes(key, [node for name, node in now.items() if name not in self._nodes])
+            report_nodes(key, added)
 
 
 def report_nodes(key: str, nodes: list[Node]) -> None:

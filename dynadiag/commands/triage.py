@@ -10,22 +10,28 @@ and why. After Ctrl-C or SIGTERM, or when --budget is used up, what was found so
 and the repro are then kept beside your other recordings, not in FOLDER.
 
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
-program. Exit code: that of the verdict, as bisect (0 found, 3 it does not fail, 4 it fails uncompiled too, 5 no culprit
-is sure); 2 usage error; 130 after Ctrl-C.
+program. TARGET may also be the text of somebody's issue, FILE.md: its program runs in a sandbox (bubblewrap) without
+network, home or GPU, and can write to a folder of its own only; with --no-sandbox it runs with all your rights.
+
+Exit code: that of the verdict, as bisect (0 found, 3 it does not fail, 4 it fails uncompiled too, 5 no culprit is
+sure); 3 also where an issue holds no program; 2 usage error; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
+from dynadiag.commands.triage_issue import NO_PROGRAM, is_issue, issue_program, triage_issue
 from dynadiag.commands.triage_run import FILES, OF_RELEASES, TriageRun
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import sizes
@@ -40,6 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_folder_option(parser, "the folder to make")
     parser.add_argument("--force", action="store_true", help="write into an existing folder")
+    parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     add_search_options(parser)
     parser.set_defaults(resume=None)
@@ -50,19 +57,25 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     bisect_releases.asks_for_releases(args)
-    program = parse_program(args)
     common.check_json_path(args.json)
-    folder, is_new = _folder(args, program)
-    kept = _private_folder(program) if args.redact else folder
+    if is_issue(args):
+        source = issue_program(args)
+        if source is None:
+            return NO_PROGRAM
+        with _made_folder(args, args.target) as folder:
+            return triage_issue(args, source, folder)
+    program = parse_program(args)
     ending = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit: as after Ctrl-C
     try:
-        with common.set_aside(folder, lambda: _files(folder)), ProgressPrinter(sys.stderr) as progress:
-            triage = TriageRun(program, args, folder, kept, progress)
-            document = triage.run()
-    except DynadiagError:
-        for each in {folder, kept} if is_new else {kept} - {folder}:
-            shutil.rmtree(each, ignore_errors=True)
-        raise
+        with _made_folder(args, program.target) as folder, ProgressPrinter(sys.stderr) as progress:
+            kept = _private_folder(program) if args.redact else folder
+            try:
+                triage = TriageRun(program, args, folder, kept, progress)
+                document = triage.run()
+            except DynadiagError:
+                if kept != folder:
+                    shutil.rmtree(kept, ignore_errors=True)
+                raise
     finally:
         signal.signal(signal.SIGTERM, ending)
     _report(triage, document, args)
@@ -72,9 +85,22 @@ def run(args: argparse.Namespace) -> int:
     return triage.exit_code
 
 
-def _folder(args: argparse.Namespace, program: Program) -> tuple[Path, bool]:
+@contextlib.contextmanager
+def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
+    """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
+    folder, is_new = _folder(args, target)
+    try:
+        with common.set_aside(folder, lambda: _files(folder)):
+            yield folder
+    except DynadiagError:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
     """Make the folder. Returns it, and whether it was not there before."""
-    folder: Path = args.output or common.new_recording(None, f"triage-{Path(program.target).stem}", force=False)
+    folder: Path = args.output or common.new_recording(None, f"triage-{Path(target).stem}", force=False)
     folder = folder.absolute() if args.output else folder.with_suffix("")
     exists = folder.exists()
     if exists and not folder.is_dir():

@@ -205,12 +205,13 @@ class DecisionWithdrawn(TrialEvent):
 class PassApplied(TrialEvent):
     """A pass ran. ``nodes`` are those that it removed or changed, ``lines`` the user's lines that they came from.
 
-    ``key`` is that of the decision on the pass.
+    ``key`` is that of the decision on the pass. ``added`` are the nodes that it added.
     """
 
     key: str
     nodes: tuple[str, ...]
     lines: tuple[tuple[str, int], ...]
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Decision(TrialEvent):
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
     the compile id, the graph, FX names and an occurrence number, never of buffer names, which shift. ``lines`` are the
     user's lines, as (file, 1-based line). ``rank`` is that of the process in a distributed job. ``nodes`` are what a
-    pass removed or changed.
+    pass removed or changed, ``added`` what it added.
     """
 
     group: str
@@ -61,6 +61,7 @@ class Decision(TrialEvent):
     lines: tuple[tuple[str, int], ...] = ()
     rank: int | None = None
     nodes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ def _with_changes(decision: Decision, applied: PassApplied | None) -> Decision:
     """A decision on a pass with what the pass changed. A pass of the user's keeps the line where it is defined."""
     if applied is None:
         return decision
-    return replace(decision, nodes=applied.nodes, lines=decision.lines or applied.lines)
+    return replace(decision, nodes=applied.nodes, added=applied.added, lines=decision.lines or applied.lines)
 
 
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:

@@ -116,23 +116,45 @@ def test_what_aot_autograd_did_is_named(
     assert any(text in source.splitlines()[line - 1] for _, line in culprit.lines)
 
 
-WRONG_FAKE = """
-@torch.library.custom_op("tiny::half", mutates_args=())
-def half(x: torch.Tensor) -> torch.Tensor:
-    return x.half()
-@half.register_fake
-def _(x):
-    return torch.empty_like(x)
+FOLDED = """
 def f(x):
-    return torch.softmax(half(x).float(), -1) @ torch.ones(4, 4)
-x = torch.ones(4, 4)
-torch.testing.assert_close(torch.compile(f)(x), f(x))
+    grid = torch.ones(2, 2)
+    lift = torch.arccosh(torch.log2(torch.atan2(grid, grid)))
+    return x + torch.softmax(lift, dim=-1).nan_to_num(0.0)
+print(torch.compile(f)(torch.ones(2, 2)))
 """
 
 
 @pytest.mark.slow
-def test_the_rung_is_the_first_at_which_the_same_culprit_fails_in_any_way(bisected: Bisected) -> None:
-    verdict = bisected(HEAD + WRONG_FAKE)
-    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager")
-    assert (verdict.rungs["aot_eager"], verdict.rungs["inductor"]) == ("different", "same")
-    assert [culprit.group for culprit in verdict.culprits] == ["operator"]
+def test_a_folded_constant_and_two_that_fail_only_together_are_told(bisected: Bisected) -> None:
+    verdict = bisected(HEAD + FOLDED)
+    if verdict.verdict == "passes":
+        pytest.skip("this torch compiles it")
+    assert {culprit.group for culprit in verdict.culprits} == {"lowering"}
+    assert any("is a constant that constant_fold_uniform_value made" in note for note in verdict.notes)
+    assert any("fail only together" in note for note in verdict.notes)
+
+
+SAME_PASS_TWICE = """
+previous = torch.zeros(3, 4)
+def f(current):
+    previous[0:, :] = current[0:, :]
+    current.add_(1)
+    return current.relu().sum()
+current = torch.arange(12.0).view(3, 4)
+before = current.clone()
+torch.compile(f)(current)
+torch.testing.assert_close(previous, before)
+"""
+
+
+@pytest.mark.slow
+def test_a_pass_that_another_run_of_it_makes_up_for_is_told_with_both_lines(bisected: Bisected) -> None:
+    source = HEAD + SAME_PASS_TWICE
+    verdict = bisected(source)
+    if verdict.verdict == "passes":
+        pytest.skip("this torch compiles it right")
+    assert {(culprit.group, culprit.name) for culprit in verdict.culprits} == {("pass", "remove_noop_ops")}
+    lines = source.splitlines()
+    assert all("previous[0:, :]" in lines[line - 1] for culprit in verdict.culprits for _, line in culprit.lines)
+    assert all(culprit.lines for culprit in verdict.culprits)

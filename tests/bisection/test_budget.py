@@ -20,7 +20,7 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.trial.events import RunFacts
 from dynadiag.trial.outcome import Decision, Outcome
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import Plan, Switch
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
@@ -287,3 +287,28 @@ def test_a_confirmed_culprit_is_named_though_the_budget_ends(rows: TrialLog, mon
     verdict = bisect(TrialSearch(answers, rows), BisectOptions())  # type: ignore[arg-type]
     assert (verdict.verdict, [culprit.name for culprit in verdict.culprits]) == ("found", ["fx_graph_cse"])
     assert any(note.startswith("not run, since") for note in verdict.notes)
+
+
+@pytest.mark.parametrize("explains", [True, False])
+def test_the_rung_is_the_first_at_which_the_culprit_makes_it_fail_in_any_way(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, explains: bool
+) -> None:
+    other = replace(FAILED, signature=Signature("exception", "RuntimeError", "other dtypes", cause="RuntimeError"))
+    off = Switch("operator", keep=True, suffixes=())
+
+    def answer(plan: Plan, _n: int) -> Outcome:
+        if plan.rung in (None, "inductor"):
+            return FAILED
+        return other if plan.rung == "aot_eager" and not (explains and plan.switch("operator")) else PASSED
+
+    def confirmed(search: TrialSearch, base: Plan, *_: object) -> DescentResult:
+        plans = (replace(base, switches=(off,)),)
+        return DescentResult((Culprit("operator", "tiny.route"),), ("it passes without", "it fails"), plans)
+
+    monkeypatch.setattr(bisector, "descend", confirmed)
+    verdict = bisect(TrialSearch(Answers(answer), rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.rungs["aot_eager"], verdict.rungs["inductor"]) == ("different", "same")
+    assert verdict.rung == ("aot_eager" if explains else "inductor")
+    first = str(verdict).splitlines()[0]
+    assert ("fails first at rung aot_eager" in first) == explains
+    assert ("at rung inductor, and first at aot_eager with another error" in first) == (not explains)

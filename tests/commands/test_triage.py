@@ -18,7 +18,7 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
-from dynadiag.commands import bisect_releases, triage_run
+from dynadiag.commands import bisect_releases, triage_issue, triage_run
 from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.schema import schema_of
 from dynadiag.commands.target_options import LaunchedProgram
@@ -238,3 +238,26 @@ def test_a_real_failure_becomes_an_issue_whose_commands_run(tmp_path: Path) -> N
         for command in (first, second)
     ]
     assert codes == [1, 0]
+
+
+def test_an_issue_without_a_program_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    issue = tmp_path / "issue.md"
+    issue.write_text("### Bug\n```sh\npip install torch\n```\n")
+    assert main(["triage", "-o", "out", str(issue)]) == 3
+    assert "holds no program" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_issue_that_cannot_be_read_or_has_no_sandbox_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    issue = tmp_path / "issue.md"
+    assert main(["triage", "-o", "out", str(issue)]) == 2
+    assert f"cannot read {issue}" in capsys.readouterr().err
+    issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
+    monkeypatch.setattr(triage_issue, "why_not_isolated", lambda: "bubblewrap is not installed")
+    assert main(["triage", "-o", "out", str(issue)]) == 2
+    refused = capsys.readouterr().err
+    assert "bubblewrap is not installed" in refused
+    assert "--no-sandbox" in refused
+    assert not (tmp_path / "out").exists()
