@@ -246,7 +246,6 @@ class _Search:
             if not found:
                 break
             hidden += found
-            self.prover.see_new_conditions()
             next_proof, next_why = self._prove([*picks, *hidden])
             if next_why is None:
                 known = [id(cause) for cause in self._causes]

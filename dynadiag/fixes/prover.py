@@ -78,11 +78,15 @@ class Prover:
         files = {name: mask_unstable(text, again.files.get(name, "")) for name, text in self._first.files.items()}
         return replace(unchanged, printed=mask_unstable(self._first.printed, again.printed), files=files)
 
-    def see_new_conditions(self) -> None:
-        """Run the unchanged program again if there are new conditions, to find inputs for both sides."""
-        if set(self.conditions) - set(self.unchanged.reference.conditions):
+    def _see_what_is_new(self) -> None:
+        """Run the unchanged program again if there are new conditions, to find inputs for both sides, or new files of
+        packages whose globals are compared.
+        """
+        seen = self.unchanged.reference
+        if set(self.conditions) - set(seen.conditions) or self.trials.libraries - seen.libraries:
             reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
             self.unchanged = replace(self.unchanged, reference=reference)
+            self._tried = {edits: replace(proof, compared=None) for edits, proof in self._tried.items()}
 
     def prove(
         self, problems: tuple[FixProblem, ...], candidate: Candidate, before: RunSummary
@@ -93,6 +97,7 @@ class Prover:
         It has to remove ``problems``; ``before`` is what the program without it has. Runs that were made for the same
         edits are not made again.
         """
+        self._see_what_is_new()
         known = self._tried.get(candidate.edits)
         try:
             recorded = known.recorded if known else self.trials.recorded(candidate.title, candidate.edits)

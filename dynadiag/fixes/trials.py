@@ -79,7 +79,7 @@ class ReferenceRun:
     standard output, ``errors`` standard error. ``writes`` says that the program writes files into its folder: these
     have lines of other inputs too, so what it makes of them later differs from a candidate's. ``compiled`` is how the
     unchanged program differs when it is compiled, whose records are then in the file ``compiled_records``; ``None``
-    while that was not looked at.
+    while that was not looked at. ``libraries`` are the files of packages whose globals it has.
     """
 
     outcome: Outcome
@@ -91,6 +91,7 @@ class ReferenceRun:
     errors: str
     writes: bool = False
     compiled: ComparedRun | None = None
+    libraries: frozenset[str] = frozenset()
 
     @property
     def compiled_records(self) -> Path:
@@ -223,6 +224,7 @@ class Trials:
                 comparable_run(outcome.tail, folders),
                 comparable_run(_read(errors), folders),
                 bool(changed_files(before, snapshot(copy.root))),
+                libraries=frozenset(self.libraries),
             )
 
     def compared(self, label: str, candidate: Candidate, reference: ReferenceRun) -> ComparedRun:

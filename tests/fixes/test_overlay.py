@@ -31,6 +31,7 @@ PROGRAM = """import torch
 from fakelib.scale import Scale
 
 torch.manual_seed(0)
+print("begin")
 model = torch.compile(Scale(), backend="eager")
 out = model(torch.randn(3, 4))
 out.sum().backward()
