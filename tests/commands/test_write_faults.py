@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.commands import outputs, state
+from dynadiag.errors import DynadiagError
 from dynadiag.recording import packing, store
 from dynadiag.recording.journal import Journal
 from tests.commands.build import journal, recording
@@ -51,14 +52,14 @@ def refuse_large(path: Path, data: bytes) -> NoReturn:
 
 # What each fault replaces: the object, the name, and by what. A line that never comes there is written as usual.
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "no file beside": (outputs.tempfile, "mkstemp", fails(PermissionError(errno.EACCES, "Permission denied"))),
+    "no file beside": (tempfile, "mkstemp", fails(PermissionError(errno.EACCES, "Permission denied"))),
     "half is written": (Path, "write_bytes", refuse_large),
-    "flush": (store.os, "fsync", fails(FULL)),
+    "flush": (os, "fsync", fails(FULL)),
     "rename": (store, "_publish", fails(OSError(errno.EIO, "Input/output error"))),
     "database": (store.RecordingWriter, "_finish", fails(sqlite3.OperationalError("database or disk is full"))),
     "events": (store.RecordingWriter, "events", fails(sqlite3.OperationalError("disk I/O error"))),
     "packing": (packing, "_compress_best", fails(FULL)),
-    "state folder": (state.Path, "mkdir", fails(FULL)),
+    "state folder": (Path, "mkdir", fails(FULL)),
 }
 
 
@@ -133,7 +134,7 @@ def test_the_journal_of_a_program(
 ) -> None:
     """Before the program starts it is refused; from then on its exit code is its own."""
     (place / "prog.py").write_text("open('ran', 'w').write('1')\nraise SystemExit(7)\n")
-    error = outputs.DynadiagError("cannot write x: No space left on device")
+    error = DynadiagError("cannot write x: No space left on device")
     by = {"append": lambda *_, **__: False}.get(fault, fails(error))
     monkeypatch.setattr(Journal, fault, by)
     code = main([command, "-o", "new.dynadiag", "prog.py"])
