@@ -3,6 +3,8 @@
 
 DEFAULT_TORCH := 2.13.0
 TORCH ?= $(DEFAULT_TORCH)
+# A version, or the newest release, or a build of last night from an index that pip is told of.
+TORCH_PACKAGE := $(if $(filter newest,$(TORCH)),torch,$(if $(filter nightly,$(TORCH)),--pre torch,torch==$(TORCH)))
 PYTHON ?= python3
 VENV := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN := $(VENV)/bin
@@ -13,7 +15,7 @@ SELECT ?= all
 TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
     model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants suite_cpu
 
-.PHONY: help explain test test-all test-times test-slow coverage mutants check format docs bench clean
+.PHONY: help explain test test-all test-times test-slow coverage mutants check format docs bench release clean
 
 help:
 	@echo "make explain    set up, and explain samples/graph_breaks.py"
@@ -26,12 +28,13 @@ help:
 	@echo "make check      ruff, mypy --strict, import-linter"
 	@echo "make format     format the code"
 	@echo "make docs       write the generated pages of docs/, and build the site into build/docs"
+	@echo "make release    build the packages, and try the wheel in a fresh environment; publishes nothing"
 	@echo "make bench      the benchmarks that need no input, one after the other"
 
 $(READY): pyproject.toml constraints.txt Makefile
 	$(PYTHON) -c 'import sys; sys.exit("dynadiag needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_PACKAGE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    $(if $(filter $(DEFAULT_TORCH),$(TORCH)),--constraint constraints.txt) --editable '.[test,check]'
 	touch $(READY)
@@ -52,6 +55,10 @@ test-times: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+release: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	$(BIN)/python .ci/release.py --torch $(TORCH)
 
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[coverage]'

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,7 @@ from tests.selection import left_out, long_tests
 # interrupt a command would wait for its end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_SELECTION = pytest.StashKey[tuple[str, bool]]()  # which tests, and whether no test was named
 _LONGEST = 10.0  # CPU seconds from which on a test begins early, so that no worker is left alone with one at the end
 
 # A deadline of an example would fail on a busy machine.
@@ -37,16 +39,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not selected, and begin with the tests that take longest."""
-    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-    select = config.getoption("select") or ("all" if named else "quick")
-    seconds = long_tests()
+    (select, whole_suite), seconds = config.stash[_SELECTION], long_tests()
     if select != "all":
         long = left_out((item.nodeid for item in items), seconds)
-        dropped = [item for item in items if (item.nodeid in long) == (select == "quick")]
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in set(dropped)]
-    if not named:
+        kept = [item for item in items if (item.nodeid in long) == (select == "rest")]
+        config.hook.pytest_deselected(items=[item for item in items if (item.nodeid in long) != (select == "rest")])
+        items[:] = kept
+    if whole_suite:
         items.sort(key=lambda item: -max(0.0, seconds.get(item.nodeid, 0.0) - _LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let a worker of xdist select as this process does: to the worker every test is named."""
+    node.workerinput["selection"] = node.config.stash[_SELECTION]
 
 
 @pytest.hookimpl(trylast=True)
@@ -62,6 +68,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of xdist inherit this process's environment and so use its compiler."""
+    if hasattr(config, "workerinput"):
+        config.stash[_SELECTION] = tuple(config.workerinput["selection"])
+    else:
+        whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        select = config.getoption("select") or ("quick" if whole_suite else "all")
+        config.stash[_SELECTION] = (select, whole_suite)
     compiler = contextlib.ExitStack()
     compiler.enter_context(kept_compiler.use())
     config.add_cleanup(compiler.close)

@@ -335,31 +335,31 @@ def test_a_call_that_raises_is_said_to_raise() -> None:
     assert "the call raised MuteError: <its __str__ raised RuntimeError>" in report.notes
 
 
-API: Any = dynadiag  # its types forbid what is tried here
+UNTYPED: Any = dynadiag  # as a caller without a type checker sees it
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: API.bisect(adds, (torch.ones(2),)), "bisect: adds.*missing a required argument: 'y'"),
-        (lambda: API.bisect(adds, torch.ones(2)), "bisect: args is of type Tensor; give a tuple"),
-        (lambda: API.bisect(adds, (torch.ones(2),), {"z": 1}), "bisect: adds.*"),
-        (lambda: API.bisect(adds, (1, 2), [1]), "bisect: kwargs is of type list"),
-        (lambda: API.bisect(adds, (1, 2), repeat=0), "bisect: repeat is 0"),
-        (lambda: API.bisect(adds, (1, 2), repeat=1.5), "bisect: repeat is 1.5"),
-        (lambda: API.bisect(adds, (1, 2), timeout=-1), "bisect: timeout is -1"),
-        (lambda: API.bisect(adds, (1, 2), timeout=float("nan")), "bisect: timeout is nan"),
-        (lambda: API.bisect(torch.nn.Linear(2, 2), ()), "bisect: Linear.*missing a required argument"),
-        (lambda: API.bisect(None), "bisect: fn is None"),
-        (lambda: API.fix(adds, 1), "fix: adds.*missing a required argument: 'y'"),
-        (lambda: API.fix(3), "fix: fn is of type int"),
-        (lambda: API.explain("adds"), "explain: fn is of type str"),
-        (lambda: API.open("."), "open: . is a folder"),
-        (lambda: API.open(None), "open: path is None"),
-        (lambda: API.open("\0"), "null"),
-        (lambda: API.record(".").__enter__(), "is a folder"),
-        (lambda: API.record(3).__enter__(), "record: path is of type int"),
-        (lambda: API.record("/dev/null", force=True).__enter__(), "not a plain file"),
+        (lambda: UNTYPED.bisect(adds, (torch.ones(2),)), "bisect: adds.*missing a required argument: 'y'"),
+        (lambda: UNTYPED.bisect(adds, torch.ones(2)), "bisect: args is of type Tensor; give a tuple"),
+        (lambda: UNTYPED.bisect(adds, (torch.ones(2),), {"z": 1}), "bisect: adds.*"),
+        (lambda: UNTYPED.bisect(adds, (1, 2), [1]), "bisect: kwargs is of type list"),
+        (lambda: UNTYPED.bisect(adds, (1, 2), repeat=0), "bisect: repeat is 0"),
+        (lambda: UNTYPED.bisect(adds, (1, 2), repeat=1.5), "bisect: repeat is 1.5"),
+        (lambda: UNTYPED.bisect(adds, (1, 2), timeout=-1), "bisect: timeout is -1"),
+        (lambda: UNTYPED.bisect(adds, (1, 2), timeout=float("nan")), "bisect: timeout is nan"),
+        (lambda: UNTYPED.bisect(torch.nn.Linear(2, 2), ()), "bisect: Linear.*missing a required argument"),
+        (lambda: UNTYPED.bisect(None), "bisect: fn is None"),
+        (lambda: UNTYPED.fix(adds, 1), "fix: adds.*missing a required argument: 'y'"),
+        (lambda: UNTYPED.fix(3), "fix: fn is of type int"),
+        (lambda: UNTYPED.explain("adds"), "explain: fn is of type str"),
+        (lambda: UNTYPED.open("."), "open: . is a folder"),
+        (lambda: UNTYPED.open(None), "open: path is None"),
+        (lambda: UNTYPED.open("\0"), "null"),
+        (lambda: UNTYPED.record(".").__enter__(), "is a folder"),
+        (lambda: UNTYPED.record(3).__enter__(), "record: path is of type int"),
+        (lambda: UNTYPED.record("/dev/null", force=True).__enter__(), "not a plain file"),
     ],
 )
 def test_wrong_arguments_are_named(call: Callable[[], object], said: str) -> None:

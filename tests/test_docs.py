@@ -95,3 +95,14 @@ def test_the_exit_codes_for_agents_are_those_of_the_commands() -> None:
     assert told["fails uncompiled too"] == BISECT_CODES["fails_uncompiled"] == MINIFY_CODES["fails_uncompiled"]
     assert told["not every time, or no culprit"] == BISECT_CODES["flaky"] == BISECT_CODES["stopped"]
     assert int(codes[of["minify"].index("not proved")]) == MINIFY_CODES["reduced"]
+
+
+def test_the_commands_of_the_first_page_are_commands_on_samples() -> None:
+    """Five questions, each with one command that can be typed."""
+    page = (ROOT / "docs" / "README.md").read_text()
+    asked = re.findall(r"^## (Why .*\?)\n\n```console\n\$ dynadiag (\w+) (.*)\n", page, re.MULTILINE)
+    assert len(asked) == 5
+    for _, command, words in asked:
+        assert command in COMMANDS
+        sample = next(word for word in words.split() if word.startswith("samples/"))
+        assert (ROOT / sample.partition(":")[0]).exists()

@@ -91,8 +91,9 @@ def compare(
             session.first()
             for number in range(options.rounds):
                 session.round(number)
-            session.inputs()
             session.count()
+            session.profile()
+            session.inputs()
             session.warm()
         except KeyboardInterrupt:
             session.interrupted = True
@@ -184,7 +185,7 @@ class MeasurementSession:
             self._measure(variant)
 
     def inputs(self) -> None:
-        """Call each variant with other arguments. This comes after the timing: new shapes may cause slower code."""
+        """Call each variant with other arguments. It comes last: torch may use other code afterwards."""
         for variant in list(self._running) if self._options.inputs else ():
             reply = self._request(variant, "inputs", name=self._options.inputs)
             if reply is not None:
@@ -197,10 +198,15 @@ class MeasurementSession:
             if reply is not None and "gpu" in reply:
                 self.results[variant] = replace(self.results[variant], gpu=Gpu(**reply["gpu"]))
 
-    def warm(self) -> None:
-        """Profile warm calls, and add to each recording which compiled code they run."""
+    def profile(self) -> None:
+        """Profile warm calls."""
         for variant in [variant for variant in self._running if not variant.is_eager]:
-            reply = self._request(variant, "warm", seconds=self._options.seconds)
+            self._request(variant, "profile", seconds=self._options.seconds)
+
+    def warm(self) -> None:
+        """Add to each recording which compiled code its warm calls run."""
+        for variant in [variant for variant in self._running if not variant.is_eager]:
+            reply = self._request(variant, "warm")
             if reply is not None:
                 self._running[variant].add_event(WARM, reply["warm"])
 

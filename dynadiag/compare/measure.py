@@ -42,6 +42,7 @@ class Measurer:
         self._step = self._step_of(args)
         self._marked_step = self._step_of(args, marked=True)
         self._other_steps: list[Callable[[], Any]] = []
+        self._spans: list[ProfileSpan] = []
         self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
@@ -70,15 +71,20 @@ class Measurer:
         self._other_steps = [self._step_of(args, marked=True) for args in each]
         return {"seconds": [_timed_call(self._step_of(args)) for args in each]}
 
-    def warm(self, seconds: float) -> dict[str, Any]:
-        """Profile warm calls for about ``seconds``, then one call with each other input: which compiled code they run.
+    def profile(self, seconds: float) -> dict[str, Any]:
+        """Profile warm calls for about ``seconds``, before any other input: torch may then use other code for them.
 
         Only the call of the function is marked, not the rest of the step, such as its backward pass.
         """
         with mark_graphs(GRAPH):
-            spans = _profiled(self._repeated(seconds))
+            self._spans = _profiled(self._repeated(seconds))
+        return {}
+
+    def warm(self) -> dict[str, Any]:
+        """Which compiled code the profiled calls ran, and which one call with each other input runs."""
+        with mark_graphs(GRAPH):
             others = compile_ids_run(_profiled(self._other_steps))
-        return {"warm": msgspec.to_builtins(warm_calls(spans, others))}
+        return {"warm": msgspec.to_builtins(warm_calls(self._spans, others))}
 
     def _repeated(self, seconds: float) -> Iterator[Callable[[], Any]]:
         """Repeat the step for ``seconds``, at least `MIN_PROFILED_CALLS` and at most `MAX_PROFILED_CALLS` times."""

@@ -66,7 +66,7 @@ def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[st
     def inputs(name: str) -> dict[str, Any]:
         return dict(measurer.inputs(_inputs(replace(program, name=name))))
 
-    measured = {"first": measurer.first, "round": measurer.round, "count": measurer.count, "warm": measurer.warm}
+    measured = {name: getattr(measurer, name) for name in ("first", "round", "count", "profile", "warm")}
     return {"load": dict, "inputs": inputs, **measured}
 
 
