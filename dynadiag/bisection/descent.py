@@ -267,8 +267,8 @@ def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> De
     named = find_by_witness(pool, recorded)
     if named:
         return _verify(pool, [frozenset({key}) for key in named])
-    known = _search_effective_passes(pool) if pool.name == "pass" else _search_failing_part(pool, part)
-    sets = find_by_bisection(pool, known)
+    effective = _search_effective_passes(pool) if pool.name == "pass" else []
+    sets = find_by_bisection(pool, effective or _search_failing_part(pool, part))
     if not sets:
         return DescentResult(notes=(f"no set of {kind_plural(pool.name)} explains the failure by itself",))
     return _verify_or_find_link(pool, sets)
