@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import sys
 import types
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+from dynadiag.overlay_runtime import functions_in
 
 __all__ = ["swap_module"]
 
@@ -28,6 +31,8 @@ def swap_module(name: str, copy: str) -> None:
     module = sys.modules[name]
     file = str(module.__file__)
     before, after = (_code(path, path) for path in (file, copy))
+    if changed := set(_decorators(file)) - set(_decorators(copy)):
+        raise RuntimeError(f"{min(changed)[0]} cannot be decorated while the program runs")
     new, positions = dict(_functions(after)), {_key(code): place for place, code in _functions(before)}
     for function in _live_functions(file):
         place = positions.get(_key(function.__code__))
@@ -35,12 +40,6 @@ def swap_module(name: str, copy: str) -> None:
             _swap(function, new[place])
     for statement in _added(file, copy):
         exec(statement, vars(module))  # noqa: S102 - a change of the module, as its import would run it
-    for name, definition in _decorated(file, copy):
-        made = dict(vars(module))
-        exec(definition, made)  # noqa: S102 - as above
-        if type(made[name]) is not types.FunctionType or made[name].__code__.co_name != name:
-            raise RuntimeError(f"{name} cannot be decorated while the program runs")
-        vars(module)[name].__dict__.update(made[name].__dict__)  # a decorator that marks a function
 
 
 def _code(path: str, name: str) -> types.CodeType:
@@ -78,14 +77,12 @@ def _swap(function: types.FunctionType, code: types.CodeType) -> None:
     function.__code__ = code
 
 
-def _decorated(file: str, copy: str) -> Iterator[tuple[str, types.CodeType]]:
-    """The functions at the top of the copy that have other decorators than in the file, each as a definition."""
-    before = {node.name: node for node in _top(file) if isinstance(node, ast.FunctionDef)}
-    for node in _top(copy):
-        if isinstance(node, ast.FunctionDef) and node.name in before:
-            lists = [[ast.unparse(each) for each in one.decorator_list] for one in (node, before[node.name])]
-            if lists[0] != lists[1]:
-                yield node.name, compile(ast.Module([node], []), copy, "exec", dont_inherit=True)
+def _decorators(path: str) -> list[tuple[str, str]]:
+    """The functions of a file by their qualified names, each with the text of its decorators."""
+    return sorted(
+        (name, re.split(r"^\s*(?:async )?def ", text, maxsplit=1, flags=re.M)[0])
+        for name, _, _, text in functions_in(Path(path).read_text("utf-8"))
+    )
 
 
 def _top(path: str) -> list[ast.stmt]:

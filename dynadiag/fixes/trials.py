@@ -238,7 +238,9 @@ class Trials:
         rest = replace(candidate, edits=tuple(each for each in candidate.edits if each not in candidate.finite))
         finite = self._compared_with(f"{label} that are finite", candidate, reference, "finite")
         others = self._compared_with(f"{label}, without what is for finite ones", rest, reference, "not finite")
-        return replace(finite, differences=(*finite.differences, *others.differences))
+        code = reference.outcome.exit_code  # a run that fails, or compares nothing, decides
+        ran = finite if finite.outcome.exit_code != code or finite.compared is None else others
+        return replace(ran, differences=(*finite.differences, *others.differences), printed=finite.printed)
 
     def _compared_with(self, label: str, candidate: Candidate, reference: ReferenceRun, inputs: str) -> ComparedRun:
         asked = Observation(
@@ -247,19 +249,18 @@ class Trials:
             as_tensors=candidate.as_tensors,
             inputs=inputs,
         )
-        rung = "uncompiled" if inputs == "not finite" else "eager"
-        return self._compared(label, watched(candidate), asked, rung)
+        return self._compared(label, watched(candidate), asked)
 
     def with_compiled(self, reference: ReferenceRun) -> ReferenceRun:
         """The reference, with what the unchanged program does when it is compiled."""
         asked = Observation(records=str(reference.records), own_records=str(reference.compiled_records))
         return replace(reference, compiled=self._compared("as written, compiled, with other inputs", [], asked))
 
-    def _compared(self, label: str, edits: list[Edit], asked: Observation, rung: str = "eager") -> ComparedRun:
+    def _compared(self, label: str, edits: list[Edit], asked: Observation) -> ComparedRun:
         with self._copy(edits) as (folder, copy):
             errors = folder / "stderr"
             asked = replace(asked, stderr=str(errors), root=str(copy.root))
-            plan = Plan(rung=rung, task=self._changed(asked, folder, edits).to_task())
+            plan = Plan(rung="eager", task=self._changed(asked, folder, edits).to_task())
             outcome = self._run(label, copy, plan)
             folders = _folders(folder, copy)
             return ComparedRun(

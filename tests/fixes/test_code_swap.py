@@ -73,13 +73,14 @@ def test_functions_behind_decorators_and_in_use_are_changed(module: ModuleType, 
 
 
 def test_new_statements_run_and_others_do_not(module: ModuleType, tmp_path: Path) -> None:
-    module.LIMIT = 7
+    vars(module)["LIMIT"] = 7
     swap(module, tmp_path, ("x + 1", "_more(x)"), ("def plain", "def _more(x):\n    return x + LIMIT\n\n\ndef plain"))
     assert module.plain(1) == 8
 
 
-def test_a_decorator_that_marks_a_function_marks_it(module: ModuleType, tmp_path: Path) -> None:
-    swap(module, tmp_path, ("def setup", "import torch\n\n\n@torch._dynamo.assume_constant_result\ndef setup"))
+def test_a_statement_marks_a_function(module: ModuleType, tmp_path: Path) -> None:
+    mark = "import torch\n\ntorch._dynamo.assume_constant_result(setup)\n\n\ndef wrapped"
+    swap(module, tmp_path, ("def wrapped", mark))
     assert module.setup._dynamo_marked_constant
     assert not hasattr(module.plain, "_dynamo_marked_constant")
 

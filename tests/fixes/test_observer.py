@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,23 @@ class Total(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.total += x.detach() * self.step
         return self.total
+
+
+def test_what_is_left_of_such_a_change_is_compared_uncompiled(tmp_path: Path, differences: list[Any]) -> None:
+    asked = Observation(records=str(tmp_path / "records"), uncompiled=True)
+    reference, unchanged, changed = ReferenceWatch(asked), Total(1.0), Total(1.5)
+    reference(unchanged.forward, unchanged.forward, (torch.ones(2),), {})
+    reference.finish()
+
+    def compiled(_x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("torch fails on what is left")
+
+    asked = replace(asked, inputs="not finite")
+    CandidateWatch(asked)(compiled, unchanged.forward, (torch.ones(2),), {})
+    assert differences == []
+    CandidateWatch(asked)(compiled, changed.forward, (torch.ones(2),), {})
+    assert {each.inputs for each in differences} <= {"nan", "inf", "-inf", "state nan", "the program's inputs"}
+    assert "nan" in {each.inputs for each in differences}
 
 
 @pytest.mark.parametrize(("step", "found"), [(1.0, set()), (1.5, {"results", "mutations"})])

@@ -8,7 +8,6 @@ compiled code, does it too rarely then, and the proof sees that.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -44,8 +43,9 @@ def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
 
 
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
-    """The function with the decorator by which torch calls it while it compiles."""
-    file, function = site.file, site.node
-    if file.imports("torch") or re.search(r"^ +import torch$", file.text, re.M):
-        edit = file.insert_line(file.line(function), f"@torch._dynamo.assume_constant_result{file.newline}")
-        yield Candidate(f"call `{function.name.value}` while torch compiles", "source", (edit,), _WHY)
+    """The function with the mark by which torch calls it while it compiles."""
+    file, name, end = site.file, site.node.name.value, site.file.newline
+    imported = "" if file.imports("torch") else f"import torch{end}{end}"
+    line = f"{end}{end}{imported}torch._dynamo.assume_constant_result({name}){end}"
+    edit = file.insert_line(file.end_line(site.node) + 1, line)
+    yield Candidate(f"call `{name}` while torch compiles", "source", (edit,), _WHY)
