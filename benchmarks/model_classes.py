@@ -242,7 +242,7 @@ def _judged(document: dict[str, Any]) -> dict[str, Any]:
         "fixes": [
             {"for": entry["for"], "title": entry["title"], "package": entry["package"]}
             for entry in causes
-            if entry["verdict"] == "proved"
+            if entry["verdict"] == "proved" and not entry["combined"]
         ],
         "left": left,
         "trials": document["trials"],
