@@ -39,7 +39,7 @@ def a_measurement(
             for index, line in enumerate(lines)
         ),
         recompile_records=(a_recompile(reasons=failures),) if failures else (),
-        graph_records=tuple(a_graph(index) for index in range(len(lines) + 1)),
+        graph_records=tuple(a_graph(index, f"{index}/0") for index in range(len(lines) + 1)),
         sources={FILE: source},
     )
     return replace(measure(explain(recording), (), target), **changes)
