@@ -1,4 +1,4 @@
-"""torch's private names of AOTAutograd that bisection uses. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""torch's private names of AOTAutograd that bisection uses. Read in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0.
 
 All of this runs in a trial's process, which is ours and ends with the trial.
 """
