@@ -140,7 +140,7 @@ def run(folder: Path, program: Program, *, recorded: bool) -> tuple[int, str, st
 
 def _alike(text: str) -> str:
     """A text without what differs from run to run: addresses, the ids of threads."""
-    return re.sub(r"0x[0-9a-f]+|started \d+", "N", text)
+    return re.sub(r"0x[0-9a-f]+|started \d+|pid=\d+", "N", text)
 
 
 def main() -> int:
