@@ -8,6 +8,7 @@ If a probe fails, the journal notes it and nothing else changes.
 
 from __future__ import annotations
 
+import functools
 import json
 import linecache
 import logging
@@ -48,7 +49,6 @@ class Recorder(logging.Handler):
         super().__init__(logging.DEBUG)
         self._open_journal = open_journal
         self._redactor = None if source else Redactor()
-        self._name_cells = cells.cell_namer()
         self._journal: Journal | None = None
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process id: a fork may copy a locked lock
@@ -127,6 +127,10 @@ class Recorder(logging.Handler):
                 )
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("exception", error, {})
+
+    @functools.cached_property
+    def _name_cells(self) -> Callable[[Any], Any] | None:
+        return cells.cell_namer()
 
     def named(self, value: Any) -> Any:
         """Return a JSON value with the cells of a notebook named by their number."""

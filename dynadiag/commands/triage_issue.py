@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -158,8 +157,7 @@ def _take_out(scratch: Path, folder: Path) -> list[str]:
                 with os.fdopen(source, "rb") as stream:
                     found = os.fstat(source)
                     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _MAX_FILE:
-                        with (folder / name).open("wb") as target:
-                            shutil.copyfileobj(stream, target)
+                        common.write_file(folder / name, stream.read(), force=True)
                         taken.append(name)
     finally:
         os.close(inside)

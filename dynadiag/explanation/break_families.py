@@ -6,6 +6,7 @@ that the break may be reported. The patterns follow the names of the types in th
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -146,9 +147,12 @@ FAMILIES = (
         ("outside", "disable"),
     ),
 )
+_MAX_TYPE = 500  # characters of a type that are looked at: a log may hold anything
 _OTHER = Family("", "Dynamo cannot put this in a graph, so the code here runs in Python.", ("outside", "disable"))
 
 
+@functools.lru_cache(maxsize=1024)
 def family(gb_type: str) -> Family:
     """The family of a type; a last one for everything else."""
-    return next((item for item in FAMILIES if re.search(item.pattern, gb_type, re.IGNORECASE)), _OTHER)
+    name = gb_type[:_MAX_TYPE]
+    return next((item for item in FAMILIES if re.search(item.pattern, name, re.IGNORECASE)), _OTHER)

@@ -98,8 +98,9 @@ def test_a_break_is_told_with_its_id_and_the_span_that_breaks(tmp_path: Path, na
     assert [item.gb_id for item in own] == ids
     spans = {(item.span.line, item.span.column, item.span.end_line, item.span.end_column) for item in own}
     assert spans == marked_spans(source)
-    assert found.findings[0].rule in ("break", "failed-compile")
-    assert found.findings[0].span.file == str(tmp_path / "program.py")
+    first = next(item for item in found.findings if item.rule != "failed-program")  # some raise uncompiled too
+    assert first.rule in ("break", "failed-compile")
+    assert first.span.file == str(tmp_path / "program.py")
 
 
 def test_a_call_into_pythons_library_that_breaks_on_is_one_finding(tmp_path: Path) -> None:

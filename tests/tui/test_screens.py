@@ -99,12 +99,12 @@ async def test_a_small_screen_tells_whose_guards_it_shows(program: Path) -> None
         assert "Guards of 0/1 f · 1" in screen(pilot)
 
 
-async def test_a_time_line_is_of_a_compile(program: Path) -> None:
+async def test_a_time_line_that_was_not_recorded_is_said_to_be_missing(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
-        await press(pilot, "2", "k", "v")
-        assert "one first" in screen(pilot)
-        await press(pilot, "j", "v")
-        assert "called  1" not in screen(pilot)
+        await press(pilot, "2", "v")
+        assert "no time line was recorded" in screen(pilot)
+        await press(pilot, "escape")
+        assert "no time line was recorded" not in screen(pilot)
 
 
 async def test_a_recompile_tells_what_to_do_before_what_changed(program: Path) -> None:

@@ -48,4 +48,4 @@ async def test_columns_and_frames_stay_where_they_are(tmp_path: Path) -> None:
             next(text for text in screen(pilot).splitlines() if part in text) for part in ("torch.relu", "日本語")
         )
         assert _column(plain, "││") == _column(wide, "││")
-        assert "↻ x.size()" in wide
+        assert "↻" in wide
