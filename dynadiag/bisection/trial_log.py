@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnwritableOutput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import is_running
@@ -49,18 +49,22 @@ class TrialLog:
     ) -> None:
         """``asked`` has the command and its options, which a resumed search must repeat.
 
-        Raises `DynadiagError` if ``resume`` is no search of this target, or where the journal exists: another search
-        is writing it, or a stopped search has left it (``force`` removes that).
+        Raises `DynadiagError` if ``resume`` is no search of this target, or is to be replaced by the search of another
+        command, or where the journal exists: another search is writing it, or a stopped search has left it. ``force``
+        removes that; resumed in its place, it first becomes the recording, so that its trials are kept whatever comes.
         """
         self.output = output
         self.count = 0
         self.replayed = 0  # trials taken from the resumed search
         self._recorded: dict[str, list[str]] = {}
         self._began = time.time()
-        earlier = _load_trials(resume, target) if resume is not None else []
+        self.kept = output  # where the search is once it has ended
+        in_place = resume is not None and resume.resolve() == output.resolve()
+        command = str(asked["command"]) if asked is not None and in_place else None
+        earlier = _load_trials(resume, target, command) if resume is not None else []
         self._path = Path(f"{output}.journal")
         if self._path.exists():
-            self._remove_stopped_journal(resume is not None or force)
+            self._take_over_journal(in_place, force)
         self._journal = Journal.create(self._path)
         self._journal.append({"dynadiag_run": self._run_record(target, argv)})
         if asked is not None:
@@ -69,15 +73,17 @@ class TrialLog:
             self._append(candidate, outcome, pid, seconds)
             self._recorded.setdefault(candidate, []).append(outcome)
 
-    def _remove_stopped_journal(self, wanted: bool) -> None:
-        """Remove the journal of a search that was stopped."""
+    def _take_over_journal(self, resumed: bool, force: bool) -> None:
+        """Make the name of the journal free, if its search was stopped."""
         if is_running(self._path):
             raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
-        if not wanted:
+        if not (resumed or force):
             raise DynadiagError(
                 f"{self._path} was left by a search that was stopped: --resume {self.output} continues it, "
                 "--force starts again"
             )
+        if resumed:
+            fold(self._path, self.output, force=True)
         self._path.unlink(missing_ok=True)
 
     def _run_record(self, target: str, argv: list[str]) -> dict[str, Any]:
@@ -130,11 +136,20 @@ class TrialLog:
             self._journal.append({"dynadiag_source": {"file": file}}, text)
 
     def finish(self, exit_code: int | None, force: bool) -> Path:
-        """Turn the journal into the recording, and remove it."""
+        """Turn the journal into the recording, and remove it. Returns where the search is kept.
+
+        If the recording cannot be written (a full disk), that is the journal, and a line on stderr says so: what was
+        found is reported all the same.
+        """
         end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
         self._journal.append({"dynadiag_exit": end})
         self._journal.close()
-        fold(self._path, self.output, force=force)
+        try:
+            fold(self._path, self.output, force=force)
+        except UnwritableOutput as error:
+            self.kept = self._path
+            say(f"the search is kept in {self._path}", error)
+            return self.kept
         self._path.unlink()
         return self.output
 
@@ -156,21 +171,40 @@ class TrialLog:
         self._path.unlink(missing_ok=True)
 
 
-def _load_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
-    """The trials in a recording, or in the journal that a killed search left beside it."""
+def _load_trials(path: Path, target: str, command: str | None) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a recording, or in the journal that a killed search left beside it.
+
+    Raises `DynadiagError` if it is no search of this target, or, with ``command``, not of this command.
+    """
     journal = Path(f"{path}.journal")
     if not journal.exists():
-        return _read_trials(path, target)
+        return _read_trials(path, path, target, command)
     with tempfile.TemporaryDirectory() as folder:
         folded = Path(folder, "search.dynadiag")
         fold(journal, folded)
-        return _read_trials(folded, target)
+        return _read_trials(path, folded, target, command)
 
 
-def _read_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+def _read_trials(name: Path, path: Path, target: str, command: str | None) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a file, which the user named ``name``."""
     with Recording(path) as earlier:
+        made_by = _search_command(earlier)
+        if made_by is None:
+            raise DynadiagError(f"{name}: not the recording of a search that can be resumed; it is left as it is")
+        if command not in (None, made_by):
+            raise DynadiagError(
+                f"{name}: a search of {made_by}, which {command} does not replace: name another file for its recording"
+            )
         if earlier.run.target != target:
             raise DynadiagError(
-                f"{path}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
+                f"{name}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
             )
         return [(t.candidate, t.outcome, t.pid, t.seconds) for t in earlier.trials()]
+
+
+def _search_command(recording: Recording) -> str | None:
+    """The command that searched, ``None`` for a recording that is no search."""
+    for event in recording.events("dynadiag_search", limit=1):
+        search = recording.metadata(event.index).get("dynadiag_search")
+        return str(search.get("command")) if isinstance(search, dict) else None
+    return None

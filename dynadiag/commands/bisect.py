@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     with ProgressPrinter(sys.stderr) as progress:
         verdict = find_culprits_of(program, options, log, progress)
     common.write_result(args.json, verdict.to_json().encode(), verdict.text)
-    common.print_path(log.output)
+    common.print_path(log.kept)
     return verdict.exit_code
 
 

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.issue is not None and result.text:
         common.write_file(args.issue, issue_text(result).encode(), force=args.force)
     _report(result, program, args)
-    common.print_path(recording)
+    common.print_path(log.kept)
     return result.exit_code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,14 @@ from types import ModuleType
 
 import pytest
 
+from dynadiag.bisection import trial_log
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect, minify
 from dynadiag.commands.search_options import SearchOptions
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnwritableOutput
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.typed_json import load
@@ -65,6 +70,80 @@ def test_the_journal_of_a_stopped_search_is_removed_only_by_force(tmp_path: Path
         TrialLog(output, "program.py", ["program.py"], force=True)
     rows.discard()
     TrialLog(output, "program.py", ["program.py"], force=True).discard()  # there may be none, too
+
+
+def _search(output: Path, command: str = "bisect", resume: Path | None = None, *, force: bool = False) -> TrialLog:
+    asked = {"command": command, "options": []}
+    return TrialLog(output, "program.py", ["program.py"], resume, asked, force)
+
+
+def _stop_with_a_trial(rows: TrialLog) -> Path:
+    """End a search as a kill does: its journal has a trial, and its process is gone. Returns the journal."""
+    rows.add("candidate", Outcome(None, 1.0, 7, 0), "pass")
+    rows._journal.close()
+    journal = Path(f"{rows.output}.journal")
+    journal.write_text(journal.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}'))
+    return journal
+
+
+def test_only_a_search_of_the_same_command_is_resumed(tmp_path: Path) -> None:
+    other, run, bisected = (tmp_path / f"{name}.dynadiag" for name in ("fix", "run", "bisect"))
+    TrialLog(other, "program.py", ["program.py"]).finish(0, force=False)
+    log = tmp_path / "run.journal"
+    journal = Journal.create(log)
+    journal.append({"dynadiag_run": {"target": "program.py", "argv": ["program.py"]}})
+    journal.close()
+    fold(log, run)
+    _search(bisected).finish(5, force=False)
+    before = [path.read_bytes() for path in (other, run, bisected)]
+    for path in (other, run):
+        with pytest.raises(DynadiagError, match="not the recording of a search"):
+            _search(path, resume=path)
+    with pytest.raises(DynadiagError, match="a search of bisect, which minify does not replace"):
+        _search(bisected, "minify", bisected)
+    assert [path.read_bytes() for path in (other, run, bisected)] == before
+    assert not list(tmp_path.glob("*.dynadiag.journal"))
+    _search(bisected, resume=bisected).discard()
+    _search(tmp_path / "minify.dynadiag", "minify", bisected).discard()  # the trials are the same
+
+
+def test_the_trials_of_a_stopped_search_are_kept_if_its_resumption_fails(tmp_path: Path) -> None:
+    output = tmp_path / "search.dynadiag"
+    journal = _stop_with_a_trial(_search(output))
+    rows = _search(output, resume=output)
+    assert rows.has_recorded("candidate")
+    rows.discard()
+    assert not journal.exists()
+    with Recording(output) as found:
+        assert [trial.candidate for trial in found.trials()] == ["candidate"]
+
+
+def test_resuming_one_search_into_another_file_removes_no_stopped_search_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.dynadiag", tmp_path / "second.dynadiag"
+    _search(first).finish(5, force=False)
+    journal = _stop_with_a_trial(_search(second))
+    before = journal.read_bytes()
+    with pytest.raises(DynadiagError, match="was left by a search that was stopped"):
+        _search(second, resume=first)
+    assert journal.read_bytes() == before
+    _search(second, resume=first, force=True).discard()
+
+
+def test_a_search_whose_recording_cannot_be_written_keeps_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = _search(tmp_path / "search.dynadiag")
+    rows.add("candidate", Outcome(None, 1.0, 7, 0), "pass")
+
+    def full(*_: object, **__: object) -> None:
+        raise UnwritableOutput("cannot write search.dynadiag: No space left on device")
+
+    monkeypatch.setattr(trial_log, "fold", full)
+    assert rows.finish(0, force=True) == rows.kept == tmp_path / "search.dynadiag.journal"
+    assert "No space left" in capsys.readouterr().err
+    monkeypatch.undo()
+    with open_recording(rows.kept) as found:
+        assert len(found.trials()) == 1
 
 
 def _parsed(command: ModuleType, *words: str) -> argparse.Namespace:

@@ -47,3 +47,16 @@ def test_stdout_is_json_alone_where_it_is_asked_for(tmp_path: Path) -> None:
     done = run("explain", tmp_path, "--json", "-", "program.py")
     assert json.loads(done.stdout)["breaks"] == []
     assert "of the program" in done.stderr
+
+
+def test_a_document_that_cannot_be_written_takes_nothing_else(tmp_path: Path) -> None:
+    """The program wrote a file of that name. Its exit code, the report and the recording's path are there."""
+    for code in (7, 0):
+        (tmp_path / "out.json").unlink(missing_ok=True)
+        (tmp_path / "program.py").write_text(f"import sys\nopen('out.json', 'w').write('mine')\nsys.exit({code})\n")
+        done = run("explain", tmp_path, "--json", "out.json", "program.py")
+        assert done.returncode == (code or 2)
+        assert "Nothing was compiled." in done.stdout
+        assert "out.json exists and is not a JSON document of dynadiag" in done.stderr
+        assert Path(done.stderr.splitlines()[-1]).is_file()
+        assert (tmp_path / "out.json").read_text() == "mine"

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -350,6 +351,20 @@ def test_a_module_is_an_input(form: str, tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "module_of_mine.py").write_text("print(1)\n")
     refused(main(MODULES[form]("module_of_mine")), capsys)
     assert (tmp_path / "module_of_mine.py").read_text() == "print(1)\n"
+
+
+def test_the_document_of_a_comparison_is_an_input_where_its_folder_is_one(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "compared"
+    folder.mkdir()
+    document = folder / "compare.json"
+    document.write_text('{"schema": 1, "dynadiag": "0"}')
+    before = document.read_bytes()
+    shutil.copy(inputs / "run.dynadiag", folder)
+    assert main(["explain", "--json", str(document), str(folder)]) == 2
+    assert "is an input" in capsys.readouterr().err
+    assert document.read_bytes() == before
 
 
 def test_parsers_are_all_there() -> None:
