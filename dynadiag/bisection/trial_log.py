@@ -15,8 +15,8 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError, UnwritableOutput, say
 from dynadiag.recording.fold import fold
-from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import is_running
+from dynadiag.recording.journal import Journal, process_space
+from dynadiag.recording.opening import has_ended
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.typed_json import dump, load, to_data
@@ -75,8 +75,11 @@ class TrialLog:
 
     def _take_over_journal(self, resumed: bool, force: bool) -> None:
         """Make the name of the journal free, if its search was stopped."""
-        if is_running(self._path):
-            raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
+        if not has_ended(self._path):
+            raise DynadiagError(
+                f"{self._path} is being written by another search, here or on another machine: give another name with "
+                "-o"
+            )
         if not (resumed or force):
             raise DynadiagError(
                 f"{self._path} was left by a search that was stopped: --resume {self.output} continues it, "
@@ -94,6 +97,7 @@ class TrialLog:
             "python": sys.version.split()[0],
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            "space": process_space(),
             "started": self._began,
         }
 
@@ -144,6 +148,8 @@ class TrialLog:
         end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
         self._journal.append({"dynadiag_exit": end})
         self._journal.close()
+        if self._journal.failure is not None:
+            say("trials are missing from the recording", UnwritableOutput(f"{self._path}: {self._journal.failure}"))
         try:
             fold(self._path, self.output, force=force)
         except UnwritableOutput as error:
@@ -203,8 +209,9 @@ def _read_trials(name: Path, path: Path, target: str, command: str | None) -> li
 
 
 def _search_command(recording: Recording) -> str | None:
-    """The command that searched, ``None`` for a recording that is no search."""
+    """The command that searched, ``None`` for a recording that is no search, or one over releases of torch."""
     for event in recording.events("dynadiag_search", limit=1):
         search = recording.metadata(event.index).get("dynadiag_search")
-        return str(search.get("command")) if isinstance(search, dict) else None
+        if isinstance(search, dict) and not {"--torch", "--python"}.intersection(search.get("options") or ()):
+            return str(search.get("command"))
     return None

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.candidate is not None:
         return _one_trial(program, args.candidate, SearchOptions.of(args))
     options = SearchOptions.of(args)
-    resumed = args.resume if args.output is None else None
+    resumed = args.resume.resolve() if args.resume and args.output is None else None  # the file that a link names
     output = resumed or common.new_recording(args.output, program.text, force=args.force)
     log = new_trial_log("bisect", program, options, output)
     with ProgressPrinter(sys.stderr) as progress:

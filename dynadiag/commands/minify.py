@@ -144,7 +144,7 @@ def _output(args: argparse.Namespace, program: Program) -> Path:
 
 def _recording(args: argparse.Namespace, program: Program) -> Path:
     if args.resume is not None and args.recording is None:
-        return Path(args.resume)
+        return Path(args.resume.resolve())  # the file that a link names
     return common.new_recording(args.recording, program.text, force=args.force)
 
 

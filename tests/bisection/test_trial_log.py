@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +109,28 @@ def test_only_a_search_of_the_same_command_is_resumed(tmp_path: Path) -> None:
     _search(tmp_path / "minify.dynadiag", "minify", bisected).discard()  # the trials are the same
 
 
+def test_a_search_over_releases_is_not_resumed(tmp_path: Path) -> None:
+    output = tmp_path / "releases.dynadiag"
+    asked = {"command": "bisect", "options": ["--torch", "2.11..2.13"]}
+    TrialLog(output, "program.py", ["program.py"], asked=asked).finish(0, force=False)
+    with pytest.raises(DynadiagError, match="not the recording of a search that can be resumed"):
+        _search(output, resume=output)
+
+
+def test_the_journal_of_a_search_on_another_machine_is_left_alone(tmp_path: Path) -> None:
+    output = tmp_path / "search.dynadiag"
+    journal = _stop_with_a_trial(_search(output))
+    journal.write_text(journal.read_text().replace(f'"host": "{socket.gethostname()}"', '"host": "elsewhere"'))
+    before = journal.read_bytes()
+    for resume, force in ((output, False), (None, True)):
+        with pytest.raises(DynadiagError, match="another machine: give another name"):
+            _search(output, resume=resume, force=force)
+    assert journal.read_bytes() == before
+    other = _search(tmp_path / "other.dynadiag", resume=output)
+    assert other.has_recorded("candidate")
+    other.discard()
+
+
 def test_the_trials_of_a_stopped_search_are_kept_if_its_resumption_fails(tmp_path: Path) -> None:
     output = tmp_path / "search.dynadiag"
     journal = _stop_with_a_trial(_search(output))
@@ -127,6 +151,19 @@ def test_resuming_one_search_into_another_file_removes_no_stopped_search_there(t
         _search(second, resume=first)
     assert journal.read_bytes() == before
     _search(second, resume=first, force=True).discard()
+
+
+def test_a_search_says_that_its_trials_could_not_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _search(tmp_path / "search.dynadiag")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (tmp_path / "search.dynadiag.journal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+    try:
+        rows.add("candidate", Outcome(None, 1.0, 7, 0), "pass")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    rows.finish(0, force=True)
+    assert "trials are missing from the recording: " in capsys.readouterr().err
 
 
 def test_a_search_whose_recording_cannot_be_written_keeps_its_journal(
