@@ -161,11 +161,17 @@ class TrialLog:
 
     @contextmanager
     def kept_after_interrupt(self) -> Iterator[None]:
-        """Run a search. After Ctrl-C its recording has the trials so far; after a `DynadiagError` there is none."""
+        """Run a search. After Ctrl-C its recording has the trials so far; after a `DynadiagError` there is none.
+
+        A search without a trial replaces nothing.
+        """
         try:
             yield
         except KeyboardInterrupt:
-            self.finish(None, force=True)
+            if self.count == 0 and self.output.exists():
+                self.discard()
+            else:
+                self.finish(None, force=True)
             raise
         except DynadiagError:
             self.discard()

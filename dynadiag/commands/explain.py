@@ -32,7 +32,7 @@ from dynadiag.commands.target_options import (
     run_recorded,
 )
 from dynadiag.commands.target_recordings import named_recordings
-from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput
+from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput, discard_stdout
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.job import find_divergence
@@ -121,6 +121,11 @@ def _run_program(args: argparse.Namespace) -> int:
     except DynadiagError as error:
         common.print_error(str(error))
         failed = 2
+    except OSError as error:  # of stdout: `| head` has closed it, or its disk is full
+        discard_stdout()
+        if not isinstance(error, BrokenPipeError):
+            common.print_error(f"output: {error.strerror or error}")
+            failed = 2
     for path in paths[:1]:
         common.print_path(path)
     return exit_code(ran.ended) or failed

@@ -153,6 +153,20 @@ def test_resuming_one_search_into_another_file_removes_no_stopped_search_there(t
     _search(second, resume=first, force=True).discard()
 
 
+@pytest.mark.parametrize("trials", [0, 1])
+def test_an_interrupted_search_replaces_a_recording_only_by_trials(trials: int, tmp_path: Path) -> None:
+    output = tmp_path / "search.dynadiag"
+    _search(output).finish(0, force=False)
+    before = output.read_bytes()
+    rows = _search(output, force=True)
+    for _ in range(trials):
+        rows.add("candidate", Outcome(None, 1.0, 7, 0), "pass")
+    with pytest.raises(KeyboardInterrupt), rows.kept_after_interrupt():
+        raise KeyboardInterrupt
+    assert (output.read_bytes() == before) == (trials == 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["search.dynadiag"]
+
+
 def test_a_search_says_that_its_trials_could_not_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _search(tmp_path / "search.dynadiag")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)

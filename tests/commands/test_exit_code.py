@@ -60,3 +60,22 @@ def test_a_document_that_cannot_be_written_takes_nothing_else(tmp_path: Path) ->
         assert "out.json exists and is not a JSON document of dynadiag" in done.stderr
         assert Path(done.stderr.splitlines()[-1]).is_file()
         assert (tmp_path / "out.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("stdout", ["a closed pipe", "a full disk"])
+@pytest.mark.parametrize("document", [[], ["--json", "-"]], ids=["text", "json"])
+def test_a_report_that_cannot_be_printed_takes_no_exit_code(document: list[str], stdout: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("raise SystemExit(7)\n")
+    reader, writer = os.pipe() if stdout == "a closed pipe" else (None, os.open("/dev/full", os.O_WRONLY))
+    if reader is not None:
+        os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "dynadiag", "explain", *document, "program.py"],
+        cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        stdout=writer, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 7
+    assert "Traceback" not in done.stderr
+    assert ("No space left" in done.stderr) == (reader is None)
+    assert Path(done.stderr.splitlines()[-1]).is_file()
