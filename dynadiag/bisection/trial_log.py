@@ -59,7 +59,7 @@ class TrialLog:
         self._recorded: dict[str, list[str]] = {}
         self._began = time.time()
         self.kept = output  # where the search is once it has ended
-        in_place = resume is not None and resume.resolve() == output.resolve()
+        in_place = resume is not None and os.path.realpath(resume) == os.path.realpath(output)
         command = str(asked["command"]) if asked is not None and in_place else None
         earlier = _load_trials(resume, target, command) if resume is not None else []
         self._path = Path(f"{output}.journal")

@@ -254,7 +254,7 @@ def _module_files(name: str) -> Iterator[str]:
 
 def _place(path: Path) -> object:
     """What makes two paths one: the identity of the file, or of the folder that it will be in and its name."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RuntimeError):  # the last one is a loop of links
         path = path.resolve()
         try:
             status = path.stat()

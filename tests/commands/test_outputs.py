@@ -330,6 +330,15 @@ def test_a_link_stays_and_its_file_is_written(inputs: Path, tmp_path: Path) -> N
     assert (tmp_path / "file").stat().st_size > 0
 
 
+def test_a_loop_of_links(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "program.py").write_text("print(1)\n")
+    for words in (["graph", "-o", "loop", "in/run.dynadiag"], ["bisect", "--resume", "loop", "program.py"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith("dynadiag: ")
+    assert (tmp_path / "loop").is_symlink()
+
+
 def test_the_configuration_is_an_input(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
