@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from dynadiag import __version__
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, discard_stdout
 
 COMMANDS = {
     "explain": "show what torch.compile did: every graph, guard, break and recompile, in your own lines",
@@ -67,10 +67,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # `dynadiag ... | head` has closed the pipe
-        _discard_stdout()
+        discard_stdout()
         code = 0
     except OSError as error:  # a full disk, a file that was deleted
-        _discard_stdout()
+        discard_stdout()
         code = _print_error(f"{error.filename or 'output'}: {error.strerror or error}")
     return code
 
@@ -92,14 +92,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - it stays open; pathlib is slow to load
-
-
-def _discard_stdout() -> None:
-    """Redirect stdout to the null device, so that the interpreter does not fail to flush it at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError:  # stdout has no file descriptor, so it has no such problem
-        return
 
 
 class _OwnPackageFinder:

@@ -11,9 +11,10 @@ are never raised as these: they are outcomes. While the user's program runs, an 
 
 from __future__ import annotations
 
+import os
 import sys
 
-__all__ = ["DynadiagError", "UnreadableInput", "UnwritableOutput", "say"]
+__all__ = ["DynadiagError", "UnreadableInput", "UnwritableOutput", "discard_stdout", "say"]
 
 
 class DynadiagError(Exception):
@@ -34,4 +35,12 @@ def say(what: str, error: BaseException) -> None:
         why = str(error) if isinstance(error, DynadiagError) else f"{type(error).__name__}: {error}"
         sys.stderr.write(f"dynadiag: {what}: {' '.join(why.split())}\n")
     except Exception:  # noqa: BLE001 - stderr is closed, None or the program's own object: nothing is left to say it on
+        return
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to the null device, so that the interpreter does not fail to flush it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # stdout has no file descriptor, so it has no such problem
         return

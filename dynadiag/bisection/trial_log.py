@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnwritableOutput, say
 from dynadiag.recording.fold import fold
-from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import is_running
+from dynadiag.recording.journal import Journal, process_space
+from dynadiag.recording.opening import has_ended
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.typed_json import dump, load, to_data
@@ -49,18 +49,22 @@ class TrialLog:
     ) -> None:
         """``asked`` has the command and its options, which a resumed search must repeat.
 
-        Raises `DynadiagError` if ``resume`` is no search of this target, or where the journal exists: another search
-        is writing it, or a stopped search has left it (``force`` removes that).
+        Raises `DynadiagError` if ``resume`` is no search of this target, or is to be replaced by the search of another
+        command, or where the journal exists: another search is writing it, or a stopped search has left it. ``force``
+        removes that; resumed in its place, it first becomes the recording, so that its trials are kept whatever comes.
         """
         self.output = output
         self.count = 0
         self.replayed = 0  # trials taken from the resumed search
         self._recorded: dict[str, list[str]] = {}
         self._began = time.time()
-        earlier = _load_trials(resume, target) if resume is not None else []
+        self.kept = output  # where the search is once it has ended
+        in_place = resume is not None and os.path.realpath(resume) == os.path.realpath(output)
+        command = str(asked["command"]) if asked is not None and in_place else None
+        earlier = _load_trials(resume, target, command) if resume is not None else []
         self._path = Path(f"{output}.journal")
         if self._path.exists():
-            self._remove_stopped_journal(resume is not None or force)
+            self._take_over_journal(in_place, force)
         self._journal = Journal.create(self._path)
         self._journal.append({"dynadiag_run": self._run_record(target, argv)})
         if asked is not None:
@@ -69,15 +73,20 @@ class TrialLog:
             self._append(candidate, outcome, pid, seconds)
             self._recorded.setdefault(candidate, []).append(outcome)
 
-    def _remove_stopped_journal(self, wanted: bool) -> None:
-        """Remove the journal of a search that was stopped."""
-        if is_running(self._path):
-            raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
-        if not wanted:
+    def _take_over_journal(self, resumed: bool, force: bool) -> None:
+        """Make the name of the journal free, if its search was stopped."""
+        if not has_ended(self._path):
+            raise DynadiagError(
+                f"{self._path} is being written by another search, here or on another machine: give another name with "
+                "-o"
+            )
+        if not (resumed or force):
             raise DynadiagError(
                 f"{self._path} was left by a search that was stopped: --resume {self.output} continues it, "
                 "--force starts again"
             )
+        if resumed:
+            fold(self._path, self.output, force=True)
         self._path.unlink(missing_ok=True)
 
     def _run_record(self, target: str, argv: list[str]) -> dict[str, Any]:
@@ -88,6 +97,7 @@ class TrialLog:
             "python": sys.version.split()[0],
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            "space": process_space(),
             "started": self._began,
         }
 
@@ -130,21 +140,38 @@ class TrialLog:
             self._journal.append({"dynadiag_source": {"file": file}}, text)
 
     def finish(self, exit_code: int | None, force: bool) -> Path:
-        """Turn the journal into the recording, and remove it."""
+        """Turn the journal into the recording, and remove it. Returns where the search is kept.
+
+        If the recording cannot be written (a full disk), that is the journal, and a line on stderr says so: what was
+        found is reported all the same.
+        """
         end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
         self._journal.append({"dynadiag_exit": end})
         self._journal.close()
-        fold(self._path, self.output, force=force)
+        if self._journal.failure is not None:
+            say("trials are missing from the recording", UnwritableOutput(f"{self._path}: {self._journal.failure}"))
+        try:
+            fold(self._path, self.output, force=force)
+        except UnwritableOutput as error:
+            self.kept = self._path
+            say(f"the search is kept in {self._path}", error)
+            return self.kept
         self._path.unlink()
         return self.output
 
     @contextmanager
     def kept_after_interrupt(self) -> Iterator[None]:
-        """Run a search. After Ctrl-C its recording has the trials so far; after a `DynadiagError` there is none."""
+        """Run a search. After Ctrl-C its recording has the trials so far; after a `DynadiagError` there is none.
+
+        A search without a trial replaces nothing.
+        """
         try:
             yield
         except KeyboardInterrupt:
-            self.finish(None, force=True)
+            if self.count == 0 and self.output.exists():
+                self.discard()
+            else:
+                self.finish(None, force=True)
             raise
         except DynadiagError:
             self.discard()
@@ -156,21 +183,41 @@ class TrialLog:
         self._path.unlink(missing_ok=True)
 
 
-def _load_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
-    """The trials in a recording, or in the journal that a killed search left beside it."""
+def _load_trials(path: Path, target: str, command: str | None) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a recording, or in the journal that a killed search left beside it.
+
+    Raises `DynadiagError` if it is no search of this target, or, with ``command``, not of this command.
+    """
     journal = Path(f"{path}.journal")
     if not journal.exists():
-        return _read_trials(path, target)
+        return _read_trials(path, path, target, command)
     with tempfile.TemporaryDirectory() as folder:
         folded = Path(folder, "search.dynadiag")
         fold(journal, folded)
-        return _read_trials(folded, target)
+        return _read_trials(path, folded, target, command)
 
 
-def _read_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+def _read_trials(name: Path, path: Path, target: str, command: str | None) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a file, which the user named ``name``."""
     with Recording(path) as earlier:
+        made_by = _search_command(earlier)
+        if made_by is None:
+            raise DynadiagError(f"{name}: not the recording of a search that can be resumed; it is left as it is")
+        if command not in (None, made_by):
+            raise DynadiagError(
+                f"{name}: a search of {made_by}, which {command} does not replace: name another file for its recording"
+            )
         if earlier.run.target != target:
             raise DynadiagError(
-                f"{path}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
+                f"{name}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
             )
         return [(t.candidate, t.outcome, t.pid, t.seconds) for t in earlier.trials()]
+
+
+def _search_command(recording: Recording) -> str | None:
+    """The command that searched, ``None`` for a recording that is no search, or one over releases of torch."""
+    for event in recording.events("dynadiag_search", limit=1):
+        search = recording.metadata(event.index).get("dynadiag_search")
+        if isinstance(search, dict) and not {"--torch", "--python"}.intersection(search.get("options") or ()):
+            return str(search.get("command"))
+    return None

@@ -22,7 +22,7 @@ from dynadiag.capture.settings import Settings
 from dynadiag.capture.signals import SignalRelay
 from dynadiag.errors import DynadiagError, UnwritableOutput, say
 from dynadiag.recording.journal import SUFFIX, Identity, Journal, journal_stem
-from dynadiag.recording.opening import journal_header
+from dynadiag.recording.opening import is_journal, journal_header
 
 __all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "launch_plain", "record_exit"]
 
@@ -33,7 +33,7 @@ Streams = tuple[int | None, int | None]
 class ProcessEnd:
     """How a recorded program ended. ``other_journals`` are those of its other processes, by rank.
 
-    ``has_journal`` is false where the file of its journal is gone, or is another by now.
+    ``has_journal`` is false where the file of its journal is gone, or is another by now, or was overwritten.
     """
 
     exit_code: int
@@ -77,7 +77,7 @@ def launch(
         _record_end(journal, settings, ended, others, notes)
     except DynadiagError as error:
         say(f"{journal} has no end", error)
-    has_journal = not claimed.removed
+    has_journal = not claimed.removed and not _is_overwritten(journal)
     claimed.close()
     return replace(ended, other_journals=others, has_journal=has_journal)
 
@@ -176,6 +176,8 @@ def _record_end(
     """Append the end of a program that was launched. Raises as `record_exit`."""
     device, inode, size = settings.claim or (0, 0, 0)
     notes = list(extra_notes)
+    if _is_overwritten(journal):
+        raise DynadiagError("the program wrote a file of its own there, which is left as it is")
     if journal.exists() and journal.stat().st_size == size:
         start = Journal.reopen(journal, identity=(device, inode))
         start.append({"dynadiag_run": run_header(settings.target, os.getpid())})
@@ -190,6 +192,11 @@ def _record_end(
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")
     record_exit(journal, ended.exit_code, ended.seconds, notes, (device, inode))
+
+
+def _is_overwritten(journal: Path) -> bool:
+    """Whether the program wrote a file of its own in place of what we began. On a full disk we began nothing."""
+    return journal.exists() and journal.stat().st_size > 0 and not is_journal(journal)
 
 
 def _why_not_recorded() -> str:

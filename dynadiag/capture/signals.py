@@ -25,20 +25,20 @@ class SignalRelay:
     """Passes signals on to a program from before its start until its end.
 
     They are blocked meanwhile and taken one by one, which tells who sent each: what the terminal sends (Ctrl-C), it has
-    sent to the program too. A signal that was ignored when we were started is left alone: the program ignores it too.
-    For the main thread only.
+    sent to the program too. One that was ignored when we were started (`nohup`, a shell's ``&``) is passed on as well,
+    because the program may handle it, and is not counted as Ctrl-C. For the main thread only.
     """
 
     def __init__(self) -> None:
         self.interrupts = 0
 
     def __enter__(self) -> SignalRelay:
-        self._taken = {number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._taken, signal.SIGCHLD})
+        self._interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
         return self
 
     def __exit__(self, *_: object) -> None:
-        while signal.sigtimedwait(self._taken, 0) is not None:
+        while signal.sigtimedwait(PASSED_ON, 0) is not None:
             pass  # it was for the program, which has ended
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
@@ -56,13 +56,13 @@ class SignalRelay:
             if left <= 0:
                 process.kill()
                 return process.wait()
-            info = signal.sigtimedwait({*self._taken, signal.SIGCHLD}, left)
+            info = signal.sigtimedwait({*PASSED_ON, signal.SIGCHLD}, left)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._pass_on(process, info)
         return code
 
     def _pass_on(self, process: subprocess.Popen[bytes], info: signal.struct_siginfo) -> None:
-        if info.si_signo == signal.SIGINT:
+        if info.si_signo == signal.SIGINT and self._interruptible:
             self.interrupts += 1
             if self.interrupts > _MAX_INTERRUPTS:
                 process.kill()

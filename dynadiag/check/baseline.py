@@ -79,7 +79,7 @@ def read_baseline(path: Path) -> Baseline:
         raise UnreadableInput(f"{path}: {error.strerror}{cure}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableInput(
-            f"{path}: not a baseline of dynadiag ({error}); remove it, and write a new one with --update"
+            f"{path}: not a baseline of dynadiag ({error}); name another file, and write it with --update"
         ) from error
     if found.version != VERSION:
         raise UnreadableInput(f"{path}: a baseline of version {found.version}; this dynadiag reads {VERSION}")

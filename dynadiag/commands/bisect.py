@@ -30,7 +30,7 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options
+from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.plan import RUNGS, Plan
@@ -66,13 +66,13 @@ def run(args: argparse.Namespace) -> int:
     if args.candidate is not None:
         return _one_trial(program, args.candidate, SearchOptions.of(args))
     options = SearchOptions.of(args)
-    resumed = args.resume if args.output is None else None
-    output = resumed or common.new_recording(args.output, program.text, force=args.force)
+    resumed = args.output is None and args.resume is not None
+    output = linked_file(args.resume) if resumed else common.new_recording(args.output, program.text, force=args.force)
     log = new_trial_log("bisect", program, options, output)
     with ProgressPrinter(sys.stderr) as progress:
         verdict = find_culprits_of(program, options, log, progress)
     common.write_result(args.json, verdict.to_json().encode(), verdict.text)
-    common.print_path(log.output)
+    common.print_path(log.kept)
     return verdict.exit_code
 
 

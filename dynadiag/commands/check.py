@@ -206,6 +206,12 @@ def _relative_name(name: str, root: Path) -> str:
 
 
 def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -> None:
+    """Print the result, and then write the files: it is there even if one of them cannot be written."""
+    if args.json != "-":
+        common.print_text(check_text(result, common.printer_for(sys.stdout)))
+        if args.github:
+            sys.stdout.write(annotation_commands(result))
+        sys.stdout.flush()
     if args.sarif is not None:
         common.write_file(args.sarif, sarif_json(result, fixes), force=args.force, kind=common.SARIF)
     if args.html is not None:
@@ -213,11 +219,6 @@ def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -
         with common.writing(args.html, force=args.force, kind=common.PAGE) as scratch:
             write_report(recordings, scratch)
     common.write_json(args.json, check_json(result))
-    if args.json != "-":
-        common.print_text(check_text(result, common.printer_for(sys.stdout)))
-        if args.github:
-            sys.stdout.write(annotation_commands(result))
-        sys.stdout.flush()
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if args.github and summary:
         common.append_text(Path(summary), step_summary(result))

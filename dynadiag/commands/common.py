@@ -89,10 +89,13 @@ def write_json(destination: str | None, document: bytes) -> None:
 
 
 def write_result(destination: str | None, document: bytes, text: Callable[[Printer], str]) -> None:
-    """Write a result as JSON if ``--json`` is given, and print its text unless the JSON goes to stdout."""
-    write_json(destination, document)
+    """Print the text of a result unless its JSON goes to stdout, and write the JSON if ``--json`` is given.
+
+    The text comes first: it is there even if the JSON cannot be written.
+    """
     if destination != "-":
         print_text(text(printer_for(sys.stdout)))
+    write_json(destination, document)
 
 
 def _escape_controls(document: bytes) -> bytes:

@@ -37,6 +37,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    common.check_json_path(args.json)
     findings = [
         _python(),
         _torch(),

@@ -32,7 +32,7 @@ from dynadiag.commands.target_options import (
     run_recorded,
 )
 from dynadiag.commands.target_recordings import named_recordings
-from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput
+from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput, discard_stdout
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.job import find_divergence
@@ -112,13 +112,23 @@ def _run_program(args: argparse.Namespace) -> int:
     if args.coverage and not ran.ended.interrupted:
         add_coverage(program, ran.journal, args, ran.ended.exit_code)
     paths = ran.keep()
+    failed = 0
     try:
         if paths:
             _report(paths, args, paths[0])
-            common.print_path(paths[0])
     except (UnreadableInput, UnwritableOutput) as error:  # a full disk: the exit code is the program's all the same
         common.print_error(str(error))
-    return exit_code(ran.ended)
+    except DynadiagError as error:
+        common.print_error(str(error))
+        failed = 2
+    except OSError as error:  # of stdout: `| head` has closed it, or its disk is full
+        discard_stdout()
+        if not isinstance(error, BrokenPipeError):
+            common.print_error(f"output: {error.strerror or error}")
+            failed = 2
+    for path in paths[:1]:
+        common.print_path(path)
+    return exit_code(ran.ended) or failed
 
 
 def _explain_id(args: argparse.Namespace) -> int:
@@ -137,11 +147,11 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
         _report_one(main or paths[0], args)
         return
     job = reader.report()
-    if args.json is not None:
-        common.write_json(args.json, encode(reader.document(job)))
     if args.json != "-":
         shown = [_displayed(path) for path in _paths_to_browse(job, args.target)]
         common.print_text(job_text(job, common.printer_for(sys.stdout, all_=args.all), recordings=shown))
+    if args.json is not None:
+        common.write_json(args.json, encode(reader.document(job)))
 
 
 def _paths_to_browse(job: JobReport, target: str) -> list[Path]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 
 from dynadiag.bisection.trial_log import TrialLog
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     log.finish(code, force=True)
     document = _write(result, project, document, args)
     _report(document, note, args)
-    common.print_path(recording)
+    common.print_path(log.kept)
     return code
 
 
@@ -124,11 +125,21 @@ def _write(result: FixResult, project: Project, document: FixDocument, args: arg
         common.write_file(args.overlay, text.encode(), force=args.force)
         document = msgspec.structs.replace(document, overlay=str(args.overlay.absolute()))
     if args.apply:
-        for name, text in result.changed.items():
-            if (project.root / name).read_bytes() != sources[name].encode():
-                raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
-            common.change_input(project.root / name, text.encode())
+        apply_edits(project, sources, result.changed)
     return document
+
+
+def apply_edits(project: Project, sources: Mapping[str, str], changed: Mapping[str, str]) -> None:
+    """Change the files of the program: all, or none if one of them is not what the search read."""
+    for name in changed:
+        try:
+            same = (project.root / name).read_bytes() == sources[name].encode()
+        except OSError:
+            same = False
+        if not same:
+            raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
+    for name, text in changed.items():
+        common.change_input(project.root / name, text.encode())
 
 
 def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:

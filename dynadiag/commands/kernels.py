@@ -63,6 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     _check_options(args)
+    common.check_json_path(args.json)
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)

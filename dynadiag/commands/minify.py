@@ -27,7 +27,7 @@ from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.bisect import new_trial_log, trial_search
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.release_plan import ReleaseOptions
-from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options
+from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.issue is not None and result.text:
         common.write_file(args.issue, issue_text(result).encode(), force=args.force)
     _report(result, program, args)
-    common.print_path(recording)
+    common.print_path(log.kept)
     return result.exit_code
 
 
@@ -144,7 +144,7 @@ def _output(args: argparse.Namespace, program: Program) -> Path:
 
 def _recording(args: argparse.Namespace, program: Program) -> Path:
     if args.resume is not None and args.recording is None:
-        return Path(args.resume)
+        return linked_file(args.resume)
     return common.new_recording(args.recording, program.text, force=args.force)
 
 

@@ -25,7 +25,7 @@ import orjson
 from dynadiag.commands.state import state_folder, tell_if_large
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import unused_path
-from dynadiag.recording.opening import READ_SUFFIXES, is_being_written
+from dynadiag.recording.opening import COMPARISON_NAME, READ_SUFFIXES, is_being_written
 from dynadiag.recording.packing import is_packed
 from dynadiag.recording.store import atomic_write
 
@@ -234,7 +234,7 @@ def _add_word(found: _Inputs, word: str) -> None:
             found.add(path.parent, word)
         if path.is_dir():
             read = [entry for entry in path.iterdir() if entry.suffix in READ_SUFFIXES and not is_packed(entry)]
-            for entry in (*read, *(path / name for name in _PROGRAM_FILES)):
+            for entry in (*read, *(path / name for name in (*_PROGRAM_FILES, COMPARISON_NAME))):
                 found.add(entry, str(entry))
 
 
@@ -254,7 +254,7 @@ def _module_files(name: str) -> Iterator[str]:
 
 def _place(path: Path) -> object:
     """What makes two paths one: the identity of the file, or of the folder that it will be in and its name."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RuntimeError):  # the last one is a loop of links
         path = path.resolve()
         try:
             status = path.stat()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.commands import common
 from dynadiag.trial.plan import RUNGS
 
-__all__ = ["SearchOptions", "add_resume", "add_search_options"]
+__all__ = ["SearchOptions", "add_resume", "add_search_options", "linked_file"]
 
 _TIMEOUT = 600.0  # default limit of a trial in seconds; far more than any sample takes
 
@@ -66,6 +67,11 @@ class SearchOptions:
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """Add ``--resume``."""
     parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
+
+
+def linked_file(path: Path) -> Path:
+    """The file that a link names, so that the link stays. A loop of links is a path as any other."""
+    return Path(os.path.realpath(path))
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ def bisected(tmp_path: Path) -> Bisected:
         path.write_text(source)
         program = Program.parse(str(path))
         log = io.StringIO()
-        rows = TrialLog(tmp_path / "search.dynadiag", program.text, [program.target], resume)
+        rows = TrialLog(tmp_path / "search.dynadiag", program.text, [program.target], resume, {"command": "bisect"})
 
         def tell(number: int, label: str, status: str, seconds: float) -> None:
             log.write(f"{number} {label} {status} {seconds}\n")

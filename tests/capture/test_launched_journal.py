@@ -71,13 +71,15 @@ def test_a_program_that_removes_or_replaces_its_recording(tmp_path: Path) -> Non
     (tmp_path / "taken.py").write_text(
         "import os, sys\nos.unlink('r.dynadiag')\nopen('r.dynadiag', 'w').write('mine')\nsys.exit(7)\n"
     )
-    for name in ("gone.py", "taken.py"):
+    (tmp_path / "over.py").write_text("import sys\nopen('r.dynadiag', 'w').write('mine')\nsys.exit(7)\n")
+    for name in ("gone.py", "taken.py", "over.py"):
+        (tmp_path / "r.dynadiag").unlink(missing_ok=True)
         done = record("record", "-o", "r.dynadiag", name, folder=tmp_path)
         _, err = done.communicate(timeout=LIMIT)
         assert done.returncode == 7, err
         assert "Traceback" not in err
         assert "dynadiag: " in err
-    assert (tmp_path / "r.dynadiag").read_text() == "mine"
+        assert name == "gone.py" or (tmp_path / "r.dynadiag").read_text() == "mine"
 
 
 def test_a_full_disk_at_the_end(tmp_path: Path) -> None:

@@ -47,3 +47,35 @@ def test_stdout_is_json_alone_where_it_is_asked_for(tmp_path: Path) -> None:
     done = run("explain", tmp_path, "--json", "-", "program.py")
     assert json.loads(done.stdout)["breaks"] == []
     assert "of the program" in done.stderr
+
+
+def test_a_document_that_cannot_be_written_takes_nothing_else(tmp_path: Path) -> None:
+    """The program wrote a file of that name. Its exit code, the report and the recording's path are there."""
+    for code in (7, 0):
+        (tmp_path / "out.json").unlink(missing_ok=True)
+        (tmp_path / "program.py").write_text(f"import sys\nopen('out.json', 'w').write('mine')\nsys.exit({code})\n")
+        done = run("explain", tmp_path, "--json", "out.json", "program.py")
+        assert done.returncode == (code or 2)
+        assert "Nothing was compiled." in done.stdout
+        assert "out.json exists and is not a JSON document of dynadiag" in done.stderr
+        assert Path(done.stderr.splitlines()[-1]).is_file()
+        assert (tmp_path / "out.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("stdout", ["a closed pipe", "a full disk"])
+@pytest.mark.parametrize("document", [[], ["--json", "-"]], ids=["text", "json"])
+def test_a_report_that_cannot_be_printed_takes_no_exit_code(document: list[str], stdout: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("raise SystemExit(7)\n")
+    reader, writer = os.pipe() if stdout == "a closed pipe" else (None, os.open("/dev/full", os.O_WRONLY))
+    if reader is not None:
+        os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "dynadiag", "explain", *document, "program.py"],
+        cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        stdout=writer, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 7
+    assert "Traceback" not in done.stderr
+    assert ("No space left" in done.stderr) == (reader is None)
+    assert Path(done.stderr.splitlines()[-1]).is_file()

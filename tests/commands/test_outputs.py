@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -332,6 +333,15 @@ def test_a_link_stays_and_its_file_is_written(inputs: Path, tmp_path: Path) -> N
     assert (tmp_path / "file").stat().st_size > 0
 
 
+def test_a_loop_of_links(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "program.py").write_text("print(1)\n")
+    for words in (["graph", "-o", "loop", "in/run.dynadiag"], ["bisect", "--resume", "loop", "program.py"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith("dynadiag: ")
+    assert (tmp_path / "loop").is_symlink()
+
+
 def test_the_configuration_is_an_input(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,6 +363,20 @@ def test_a_module_is_an_input(form: str, tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "module_of_mine.py").write_text("print(1)\n")
     refused(main(MODULES[form]("module_of_mine")), capsys)
     assert (tmp_path / "module_of_mine.py").read_text() == "print(1)\n"
+
+
+def test_the_document_of_a_comparison_is_an_input_where_its_folder_is_one(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "compared"
+    folder.mkdir()
+    document = folder / "compare.json"
+    document.write_text('{"schema": 1, "dynadiag": "0"}')
+    before = document.read_bytes()
+    shutil.copy(inputs / "run.dynadiag", folder)
+    assert main(["explain", "--json", str(document), str(folder)]) == 2
+    assert "is an input" in capsys.readouterr().err
+    assert document.read_bytes() == before
 
 
 def test_parsers_are_all_there() -> None:

@@ -14,7 +14,10 @@ import torch
 
 import dynadiag
 from dynadiag.__main__ import main
+from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
+from dynadiag.fixes.project import Project
+from dynadiag.trial.program import Program
 
 # The first test starts real interpreters, the others forks of one that has torch loaded.
 warm = pytest.mark.usefixtures("forked_interpreters")
@@ -213,3 +216,19 @@ def test_a_change_that_leaves_a_limit_of_recompiles_behind_is_no_fix(
     _, document, patch = fix(texts, tmp_path)
     assert "torch gives up at a limit of recompiles" in capfd.readouterr().err
     assert (document["evidence"], patch.exists()) == (None, False)
+
+
+def test_files_are_applied_all_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.py", tmp_path / "second.py"
+    first.write_text("x = 1\n")
+    second.write_text("y = 1\n")
+    project = Project.of(Program(str(first)))
+    sources = {path.name: path.read_text() for path in (first, second)}
+    second.write_text("mine = 1\n")
+    with pytest.raises(DynadiagError, match="was changed meanwhile"):
+        apply_edits(project, sources, {"first.py": "x = 2\n", "second.py": "y = 2\n"})
+    assert (first.read_text(), second.read_text()) == ("x = 1\n", "mine = 1\n")
+    second.unlink()
+    with pytest.raises(DynadiagError, match="was changed meanwhile"):
+        apply_edits(project, sources, {"first.py": "x = 2\n", "second.py": "y = 2\n"})
+    assert first.read_text() == "x = 1\n"

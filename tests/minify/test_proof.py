@@ -37,7 +37,7 @@ class Runner:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Iterator[TrialLog]:
-    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"])
+    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"], asked={"command": "minify"})
     yield made
     made.discard()
 
@@ -80,7 +80,7 @@ PASSED, SLOW = Outcome(None, 1.0), Outcome(None, 9.0)
 
 
 def test_trials_of_a_text_are_rows_of_the_search(tmp_path: Path) -> None:
-    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"])
+    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"], asked={"command": "minify"})
     of_text = ReproTrialLog(made, "import torch\n")
     of_text.add("plan", PASSED, "pass", "at eager")
     assert (of_text.count, made.count) == (1, 1)
