@@ -310,7 +310,9 @@ def _tensor_differences(check: TensorCheck, source: str, value: torch.Tensor) ->
 
 
 def _mark(value: torch.Tensor, dimension: int) -> str | None:
-    """What the program has said of a size, by the attributes that `mark_dynamic` and `mark_static` set."""
+    """What the program has said of a size, by its type and the attributes that `mark_dynamic` and `mark_static` set."""
+    if type(value) is torch.nn.Parameter and ambient_state.parameter_sizes_are_constants():
+        return "parameter"
     for mark, names in (
         ("dynamic", ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")),
         ("static", ("_dynamo_static_indices",)),

@@ -61,7 +61,7 @@ def _state(*names: str) -> _Needs:
 
 def _sizes(case: RecompileCase) -> tuple[GuardFailure, ...]:
     """The sizes that changed, without those that torch compiles apart, and without those of parameters."""
-    if case.sort != "size" or case.fact.base == "parameter":
+    if case.sort != "size" or case.fact.is_of_parameter:
         return ()
     return tuple(fact for fact in case.alike if not _is_special(fact))
 
@@ -73,12 +73,20 @@ def _is_special(fact: GuardFailure) -> bool:
 
 def _special_size(case: RecompileCase) -> _Slots:
     fact = case.fact
-    if case.sort == "size" and fact.base != "parameter" and _is_special(fact):
+    if case.sort == "size" and not fact.is_of_parameter and _is_special(fact):
         return {"tensor": source_text(fact.subject), "dimension": fact.index or "?"}
     if case.sort != "shape" or fact.index != "above one" or fact.now not in (None, "0", "1"):
         return None
     tensor, part, dimension = without_part(fact.terms[0] if fact.terms else None)
     return _if(part == "size", tensor=source_text(tensor), dimension=dimension or "?")
+
+
+def _parameter_size(case: RecompileCase) -> _Slots:
+    then = {
+        "always": "with your `dynamic=True` they are symbols then",
+        "never": "without your `dynamic=False` they become symbols when they first change",
+    }.get(case.fact.dynamic or "", "they become symbols when they first change, with `dynamic=True` in the first call")
+    return _if(case.sort == "size" and case.fact.is_of_parameter, name=case.name, then=then)
 
 
 def _static(said: str | None) -> _Needs:
@@ -374,11 +382,10 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.parameter",
-        "{name} is a parameter, and torch treats shapes of parameters as constants, whatever `dynamic` is: expect one "
-        "compile for each. With `torch._dynamo.config.force_parameter_static_shapes = False` before the first call "
-        "they are treated as those of other tensors: with `dynamic=True` as symbols.",
-        lambda case: _if(case.sort == "size" and case.fact.base == "parameter", name=case.name),
-        trials=_tried("a_parameter_of_another_size"),
+        "{name} is a parameter, and torch treats shapes of parameters as constants, whatever `dynamic` is: one compile "
+        "for each. Set `torch._dynamo.config.force_parameter_static_shapes = False` before the first call: {then}.",
+        _parameter_size,
+        trials=_tried("a_parameter_of_another_size", "a_parameter_as_an_argument"),
     ),
     Remedy(
         "size.zero_or_one",

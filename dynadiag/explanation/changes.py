@@ -182,7 +182,7 @@ def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
 
 def _telling(change: GuardChange, group: Sequence[GuardChange]) -> int:
     """The order in a cause: parameters, sizes 0 and 1, what others are in; then conditions, of the newest entry."""
-    if change.sort == "size" and (change.fact.base == "parameter" or {change.fact.was, change.fact.now} & {"0", "1"}):
+    if change.sort == "size" and (change.fact.is_of_parameter or {change.fact.was, change.fact.now} & {"0", "1"}):
         return 0
     if change.sort in ("length", "keys", "state", *_EXPLAINS_OTHERS):
         return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ambient_change", "dispatch_keys", "global_state_changes"]
+__all__ = ["ambient_change", "dispatch_keys", "global_state_changes", "parameter_sizes_are_constants"]
 
 _MODE_STACK = "___check_torch_function_mode_stack"
 _GUARD = re.compile(
@@ -133,3 +133,8 @@ def _setting(name: str, value: Any) -> str | None:
     if value is None:
         return None
     return _DTYPES.get(value, str(value)) if name in ("default_dtype", "dtype") else str(value)
+
+
+def parameter_sizes_are_constants() -> bool:
+    """Return whether torch compiles for each shape of a parameter apart, whatever ``dynamic`` is."""
+    return bool(getattr(torch._dynamo.config, "force_parameter_static_shapes", True))

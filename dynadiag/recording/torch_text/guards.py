@@ -32,7 +32,7 @@ _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a 
 _COMMENT = re.compile(r"\s+# ")  # before the user's line, which torch quotes
 _STACK = "\nUser stack trace:"
 _TENSOR = r"tensor '(?P<source>.*)' "
-_CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a parameter.*)?"
+_CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a (?P<mark>parameter).*)?"
 # Tried in this order on the whole text of a guard. A name `was`, `now` or `index` is that field of the failure.
 _TEXTS = tuple(
     (re.compile(pattern, re.DOTALL), part)
@@ -260,7 +260,8 @@ def _plain(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
         "device": ".device",
     }.get(part, "")
     source = found.get("whole") or (subject and subject + suffix)
-    return _made(text, part, source=source, subject=subject, was=was, now=now, index=index)
+    mark = found.get("mark") if part == "size" else None
+    return _made(text, part, source=source, subject=subject, was=was, now=now, index=index, mark=mark)
 
 
 def _presence(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
