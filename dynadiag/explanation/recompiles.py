@@ -14,6 +14,7 @@ from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, what_changed
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
+from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
 from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source
 from dynadiag.explanation.run_records import RunRecords
@@ -241,7 +242,8 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     span = Span(item.file, item.line)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    stack = run.stack(item.compile_id)
+    stack, owner = run.stack(item.compile_id), owner_of(item.file)
+    entry = None if owner.is_user else entry_frame(stack)
     return Finding(
         rule=rule,
         id=None,
@@ -261,8 +263,10 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         ),
         advice=advise_on(_told(group), run.run.torch),
         evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group)),
-        called=() if is_user_file(item.file) else stack,
+        called=() if is_user_file(item.file) else tuple(frame for frame in stack if frame != entry),
         records=tuple(each.index for each in group.items),
+        owner=owner.name,
+        entry=None if entry is None else Span(entry.file, entry.line),
     )
 
 

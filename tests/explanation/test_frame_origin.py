@@ -50,7 +50,7 @@ def test_the_way_in_to_pythons_library_is_the_users_line() -> None:
     made = explain(FakeRecording(break_records=(item,)))
     (told,) = document(made).breaks
     assert told.called_at == frames[0]
-    assert "this line is of Python's own library" in explanation_text(made)
+    assert "Python's own library: what you can change" in explanation_text(made)
     assert document(explain(FakeRecording(break_records=(a_break(),)))).breaks[0].called_at is None
 
 
