@@ -273,11 +273,6 @@ _RULES = (
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
-        "limit.end",
-        "End what makes the recompiles: each is listed below.",
-        _when(_is("GB0039"), lambda case: bool(case.run.recompiles)),
-    ),
-    Remedy(
         "rest.unseen",
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "

@@ -156,6 +156,10 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
         return "state", fact.index, fact.terms
     if fact.part in ("length", "keys"):
         return "in", fact.subject
+    if fact.part == "freed" and (subject := fact.subject or "").startswith("type("):
+        return "class", subject.removeprefix("type(").removesuffix(")")
+    if fact.part == "type" and fact.was_type == fact.now_type:
+        return "class", fact.subject
     if fact.part in ("value", "presence", "type", "identity", "freed"):
         return sort_of(fact), numbered_items(fact.subject), fact.was_type
     return sort_of(fact), fact.subject, fact.index

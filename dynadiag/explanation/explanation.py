@@ -165,10 +165,10 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
 def _findings(run: RunRecords) -> tuple[Finding, ...]:
     """All findings of a run, ranked."""
     found = [*break_findings(run)]
-    told = [id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids]
+    told = {id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids} | run.at_limit
     found += failure_findings(run, told)
-    found += program_findings(run, found)
     found += recompile_findings(run, found)
+    found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
     return ranked(with_operators(found))

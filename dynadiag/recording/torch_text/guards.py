@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +21,7 @@ from dynadiag.recording.torch_text.sources import ARGUMENTS, base_of, sizes_in, 
 __all__ = [
     "TensorCheck",
     "class_name",
+    "class_words",
     "completed",
     "condition_of",
     "guarded_value",
@@ -173,6 +176,19 @@ def class_name(text: str | None) -> str | None:
     """The name of a class in Python's description of it: ``M`` of ``<class '__main__.build.<locals>.M'>``."""
     match = _CLASS.fullmatch(text or "")
     return match and match["name"]
+
+
+def class_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Classes as a person writes them, with the module only where two of them have one name; other texts as they are.
+
+    >>> class_words(["<class 'torch.nn.modules.activation.ReLU'>", "<class 'a.M'>", "<class 'b.M'>", "None"])
+    ('ReLU', 'a.M', 'b.M', 'None')
+    """
+    shared = Counter(class_name(text) for text in dict.fromkeys(texts))
+    return tuple(
+        text if name is None else name if shared[name] == 1 else text.removeprefix("<class '").removesuffix("'>")
+        for text, name in ((text, class_name(text)) for text in texts)
+    )
 
 
 def read_failure(text: str, against: str, **known: Any) -> tuple[GuardFailure, ...]:
