@@ -207,7 +207,7 @@ def _integer_attribute(case: RecompileCase) -> _Slots:
         case.fact.base in ("attribute", "object attribute") and not case.is_again and not is_global(case.fact.subject)
     )
     return _if(
-        _value(case, *_ATTRIBUTE, type_="int"),
+        _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never",
         name=case.name,
         option=by.get(case.fact.base or "", ""),
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
@@ -218,7 +218,19 @@ def _integer_of_caller(case: RecompileCase, *, again: bool) -> _Slots:
     """An integer that torch can make a symbol: an argument, or a variable that the compiled function closes over."""
     own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
     fits = _value(case, "argument", "closure", type_="int", again=again) and (own_cell or case.fact.base == "argument")
-    return _if(fits, name=case.name, why=_why_constant(case.fact))
+    return _if(fits and case.fact.dynamic != "never", name=case.name, why=_why_constant(case.fact))
+
+
+def _static_number(case: RecompileCase) -> _Slots:
+    """A number that would be a symbol, or an input of the graph, but for ``dynamic=False``."""
+    fact = case.fact
+    is_integer = _value(case, "argument", "closure", *_ATTRIBUTE, type_="int")
+    option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+    by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
+    fits = is_integer or (_value(case, type_="float") and fact.base != "default")
+    return _if(
+        fits and fact.dynamic == "never", name=case.name, option=by.get(fact.base or "", "") if is_integer else ""
+    )
 
 
 def _is_closed_over(case: RecompileCase) -> bool:
@@ -240,7 +252,8 @@ def _closed_over(case: RecompileCase) -> str:
 def _float(*, again: bool) -> _Needs:
     def needs(case: RecompileCase) -> _Slots:
         fact = case.fact
-        if not _value(case, type_="float", again=again) or fact.base == "default" or _learning_rate(case):
+        fits = _value(case, type_="float", again=again) and fact.dynamic != "never"
+        if not fits or fact.base == "default" or _learning_rate(case):
             return None
         holder = {
             "closure": f"A float {_closed_over(case)}",
@@ -253,8 +266,6 @@ def _float(*, again: bool) -> _Needs:
 
 def _why_constant(fact: GuardFailure) -> str:
     """Why a number that changed before is still a constant, where it is known."""
-    if fact.dynamic == "never":
-        return "it is compiled with `dynamic=False`"
     if fact.dynamic is not None:
         return "Python code needs to know it"
     return "it was compiled with `dynamic=False`, or Python code needs to know it"
@@ -510,7 +521,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.frozen_instance",
-        "{names} has another `requires_grad` than in the instance that was compiled before: instances that are frozen "
+        "{names} came with another `requires_grad` than in the instance that was compiled before: instances that are frozen "
         "and instances that are not are different code. Expect one compile for each sort of instance, and warm up "
         "each.",
         _gradients(of_parameter=True, moved=True),
@@ -686,6 +697,14 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         trials=_tried("a_global_text"),
     ),
     Remedy(
+        "value.static",
+        "{name} changed, and with your `dynamic=False` each value of a number is compiled apart, whatever else is set. "
+        "Use `dynamic=True` instead{option} (with neither it becomes a symbol when it first changes), or keep the "
+        "number in a tensor (`register_buffer` on a module).",
+        _static_number,
+        trials=_tried("a_static_integer", "a_float_again", "a_static_counter", "a_static_counter_in_a_tensor"),
+    ),
+    Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
         "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
@@ -726,7 +745,6 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         "{what} changed before and is still a constant: {why} (a branch, a conversion). Keep it in a tensor, or take "
         "that code out of the function.",
         _float(again=True),
-        trials=_tried("a_float_again"),
     ),
     Remedy(
         "value.float",

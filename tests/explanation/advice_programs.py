@@ -1782,6 +1782,15 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(loops, (x, 2), (x, 3), (x, 4)),
         calls(adds_a_count, *((x, torch.tensor(n)) for n in (2, 3, 4))),
     ),
+    "a_static_integer": (
+        calls(times, (x, 2), (x, 3), dynamic=False),
+        calls(times, (x, 2), (x, 3), dynamic=True),
+    ),
+    "a_static_counter": (
+        with_factors(2, 3, dynamic=False),
+        configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "a_static_counter_in_a_tensor": (with_factors(2, 3, dynamic=False), with_a_buffer(2, 3)),
     "an_integer": (calls(times, (x, 2), (x, 3)), calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_text": (
         calls(reduces, (x, "sum"), (x, "mean")),
