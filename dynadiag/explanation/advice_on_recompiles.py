@@ -161,7 +161,7 @@ def _dispatch(case: RecompileCase, kind: str) -> _Slots:
     change = dispatch_change(case.fact) if case.sort == "dispatch keys" else None
     is_kind = "device" if (change or "").startswith("is on another device") else ""
     is_kind = is_kind or ("inference tensor" if case.fact.index == "an inference tensor" else "")
-    return _if(change and is_kind == kind, name=case.names, names=case.names, change=change or "")
+    return _if(change and is_kind == kind, name=case.name, names=case.names, change=change or "")
 
 
 def _device(case: RecompileCase) -> _Slots:
@@ -363,8 +363,8 @@ def _none(*, attribute: bool) -> _Needs:
 
 
 def _presence(case: RecompileCase) -> _Slots:
-    now = {"absent": "is not there yet, or no longer", "present": "was not there before"}.get(
-        case.fact.now or "", "came or went"
+    now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
+        case.fact.now or "", "there in one call, and not in the other"
     )
     return _if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
 
@@ -448,7 +448,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.computed",
-        "{names} is computed before the graph break, and its size follows from those of the arguments: end the break, "
+        "{names:is} computed before the graph break, and its size follows from those of the arguments: end the break, "
         "or use `torch.compile(..., dynamic=True)`.",
         _sort("computed size"),
         trials=_tried("a_size_after_a_break"),
@@ -514,14 +514,14 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.frozen",
-        "{names} was frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
+        "{names:was} frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
         "before the first call, or expect one compile for each.",
         _gradients(of_parameter=True, moved=False),
         trials=_tried("a_frozen_parameter"),
     ),
     Remedy(
         "tensor.frozen_instance",
-        "{names} came with another `requires_grad` than in the instance that was compiled before: instances that are frozen "
+        "{names:has} another `requires_grad` than in the instance that was compiled before: instances that are frozen "
         "and instances that are not are different code. Expect one compile for each sort of instance, and warm up "
         "each.",
         _gradients(of_parameter=True, moved=True),
@@ -529,7 +529,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.frozen_or_other",
-        "{names} has another `requires_grad` than before: it was frozen or unfrozen, or is that of another instance. "
+        "{names:has} another `requires_grad` than before: it was frozen or unfrozen, or is that of another instance. "
         "That is different code: expect one compile for each.",
         _gradients(of_parameter=True, moved=None),
         ends=False,
@@ -763,7 +763,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.filled",
-        "{names} was empty in the first call and is not any more: the code for the empty one is not used again. Fill "
+        "{names:was} empty in the first call and is not any more: the code for the empty one is not used again. Fill "
         "it before the first compiled call. Where each call adds to it, add outside of the compiled code, from what it "
         "returns.",
         _filled,
@@ -771,7 +771,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.length",
-        "{names} has another number of items, and each number is code of its own. Stack the items into one tensor, pad "
+        "{names:has} another number of items, and each number is code of its own. Stack the items into one tensor, pad "
         "to one length, or loop outside and compile what is done to one item. Where the compiled code adds to it, add "
         "outside of it, from what it returns.",
         _more_items,
@@ -786,7 +786,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.keys",
-        "{names} has other keys, or in another order: use the same keys for every call, in the same order.",
+        "{names:has} other keys, or in another order: use the same keys for every call, in the same order.",
         _other_keys,
         trials=_tried("keys"),
     ),
@@ -798,20 +798,20 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.presence",
-        "{names} was there in one call and not in the other: pass the same items always.",
+        "{names:was} there in one call and not in the other: pass the same items always.",
         _fewer_items,
         ends=False,
     ),
     Remedy(
         "object.own_attribute",
-        "{names} was the class's in one call, and the object's own in the other: set it on the object from the start "
+        "{names:was} the class's in one call, and the object's own in the other: set it on the object from the start "
         "(in `__init__`).",
         _sort("own attribute"),
         trials=_tried("an_attribute_of_its_own"),
     ),
     Remedy(
         "object.function",
-        "{names} is another function than before: each is compiled apart. Pass the same one always, or expect one "
+        "{names:is} another function than before: each is compiled apart. Pass the same one always, or expect one "
         "compile for each. (A `def` or `lambda` that runs again gives the same code, which needs no other compile.)",
         _identity(function=True),
         trials=_tried("another_function"),
@@ -855,27 +855,28 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "object.type",
-        "{names} is of another type than before: code is made for each type. Pass one type always.",
+        "{names:is} of another type than before: code is made for each type. Pass one type always.",
         _other_type,
         trials=_tried("a_type"),
     ),
     Remedy(
         "object.none",
-        "{names} was None in one call and not in the other: with and without it is different code. Expect one "
+        "{names:was} None in one call and not in the other: with and without it is different code. Expect one "
         "compile for each and warm up both, or always pass something (a default, an empty tensor).",
         _none(attribute=False),
         trials=_tried("none"),
     ),
     Remedy(
         "object.none_attribute",
-        "{names} was None in one call and not in the other: with and without it is different code. Set it once, before "
+        "{names:was} None in one call and not in the other: with and without it is different code. Set it once, before "
         "the first call, or expect one compile for each.",
         _none(attribute=True),
         trials=_tried("a_bias_taken_away"),
     ),
     Remedy(
         "object.presence",
-        "{names} {now}, and the code asked for it: define it from the start (in `__init__`), before the first call.",
+        "{names:was} {now}, and the code asked for it: define it from the start (in `__init__`), before the first "
+        "call.",
         _presence,
         trials=_tried("presence"),
     ),

@@ -67,7 +67,7 @@ def recorded(file: Path, program: Program) -> tuple[Explanation, Any]:
 def pattern(says: str) -> str:
     """What the advice looks like with its slots filled."""
     text = re.escape(says.replace("{{", "\0").replace("}}", "\1"))
-    return re.sub(r"\\\{\w+\\\}", ".*", text).replace("\0", r"\{").replace("\1", r"\}")
+    return re.sub(r"\\\{\w+(:\w+)?\\\}", ".*", text).replace("\0", r"\{").replace("\1", r"\}")
 
 
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the trials are for torch 2.13")
