@@ -36,7 +36,7 @@ class Subject(str):
     '`a`, `b` have changed; `c` is new'
     """
 
-    __slots__ = ("_many",)
+    _many: bool
 
     def __new__(cls, text: str, *, many: bool = False) -> Subject:
         made = super().__new__(cls, text)
