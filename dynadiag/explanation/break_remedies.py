@@ -183,7 +183,7 @@ _RULES = (
         "print.reorder",
         f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
         _when(_is_moved),
-        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers", ("2.11", "2.13"))),
+        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers", ("2.13",))),
     ),
     Remedy(
         "print.as_text",
@@ -202,7 +202,7 @@ _RULES = (
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
         _when(lambda case: _warns(case) and not case.has_keywords),
-        trials=(Trial("warns", ("2.11", "2.13")),),
+        trials=(Trial("warns", ("2.13",)),),
     ),
     Remedy(
         "log.ignore",
@@ -265,7 +265,7 @@ _RULES = (
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
         _when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
-        trials=(Trial("has_an_rnn", ("2.11", "2.13", "2.14")),),
+        trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
         "shape.capture",
