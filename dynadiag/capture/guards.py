@@ -88,7 +88,7 @@ def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, A
     lookup = _GuardScope(dict(wrapper.global_scope), scope)
     free = entry.code.co_freevars
     failures = [*_leaf_failures(root, lookup, f_locals, None), *_shape_failures(root, lookup, f_locals)]
-    for failure in failures or _length_failures(root, lookup, f_locals):
+    for failure in ambient_state.with_inference_mode(failures) or _length_failures(root, lookup, f_locals):
         if failure.get("base") == "argument" and failure.get("subject") in [f"L['{name}']" for name in free]:
             failure["base"] = "closure"
         yield {**failure, "against": against}
@@ -305,12 +305,14 @@ def _tensor_differences(check: TensorCheck, source: str, value: torch.Tensor) ->
                     mark = {"mark": _mark(value, dim)} if part == "size" else {}
                     met.append(changed(part, f".{part}()[{dim}]", old, new, index=str(dim), **mark))
     # With neither shape nor dtype changed it is another kind of tensor: a subclass, a sparse or a wrapped one.
-    keys, index = ambient_state.dispatch_keys(value)
+    keys, index = ambient_state.dispatch_keys(value, check.dispatch_keys)
     yield from met or [changed("dispatch keys", "", check.dispatch_keys, keys, index=index)]
 
 
 def _mark(value: torch.Tensor, dimension: int) -> str | None:
-    """What the program has said of a size, by the attributes that `mark_dynamic` and `mark_static` set."""
+    """What the program has said of a size, by its type and the attributes that `mark_dynamic` and `mark_static` set."""
+    if type(value) is torch.nn.Parameter and ambient_state.parameter_sizes_are_constants():
+        return "parameter"
     for mark, names in (
         ("dynamic", ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")),
         ("static", ("_dynamo_static_indices",)),

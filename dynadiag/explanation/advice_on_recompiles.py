@@ -61,7 +61,7 @@ def _state(*names: str) -> _Needs:
 
 def _sizes(case: RecompileCase) -> tuple[GuardFailure, ...]:
     """The sizes that changed, without those that torch compiles apart, and without those of parameters."""
-    if case.sort != "size" or case.fact.base == "parameter":
+    if case.sort != "size" or case.fact.is_of_parameter:
         return ()
     return tuple(fact for fact in case.alike if not _is_special(fact))
 
@@ -73,12 +73,20 @@ def _is_special(fact: GuardFailure) -> bool:
 
 def _special_size(case: RecompileCase) -> _Slots:
     fact = case.fact
-    if case.sort == "size" and fact.base != "parameter" and _is_special(fact):
+    if case.sort == "size" and not fact.is_of_parameter and _is_special(fact):
         return {"tensor": source_text(fact.subject), "dimension": fact.index or "?"}
     if case.sort != "shape" or fact.index != "above one" or fact.now not in (None, "0", "1"):
         return None
     tensor, part, dimension = without_part(fact.terms[0] if fact.terms else None)
     return _if(part == "size", tensor=source_text(tensor), dimension=dimension or "?")
+
+
+def _parameter_size(case: RecompileCase) -> _Slots:
+    then = {
+        "always": "with your `dynamic=True` they are symbols then",
+        "never": "without your `dynamic=False` they become symbols when they first change",
+    }.get(case.fact.dynamic or "", "they become symbols when they first change, with `dynamic=True` in the first call")
+    return _if(case.sort == "size" and case.fact.is_of_parameter, name=case.name, then=then)
 
 
 def _static(said: str | None) -> _Needs:
@@ -153,7 +161,7 @@ def _dispatch(case: RecompileCase, kind: str) -> _Slots:
     change = dispatch_change(case.fact) if case.sort == "dispatch keys" else None
     is_kind = "device" if (change or "").startswith("is on another device") else ""
     is_kind = is_kind or ("inference tensor" if case.fact.index == "an inference tensor" else "")
-    return _if(change and is_kind == kind, name=case.names, names=case.names, change=change or "")
+    return _if(change and is_kind == kind, name=case.name, names=case.names, change=change or "")
 
 
 def _device(case: RecompileCase) -> _Slots:
@@ -199,7 +207,7 @@ def _integer_attribute(case: RecompileCase) -> _Slots:
         case.fact.base in ("attribute", "object attribute") and not case.is_again and not is_global(case.fact.subject)
     )
     return _if(
-        _value(case, *_ATTRIBUTE, type_="int"),
+        _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never",
         name=case.name,
         option=by.get(case.fact.base or "", ""),
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
@@ -210,7 +218,19 @@ def _integer_of_caller(case: RecompileCase, *, again: bool) -> _Slots:
     """An integer that torch can make a symbol: an argument, or a variable that the compiled function closes over."""
     own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
     fits = _value(case, "argument", "closure", type_="int", again=again) and (own_cell or case.fact.base == "argument")
-    return _if(fits, name=case.name, why=_why_constant(case.fact))
+    return _if(fits and case.fact.dynamic != "never", name=case.name, why=_why_constant(case.fact))
+
+
+def _static_number(case: RecompileCase) -> _Slots:
+    """A number that would be a symbol, or an input of the graph, but for ``dynamic=False``."""
+    fact = case.fact
+    is_integer = _value(case, "argument", "closure", *_ATTRIBUTE, type_="int")
+    option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+    by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
+    fits = is_integer or (_value(case, type_="float") and fact.base != "default")
+    return _if(
+        fits and fact.dynamic == "never", name=case.name, option=by.get(fact.base or "", "") if is_integer else ""
+    )
 
 
 def _is_closed_over(case: RecompileCase) -> bool:
@@ -232,7 +252,8 @@ def _closed_over(case: RecompileCase) -> str:
 def _float(*, again: bool) -> _Needs:
     def needs(case: RecompileCase) -> _Slots:
         fact = case.fact
-        if not _value(case, type_="float", again=again) or fact.base == "default" or _learning_rate(case):
+        fits = _value(case, type_="float", again=again) and fact.dynamic != "never"
+        if not fits or fact.base == "default" or _learning_rate(case):
             return None
         holder = {
             "closure": f"A float {_closed_over(case)}",
@@ -245,8 +266,6 @@ def _float(*, again: bool) -> _Needs:
 
 def _why_constant(fact: GuardFailure) -> str:
     """Why a number that changed before is still a constant, where it is known."""
-    if fact.dynamic == "never":
-        return "it is compiled with `dynamic=False`"
     if fact.dynamic is not None:
         return "Python code needs to know it"
     return "it was compiled with `dynamic=False`, or Python code needs to know it"
@@ -344,8 +363,8 @@ def _none(*, attribute: bool) -> _Needs:
 
 
 def _presence(case: RecompileCase) -> _Slots:
-    now = {"absent": "is not there yet, or no longer", "present": "was not there before"}.get(
-        case.fact.now or "", "came or went"
+    now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
+        case.fact.now or "", "there in one call, and not in the other"
     )
     return _if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
 
@@ -374,11 +393,10 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.parameter",
-        "{name} is a parameter, and torch treats shapes of parameters as constants, whatever `dynamic` is: expect one "
-        "compile for each. With `torch._dynamo.config.force_parameter_static_shapes = False` before the first call "
-        "they are treated as those of other tensors: with `dynamic=True` as symbols.",
-        lambda case: _if(case.sort == "size" and case.fact.base == "parameter", name=case.name),
-        trials=_tried("a_parameter_of_another_size"),
+        "{name} is a parameter, and torch treats shapes of parameters as constants, whatever `dynamic` is: one compile "
+        "for each. Set `torch._dynamo.config.force_parameter_static_shapes = False` before the first call: {then}.",
+        _parameter_size,
+        trials=_tried("a_parameter_of_another_size", "a_parameter_as_an_argument"),
     ),
     Remedy(
         "size.zero_or_one",
@@ -430,7 +448,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.computed",
-        "{names} is computed before the graph break, and its size follows from those of the arguments: end the break, "
+        "{names:is} computed before the graph break, and its size follows from those of the arguments: end the break, "
         "or use `torch.compile(..., dynamic=True)`.",
         _sort("computed size"),
         trials=_tried("a_size_after_a_break"),
@@ -496,14 +514,14 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.frozen",
-        "{names} was frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
+        "{names:was} frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
         "before the first call, or expect one compile for each.",
         _gradients(of_parameter=True, moved=False),
         trials=_tried("a_frozen_parameter"),
     ),
     Remedy(
         "tensor.frozen_instance",
-        "{names} has another `requires_grad` than in the instance that was compiled before: instances that are frozen "
+        "{names:has} another `requires_grad` than in the instance that was compiled before: instances that are frozen "
         "and instances that are not are different code. Expect one compile for each sort of instance, and warm up "
         "each.",
         _gradients(of_parameter=True, moved=True),
@@ -511,7 +529,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.frozen_or_other",
-        "{names} has another `requires_grad` than before: it was frozen or unfrozen, or is that of another instance. "
+        "{names:has} another `requires_grad` than before: it was frozen or unfrozen, or is that of another instance. "
         "That is different code: expect one compile for each.",
         _gradients(of_parameter=True, moved=None),
         ends=False,
@@ -679,6 +697,14 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         trials=_tried("a_global_text"),
     ),
     Remedy(
+        "value.static",
+        "{name} changed, and with your `dynamic=False` each value of a number is compiled apart, whatever else is set. "
+        "Use `dynamic=True` instead{option} (with neither it becomes a symbol when it first changes), or keep the "
+        "number in a tensor (`register_buffer` on a module).",
+        _static_number,
+        trials=_tried("a_static_integer", "a_float_again", "a_static_counter", "a_static_counter_in_a_tensor"),
+    ),
+    Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
         "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
@@ -719,7 +745,6 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         "{what} changed before and is still a constant: {why} (a branch, a conversion). Keep it in a tensor, or take "
         "that code out of the function.",
         _float(again=True),
-        trials=_tried("a_float_again"),
     ),
     Remedy(
         "value.float",
@@ -738,7 +763,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.filled",
-        "{names} was empty in the first call and is not any more: the code for the empty one is not used again. Fill "
+        "{names:was} empty in the first call and is not any more: the code for the empty one is not used again. Fill "
         "it before the first compiled call. Where each call adds to it, add outside of the compiled code, from what it "
         "returns.",
         _filled,
@@ -746,7 +771,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.length",
-        "{names} has another number of items, and each number is code of its own. Stack the items into one tensor, pad "
+        "{names:has} another number of items, and each number is code of its own. Stack the items into one tensor, pad "
         "to one length, or loop outside and compile what is done to one item. Where the compiled code adds to it, add "
         "outside of it, from what it returns.",
         _more_items,
@@ -761,7 +786,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.keys",
-        "{names} has other keys, or in another order: use the same keys for every call, in the same order.",
+        "{names:has} other keys, or in another order: use the same keys for every call, in the same order.",
         _other_keys,
         trials=_tried("keys"),
     ),
@@ -773,20 +798,20 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.presence",
-        "{names} was there in one call and not in the other: pass the same items always.",
+        "{names:was} there in one call and not in the other: pass the same items always.",
         _fewer_items,
         ends=False,
     ),
     Remedy(
         "object.own_attribute",
-        "{names} was the class's in one call, and the object's own in the other: set it on the object from the start "
+        "{names:was} the class's in one call, and the object's own in the other: set it on the object from the start "
         "(in `__init__`).",
         _sort("own attribute"),
         trials=_tried("an_attribute_of_its_own"),
     ),
     Remedy(
         "object.function",
-        "{names} is another function than before: each is compiled apart. Pass the same one always, or expect one "
+        "{names:is} another function than before: each is compiled apart. Pass the same one always, or expect one "
         "compile for each. (A `def` or `lambda` that runs again gives the same code, which needs no other compile.)",
         _identity(function=True),
         trials=_tried("another_function"),
@@ -830,27 +855,28 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "object.type",
-        "{names} is of another type than before: code is made for each type. Pass one type always.",
+        "{names:is} of another type than before: code is made for each type. Pass one type always.",
         _other_type,
         trials=_tried("a_type"),
     ),
     Remedy(
         "object.none",
-        "{names} was None in one call and not in the other: with and without it is different code. Expect one "
+        "{names:was} None in one call and not in the other: with and without it is different code. Expect one "
         "compile for each and warm up both, or always pass something (a default, an empty tensor).",
         _none(attribute=False),
         trials=_tried("none"),
     ),
     Remedy(
         "object.none_attribute",
-        "{names} was None in one call and not in the other: with and without it is different code. Set it once, before "
+        "{names:was} None in one call and not in the other: with and without it is different code. Set it once, before "
         "the first call, or expect one compile for each.",
         _none(attribute=True),
         trials=_tried("a_bias_taken_away"),
     ),
     Remedy(
         "object.presence",
-        "{names} {now}, and the code asked for it: define it from the start (in `__init__`), before the first call.",
+        "{names:was} {now}, and the code asked for it: define it from the start (in `__init__`), before the first "
+        "call.",
         _presence,
         trials=_tried("presence"),
     ),

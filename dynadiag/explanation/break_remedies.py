@@ -75,8 +75,9 @@ def _prints(types: frozenset[str]) -> _Condition:
 
 
 def _is_moved(case: BreakCase) -> bool:
-    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and refuses them from 2.14 on."""
-    return _prints(_MOVED)(case) and not case.has_keywords
+    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and from 2.14 on refuses them and None."""
+    moves_none = (case.run.run.torch or "2.13").startswith(("2.11", "2.12", "2.13"))
+    return _prints(_MOVED if moves_none else _MOVED - {"NoneType"})(case) and not case.has_keywords
 
 
 def _warns(case: BreakCase) -> bool:
@@ -155,7 +156,7 @@ _RULES = (
         "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
         "`torch.where(torch.rand(()) < p, a, b)`.",
         _when(_theirs, lambda case: case.is_chance and case.is_condition),
-        trials=(Trial("drops_a_layer"),),
+        trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
     ),
     Remedy(
         "branch.inside",
@@ -182,7 +183,7 @@ _RULES = (
         "print.reorder",
         f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
         _when(_is_moved),
-        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers")),
+        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers", ("2.13",))),
     ),
     Remedy(
         "print.as_text",
@@ -201,7 +202,7 @@ _RULES = (
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
         _when(lambda case: _warns(case) and not case.has_keywords),
-        trials=(Trial("warns"),),
+        trials=(Trial("warns", ("2.13",)),),
     ),
     Remedy(
         "log.ignore",
@@ -264,18 +265,13 @@ _RULES = (
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
         _when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
-        trials=(Trial("has_an_rnn"),),
+        trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
         _when(_is(_DYNAMIC_SHAPE), lambda case: not case.symbols_are_captured),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
-    ),
-    Remedy(
-        "limit.end",
-        "End what makes the recompiles: each is listed below.",
-        _when(_is("GB0039"), lambda case: bool(case.run.recompiles)),
     ),
     Remedy(
         "rest.unseen",

@@ -51,7 +51,10 @@ _UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an oper
 
 
 def break_findings(run: RunRecords) -> tuple[Finding, ...]:
-    """A finding for each cause of breaks, whatever the number of lines that have it."""
+    """A finding for each cause of breaks, whatever the number of lines that have it.
+
+    What torch raises at the recompile limit is no break: the finding on the recompiles has it.
+    """
     paid, records = costs(run.breaks, run.warm), {item.index: item for item in run.breaks}
     entries: dict[int, list[Break]] = {item.index: [] for item in run.breaks if item.cause is None}
     for item in run.breaks:
@@ -59,7 +62,8 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
     groups: dict[tuple[object, ...], list[list[Break]]] = {}
     for met in entries.values():
         for fatal in (True, False):  # a break and an exception at one place are two events
-            if same := [item for item in met if item.fatal is fatal]:
+            same = [item for item in met if item.fatal is fatal]
+            if same and not (fatal and {item.compile_id for item in same} <= run.at_limit):
                 groups.setdefault(_cause(same[0]), []).append(same)
     found = _link_reconstructions([_finding(group, paid, run) for group in groups.values()], records)
     return _link_handlers(link_exceptions(found, records), run, records)

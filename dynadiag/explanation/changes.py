@@ -156,6 +156,10 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
         return "state", fact.index, fact.terms
     if fact.part in ("length", "keys"):
         return "in", fact.subject
+    if fact.part == "freed" and (subject := fact.subject or "").startswith("type("):
+        return "class", subject.removeprefix("type(").removesuffix(")")
+    if fact.part == "type" and fact.was_type == fact.now_type:
+        return "class", fact.subject
     if fact.part in ("value", "presence", "type", "identity", "freed"):
         return sort_of(fact), numbered_items(fact.subject), fact.was_type
     return sort_of(fact), fact.subject, fact.index
@@ -182,7 +186,7 @@ def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
 
 def _telling(change: GuardChange, group: Sequence[GuardChange]) -> int:
     """The order in a cause: parameters, sizes 0 and 1, what others are in; then conditions, of the newest entry."""
-    if change.sort == "size" and (change.fact.base == "parameter" or {change.fact.was, change.fact.now} & {"0", "1"}):
+    if change.sort == "size" and (change.fact.is_of_parameter or {change.fact.was, change.fact.now} & {"0", "1"}):
         return 0
     if change.sort in ("length", "keys", "state", *_EXPLAINS_OTHERS):
         return 0

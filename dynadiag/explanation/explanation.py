@@ -15,6 +15,7 @@ from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.explanation.headline import Headline, headline
+from dynadiag.explanation.owner import owner_of
 from dynadiag.explanation.program_end import program_findings
 from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
@@ -164,10 +165,10 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
 def _findings(run: RunRecords) -> tuple[Finding, ...]:
     """All findings of a run, ranked."""
     found = [*break_findings(run)]
-    told = [id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids]
+    told = {id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids} | run.at_limit
     found += failure_findings(run, told)
-    found += program_findings(run, found)
     found += recompile_findings(run, found)
+    found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
     return ranked(with_operators(found))
@@ -239,7 +240,8 @@ def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Ite
     files = {item.span.file for item in breaks} | {frame.file for item in breaks for frame in item.user_stack}
     for compile_ in compiles:
         files.add(compile_.file)
-        files.update(frame.file for frame in compile_.user_stack if compile_.outcome == "error")
+        if compile_.outcome == "error" or not owner_of(compile_.file).is_user:
+            files.update(frame.file for frame in compile_.user_stack)
     for recompile in recompiles:
         files.update({recompile.file, *(reason.file for reason in recompile.reasons)})
     return files

@@ -97,6 +97,11 @@ class Finding:
         return self.severity == "note" and self.caused_by is None
 
     @property
+    def is_failed_compile(self) -> bool:
+        """Whether a compile ended in an exception: one of its own, or at the recompile limit under fullgraph."""
+        return self.rule == "failed-compile" or (self.rule == "recompile-limit" and self.severity == "error")
+
+    @property
     def label(self) -> str | None:
         """What a report puts in brackets after the rule: torch's id, or the compile."""
         return self.id or (self.compile_ids[0] if self.compile_ids else None)
@@ -120,7 +125,7 @@ def _importance(item: Finding) -> tuple[float, ...]:
     cost = item.cost
     return (
         _SEVERITIES.index(item.severity),
-        item.rule != "failed-compile",
+        not item.is_failed_compile,
         item.rule != "uncompiled",
         -(cost.operators_uncompiled or 0),
         -cost.functions_uncompiled,

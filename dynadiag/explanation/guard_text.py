@@ -8,6 +8,7 @@ from dynadiag.explanation.changes import GuardChange
 from dynadiag.explanation.formatting import brief, list_some
 from dynadiag.explanation.process_state import backend_change, dispatch_change, key_changes, setting_words, state_words
 from dynadiag.recording.records import GuardFailure, Symbol
+from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import ARGUMENTS, source_text
 
 __all__ = ["describe_change", "described", "joined_sources", "what_changed"]
@@ -60,7 +61,8 @@ def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symb
 def described(change: GuardChange) -> str:
     """By the values where those are known, by the guard's own text where not."""
     fact, sort = change.fact, change.sort
-    source, now = source_text(fact.source), brief(fact.now)
+    *old, new = class_words((*change.was, fact.now or ""))
+    source, now = source_text(fact.source), brief(new)
     if sort == "race":
         return "this entry did not fit when the call began, and fits now: it was made meanwhile, as by another thread"
     if sort == "backend":
@@ -70,7 +72,7 @@ def described(change: GuardChange) -> str:
     if sort == "state" and change.was and fact.now is not None:
         was = list_some([setting_words(fact.index, text) for text in change.was])
         return f"{state_words(fact.index, *fact.terms)} was {was}, now {setting_words(fact.index, fact.now)}"
-    was = list_some([brief(text) for text in change.was])
+    was = list_some([brief(text) for text in old])
     if told := _relation(fact):
         return told
     if fact.is_condition:

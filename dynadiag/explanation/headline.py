@@ -33,7 +33,7 @@ class Headline:
 
 def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
     """What a run comes to. ``events`` counts the events that the recording holds, by kind."""
-    failed = [item for item in findings if item.rule == "failed-compile"]
+    failed = [item for item in findings if item.is_failed_compile]
     if failed:
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
     found, ended = _compiled(run, findings, events), bad_end(run, findings)
@@ -95,9 +95,8 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     breaks = _breaks(findings)
     beside = f" Elsewhere: {breaks}." if breaks else ""
     title = first.title[:1].upper() + first.title[1:]
-    told = (
-        title if first.id or not first.cause else f"{title}: {first.cause.rstrip(': ')}"
-    )  # an exception without words
+    is_told = first.id or not first.cause or first.rule == "recompile-limit"  # or an exception without words
+    told = title if is_told else f"{title}: {(first.cause or '').rstrip(': ')}"
     return f"{told}{'' if told.endswith(('.', '?', '!')) else '.'}{more}{beside}"
 
 

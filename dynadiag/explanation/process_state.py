@@ -94,6 +94,8 @@ def dispatch_change(fact: GuardFailure) -> str:
     """What a tensor has become, by its dispatch keys: ``is an inference tensor now``."""
     if fact.index == "in inference mode":
         return "is passed in inference mode now"
+    if fact.index == "left inference mode":
+        return "was passed in inference mode before"
     if fact.index == "an inference tensor":
         return "is an inference tensor now"
     added, removed = key_changes(fact)

@@ -54,7 +54,7 @@ def _without_head(frame: Frame, run: RunRecords) -> Frame:
 
 def _is_of_compile(end: RunEnd, run: RunRecords, before: Sequence[Finding]) -> bool:
     """Whether it is what a failed compile ended in: an exception of torch's own, or the one that the compile raised."""
-    if not any(item.rule == "failed-compile" for item in before):
+    if not any(item.severity == "error" for item in before):
         return False
     raised = {each.error for each in run.compiles if each.outcome == "error"}
     return end.name.startswith(_TORCHS) or end.name.rpartition(".")[2] in raised

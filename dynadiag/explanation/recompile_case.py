@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.rebinding import added_key, key_place
+from dynadiag.explanation.remedy import Subject
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import local_name, source_text
@@ -64,9 +65,10 @@ class RecompileCase:
         return f"`{source_text(self.fact.subject)}`"
 
     @property
-    def names(self) -> str:
+    def names(self) -> Subject:
         """The first few things that changed."""
-        return list_some(list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in self.alike)), 3)
+        names = list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in self.alike))
+        return Subject(list_some(names, 3), many=len(names) > 1)
 
     @property
     def is_other_callable(self) -> bool:

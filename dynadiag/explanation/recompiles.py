@@ -14,11 +14,13 @@ from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, what_changed
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
+from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
 from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_user_file, original_name
-from dynadiag.recording.records import Compile, Recompile, Span
+from dynadiag.recording.records import Compile, Frame, Recompile, Span
+from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
 
 __all__ = ["recompile_findings"]
@@ -237,33 +239,51 @@ def _calls(outer: Compile, inner: Compile) -> bool:
 def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     item, cases = group.first, group.cases[0]
     rule = "recompile-limit" if item.limit_reached else "recompile"
+    raised = item.limit_reached and item.compile_id in run.failed
     function = run.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
     span = Span(item.file, item.line)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    stack = run.stack(item.compile_id)
+    owner = owner_of(item.file)
+    entry = None if owner.is_user else entry_frame(run.stack(item.compile_id))
     return Finding(
         rule=rule,
         id=None,
         identity=identity(
             rule, None, item.function, (_head(span, run),), run.sources, _changed_source(cases, span, run)
         ),
-        severity="warning" if cause is None else "note",
+        severity="error" if raised else "warning" if cause is None else "note",
         span=span,
         function=item.function,
-        title=f"{function}: {changed}" + (f", and {len(cases) - 1} more" if cases[1:] else ""),
+        title=(f"compiling {function} failed at the recompile limit: " if raised else f"{function}: ")
+        + changed
+        + (f", and {len(cases) - 1} more" if cases[1:] else ""),
         cause=described(cases[0].changes[0]) if cases else None,
         caused_by=cause,
         places=(span,),
         compile_ids=ids,
         cost=Cost(
-            compile_seconds=run.seconds(ids), graphs=run.graphs_of(ids), functions_uncompiled=int(item.limit_reached)
+            compile_seconds=run.seconds(ids),
+            graphs=run.graphs_of(ids),
+            functions_uncompiled=int(item.limit_reached and not raised),
         ),
         advice=advise_on(_told(group), run.run.torch),
-        evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group)),
-        called=() if is_user_file(item.file) else stack,
+        evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group, raised)),
+        called=_called(item, run, raised, entry),
         records=tuple(each.index for each in group.items),
+        owner=owner.name,
+        entry=None if entry is None else Span(entry.file, entry.line),
     )
+
+
+def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None) -> tuple[Frame, ...]:
+    """The user's stack to a function that is not the user's, or where torch raised at the limit."""
+    if raised:  # before the compile began, so that it has no stack of its own
+        stacks = (each.user_stack for each in run.breaks if each.compile_id == item.compile_id)
+        return tuple(frame for frame in next(stacks, ()) if (frame.file, frame.line) != (item.file, item.line))
+    if is_user_file(item.file):
+        return ()
+    return tuple(frame for frame in run.stack(item.compile_id) if frame != entry)
 
 
 def _told(group: _Group) -> tuple[RecompileCase, ...]:
@@ -321,7 +341,7 @@ def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
         return
     ids = list_some([item.compile_id for item, _ in later])
     values = [cases[0].fact.now for _, cases in later if cases and cases[0].fact.now is not None]
-    then = f" (then {list_some(values)})" if len(set(values)) > 1 else ""
+    then = f" (then {list_some(class_words(values))})" if len(set(values)) > 1 else ""
     told = {case.sort: case.fact.source for case in group.cases[0]}
     beside = [
         what_changed(case.changes[0])
@@ -345,7 +365,8 @@ def _axes(group: _Group) -> Iterator[Fact]:
     values: dict[str, set[str | None]] = {}
     for cases in group.cases:
         for case in cases:
-            if case.changes[0].was and case.fact.now is not None and not case.fact.is_condition:
+            is_value = not case.fact.is_condition and case.sort != "freed"
+            if case.changes[0].was and case.fact.now is not None and is_value:
                 name = what_changed(case.changes[0]).removesuffix(" changed")
                 values.setdefault(name, set()).update((*case.changes[0].was, case.fact.now))
     if len(values) > 1:
@@ -353,8 +374,11 @@ def _axes(group: _Group) -> Iterator[Fact]:
         yield Fact("axes", list_some([f"{name} had {count(len(each), 'value')}" for name, each in most]))
 
 
-def _shared(group: _Group) -> Iterator[Fact]:
-    """What many variants of one function share: the limit, and the code that all instances of a class have."""
+def _shared(group: _Group, raised: bool) -> Iterator[Fact]:
+    """What many variants of one function share: the limit, and the code that all instances of a class have.
+
+    ``raised``: torch raised at the limit.
+    """
     owners = {
         number
         for item in group.items
@@ -366,10 +390,18 @@ def _shared(group: _Group) -> Iterator[Fact]:
     if len(owners) > 1:
         yield Fact(
             "instances",
-            f"{len(owners)} objects as `self`, one after the other: all share this function's code, and its limit",
+            f"{len(owners)} objects as `self`, one after the other: they share this function's one code object, and "
+            "one limit, however often `torch.compile` was called",
         )
     if group.first.limit_reached:
         yield from _axes(group)
+        if raised:
+            yield Fact(
+                "limit",
+                "one more variant would exceed `torch._dynamo.config.recompile_limit`, and with fullgraph=True nothing "
+                "is left to Python: torch raised an exception",
+            )
+            return
         yield Fact(
             "limit",
             "torch gave up compiling this function (`torch._dynamo.config.recompile_limit`): calls that fit a variant "

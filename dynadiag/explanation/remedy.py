@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["MOST", "Remedy", "Trial", "advise", "slotted"]
+__all__ = ["MOST", "Remedy", "Subject", "Trial", "advise", "slotted"]
 
 _ASIDES = (
     "like",
@@ -29,11 +29,34 @@ F = TypeVar("F")
 MOST = 2  # remedies of one finding: more are not read
 
 
+class Subject(str):
+    """What a sentence is about: ``{names:has}`` writes it with its verb, which agrees in number.
+
+    >>> "{0:has} changed; {1:is} new".format(Subject("`a`, `b`", many=True), Subject("`c`"))
+    '`a`, `b` have changed; `c` is new'
+    """
+
+    _many: bool
+
+    def __new__(cls, text: str, *, many: bool = False) -> Subject:
+        made = super().__new__(cls, text)
+        made._many = many
+        return made
+
+    def __format__(self, verb: str) -> str:
+        if not verb:
+            return str(self)
+        return f"{self!s} {_PLURALS[verb] if self._many else verb}"
+
+
+_PLURALS = {"has": "have", "is": "are", "was": "were"}
+
+
 class _Slots(dict[str, str]):
     """What stands for a slot where there is no case."""
 
     def __missing__(self, name: str) -> str:
-        return "" if name in _ASIDES else name.upper()
+        return "" if name in _ASIDES else Subject(name.upper())
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,16 @@ class RunRecords:
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
 
+    @property
+    def failed(self) -> set[str]:
+        """The compiles that ended in an exception."""
+        return {item.compile_id for item in self.compiles if item.outcome == "error"}
+
+    @property
+    def at_limit(self) -> set[str]:
+        """The compiles that were refused by the recompile limit, and of which it is known what changed."""
+        return {item.compile_id for item in self.recompiles if item.limit_reached and item.reasons}
+
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows
         (``with_defaults.<locals>.wrapper (of BertModel)``).

@@ -287,8 +287,9 @@ class GuardFailure:
     sources of a shape expression, the two sources of an alias, the device of a state of autocast. ``owner_was`` and
     ``owner_now`` are the numbers of the objects that the local was, such as ``self``, which the source begins with:
     each object of a run has a number of its own. ``mark`` is what the program has said of a size: "dynamic" or
-    "static"; ``dynamic`` is what it has said of all that changes: "automatic" (torch makes it a symbol from the first
-    change on), "always" (``dynamic=True``) or "never" (``dynamic=False``).
+    "static", or "parameter" where torch keeps it a constant since the tensor is a parameter; ``dynamic`` is what it has
+    said of all that changes: "automatic" (torch makes it a symbol from the first change on), "always"
+    (``dynamic=True``) or "never" (``dynamic=False``).
     """
 
     guard: str
@@ -315,6 +316,11 @@ class GuardFailure:
     def is_new_owner(self) -> bool | None:
         """Whether the local that the source begins with is another object than the one that was compiled for."""
         return None if self.owner_was is None or self.owner_now is None else self.owner_was != self.owner_now
+
+    @property
+    def is_of_parameter(self) -> bool:
+        """Whether it is about a parameter of a module, wherever the compiled function has it."""
+        return self.base == "parameter" or self.mark == "parameter"
 
     @property
     def is_about_none(self) -> bool:

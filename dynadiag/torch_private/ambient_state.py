@@ -13,7 +13,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["ambient_change", "dispatch_keys", "global_state_changes"]
+__all__ = [
+    "ambient_change",
+    "dispatch_keys",
+    "global_state_changes",
+    "parameter_sizes_are_constants",
+    "with_inference_mode",
+]
+
+LEFT_INFERENCE_MODE = "left inference mode"
 
 _MODE_STACK = "___check_torch_function_mode_stack"
 _GUARD = re.compile(
@@ -79,16 +87,30 @@ def _autocast_changes(was: dict[str, Any], now: dict[str, Any], what: str) -> It
     return (pair for pair in zip(*states, strict=False) if pair[0] != pair[1])
 
 
-def dispatch_keys(value: torch.Tensor) -> tuple[str, str | None]:
+def dispatch_keys(value: torch.Tensor, was: str) -> tuple[str, str | None]:
     """Return the dispatch keys that a call with this tensor has, as guards print them: of the tensor and its thread.
 
-    The second is "in inference mode" or "an inference tensor" where it is so.
+    The second is "in inference mode" or "an inference tensor" where it is so, and `LEFT_INFERENCE_MODE` where the call
+    before, with the keys ``was``, was made in that mode: only there a parameter has no keys of autograd.
     """
     keys = torch._C._dispatch_keys(value) | torch._C._dispatch_tls_local_include_set()
     text = str(keys - torch._C._dispatch_tls_local_exclude_set()).removeprefix("DispatchKeySet(").removesuffix(")")
     if torch.is_inference_mode_enabled():
         return text, "in inference mode"
+    if isinstance(value, torch.nn.Parameter) and "Autograd" in text and "Autograd" not in was:
+        return text, LEFT_INFERENCE_MODE
     return text, "an inference tensor" if value.is_inference() else None
+
+
+def with_inference_mode(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the failures of an entry. One that was made in inference mode has that mode as what changed.
+
+    torch guards on the grad mode, which is always off there, and on what tensors dispatch to.
+    """
+    if all(failure.get("index") != LEFT_INFERENCE_MODE for failure in failures):
+        return failures
+    change = {**_change("inference_mode", "True", "False"), "guard": "GLOBAL_STATE changed: grad_mode"}
+    return [change, *(failure for failure in failures if failure.get("index") != "grad_mode")]
 
 
 def _change(name: str, was: str | None, now: str | None) -> dict[str, Any]:
@@ -133,3 +155,8 @@ def _setting(name: str, value: Any) -> str | None:
     if value is None:
         return None
     return _DTYPES.get(value, str(value)) if name in ("default_dtype", "dtype") else str(value)
+
+
+def parameter_sizes_are_constants() -> bool:
+    """Return whether torch compiles for each shape of a parameter apart, whatever ``dynamic`` is."""
+    return bool(getattr(torch._dynamo.config, "force_parameter_static_shapes", True))

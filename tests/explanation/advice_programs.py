@@ -1449,6 +1449,14 @@ def gains(**options: Any) -> Program:
     return run
 
 
+def weights(**options: Any) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(lambda weight: weight / weight.norm(), **options)
+        return [fn(torch.nn.Parameter(torch.ones(3, width))).detach() for width in (4, 5, 6)]
+
+    return run
+
+
 def frees_parameters() -> None:
     config.force_parameter_static_shapes = False
 
@@ -1677,6 +1685,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
     "a_nested_tensor": (nested(torch.strided), nested(torch.jagged)),
     "partials": (partials(around=False), partials(around=True)),
+    "a_parameter_as_an_argument": (weights(dynamic=True), configured(weights(dynamic=True), frees_parameters)),
     "a_parameter_of_another_size": (gains(), configured(gains(dynamic=True), frees_parameters)),
     "a_key_of_a_dict": (keyed, calls(lambda v, entry: v + entry, *((x, entry) for entry in ENTRIES.values()))),
     "a_key_that_is_added": (with_a_key(before=False), with_a_key(before=True)),
@@ -1773,6 +1782,15 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(loops, (x, 2), (x, 3), (x, 4)),
         calls(adds_a_count, *((x, torch.tensor(n)) for n in (2, 3, 4))),
     ),
+    "a_static_integer": (
+        calls(times, (x, 2), (x, 3), dynamic=False),
+        calls(times, (x, 2), (x, 3), dynamic=True),
+    ),
+    "a_static_counter": (
+        with_factors(2, 3, dynamic=False),
+        configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "a_static_counter_in_a_tensor": (with_factors(2, 3, dynamic=False), with_a_buffer(2, 3)),
     "an_integer": (calls(times, (x, 2), (x, 3)), calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_text": (
         calls(reduces, (x, "sum"), (x, "mean")),

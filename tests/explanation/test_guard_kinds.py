@@ -163,17 +163,17 @@ def hook(c: Compile) -> None:
 KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "TYPE_MATCH": (
         calls(lambda x, v: x + len(v), (x, [1]), (x, (1,))),
-        "v was <class 'list'>, now <class 'tuple'>",
+        "v was list, now tuple",
         "`v` is of another type",
     ),
     "TYPE_MATCH of an object": (
         calls(lambda x, o: x * o.factor, (x, First()), (x, Second())),
-        "o was <class",
+        "o was First, now Second",
         "`o` is of another type",
     ),
     "TYPE_MATCH of a module": (
         calls(lambda x, m: m(x), (x, nn.ReLU()), (x, nn.Sigmoid())),
-        "m was <class",
+        "m was ReLU, now Sigmoid",
         "`m` is of another type",
     ),
     "BOOL_MATCH": (
@@ -236,7 +236,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "a global": (a_global, "number was 1, now 2", "The global `number` changed"),
     "training": (training, "module.training was True, now False", "`module.training` switched"),
     "a parameter": (parameter, "module.bias was", "`module.bias` was None in one call and not in the other"),
-    "WEAKREF_ALIVE": (weak_reference, "r() was <class", "`r()` was None in one call and not in the other"),
+    "WEAKREF_ALIVE": (weak_reference, "r() was ", "`r()` was None in one call and not in the other"),
     "SEQUENCE_LENGTH": (
         calls(lambda x, v: sum(v, x), (x, [y]), (x, [y, zeros])),
         "v was length 1, now length 2",

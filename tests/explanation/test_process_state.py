@@ -190,6 +190,24 @@ def test_the_guard_is_told_as_what_it_is(tmp_path: Path, second: Callable[[Funct
     assert "Autocast" not in text or second is under_autocast  # nothing is cast that was not
 
 
+def test_a_module_of_torchs_that_left_inference_mode_is_told_at_the_users_line(tmp_path: Path) -> None:
+    net = torch.nn.Linear(4, 4)
+    function = torch.compile(net, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        with torch.inference_mode():
+            function(torch.ones(2, 4))
+        with torch.no_grad():  # the grad mode is off both times
+            function(torch.ones(2, 4))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        made = explain(recording)
+    found = recompile(made)
+    assert [fact.text for fact in found.evidence] == ["inference mode was on, now off (guard of 0/0)"]
+    assert found.owner == "torch"
+    assert found.entry is not None
+    assert found.entry.file == __file__
+    assert "test_process_state.py:" in explanation_text(made).partition("= in: torch")[0]
+
+
 def test_the_sentences_of_a_foreign_log_are_understood() -> None:
     mode = a_failure("0/0: ___check_torch_function_mode_stack()")
     assert (mode.part, mode.index) == ("state", "torch function modes")

@@ -173,3 +173,39 @@ def test_a_mode_that_changes_is_no_fault_of_a_break(tmp_path: Path) -> None:
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         again = next(item for item in explain(recording).findings if item.rule == "recompile")
     assert "only because" not in advice_of(again)
+
+
+class First(torch.nn.Module):
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v + 1
+
+
+class Second(First):
+    pass
+
+
+class Third(First):
+    pass
+
+
+def test_an_exception_at_the_limit_is_the_finding_on_its_recompiles(tmp_path: Path) -> None:
+    compiled = torch.compile(lambda module, v: module(v), backend="eager", fullgraph=True)
+
+    def calls() -> None:
+        for kind in (First, Second, Third):
+            compiled(kind(), x)
+
+    with (
+        torch._dynamo.config.patch(recompile_limit=2),
+        dynadiag.record(tmp_path / "run.dynadiag"),
+        pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit),
+    ):
+        calls()
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        made = explain(recording)
+    (item,) = made.findings
+    assert (item.rule, item.severity, len(item.records)) == ("recompile-limit", "error", 2)
+    assert item.title.endswith("failed at the recompile limit: module changed")
+    assert "module was Second, First, now Third" in item.evidence[0].text
+    assert "Pass one type always" in advice_of(item)
+    assert "failed at the recompile limit" in made.headline.sentence

@@ -16,6 +16,7 @@ from dynadiag.recording.torch_text.breaks import parse_message
 __all__ = ["CompileCollector", "read_skipped_frame"]
 
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
+_LIMIT_UNDER_FULLGRAPH = "FailOnRecompileLimitHit"  # the exception where nothing may be left to Python
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
 _NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 _NO_OPERATION_AFTER_BREAK = "what follows the break has no tensor operation"
@@ -151,7 +152,7 @@ class CompileCollector:
 
     def _records(self, entry: _OpenCompile) -> Iterator[Record]:
         outcome = self._outcome(entry)
-        limit = _LIMIT in (entry.reason or "")
+        limit = _LIMIT in (entry.reason or "") or entry.error == _LIMIT_UNDER_FULLGRAPH
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
         if outcome == "skipped" and entry.file and not (entry.reason is None and not is_user_file(entry.file)):

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +21,7 @@ from dynadiag.recording.torch_text.sources import ARGUMENTS, base_of, sizes_in, 
 __all__ = [
     "TensorCheck",
     "class_name",
+    "class_words",
     "completed",
     "condition_of",
     "guarded_value",
@@ -32,7 +35,7 @@ _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a 
 _COMMENT = re.compile(r"\s+# ")  # before the user's line, which torch quotes
 _STACK = "\nUser stack trace:"
 _TENSOR = r"tensor '(?P<source>.*)' "
-_CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a parameter.*)?"
+_CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a (?P<mark>parameter).*)?"
 # Tried in this order on the whole text of a guard. A name `was`, `now` or `index` is that field of the failure.
 _TEXTS = tuple(
     (re.compile(pattern, re.DOTALL), part)
@@ -175,6 +178,19 @@ def class_name(text: str | None) -> str | None:
     return match and match["name"]
 
 
+def class_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Classes as a person writes them, with the module only where two of them have one name; other texts as they are.
+
+    >>> class_words(["<class 'torch.nn.modules.activation.ReLU'>", "<class 'a.M'>", "<class 'b.M'>", "None"])
+    ('ReLU', 'a.M', 'b.M', 'None')
+    """
+    shared = Counter(class_name(text) for text in dict.fromkeys(texts))
+    return tuple(
+        text if name is None else name if shared[name] == 1 else text.removeprefix("<class '").removesuffix("'>")
+        for text, name in ((text, class_name(text)) for text in texts)
+    )
+
+
 def read_failure(text: str, against: str, **known: Any) -> tuple[GuardFailure, ...]:
     """The failures that one of torch's sentences has; several only where several global states changed.
 
@@ -260,7 +276,8 @@ def _plain(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
         "device": ".device",
     }.get(part, "")
     source = found.get("whole") or (subject and subject + suffix)
-    return _made(text, part, source=source, subject=subject, was=was, now=now, index=index)
+    mark = found.get("mark") if part == "size" else None
+    return _made(text, part, source=source, subject=subject, was=was, now=now, index=index, mark=mark)
 
 
 def _presence(text: str, part: str, found: dict[str, Any]) -> GuardFailure:

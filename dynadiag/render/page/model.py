@@ -327,7 +327,7 @@ def with_search(view: PageSection, search: PageSearch, trials: tuple[TrialView, 
 def _headline(explanation: Explanation, redaction: Redaction) -> str:
     """The answer. That of a failure quotes the program, so it is not shown if the page is redacted."""
     if redaction.active and explanation.headline.severity == "error":
-        is_compile = any(item.rule == "failed-compile" for item in explanation.findings)
+        is_compile = any(item.is_failed_compile for item in explanation.findings)
         return "A compile failed." if is_compile else "The program failed."
     return explanation.headline.sentence
 
