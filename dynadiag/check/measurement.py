@@ -126,7 +126,7 @@ def _occurrences(item: Finding, target: str, show: Callable[[Finding], str]) -> 
     identities = item.place_identities or (item.identity,)
     for span, identity in zip(item.places or (item.span,), identities, strict=False):
         yield Problem(
-            item.rule,
+            "failed-compile" if item.is_failed_compile else item.rule,
             item.id,
             identity,
             item.severity,
