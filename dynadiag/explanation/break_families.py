@@ -51,7 +51,7 @@ FAMILIES = (
     Family(
         r"recompile limit|cache limit|RestartAnalysis",
         "torch has compiled this code so often that it gave up and runs it uncompiled.",
-        ("limit.end", "limit.raise"),
+        ("limit.raise",),
     ),
     Family(
         r"logg(er|ing)|\bprint|warnings",

@@ -341,7 +341,11 @@ _USUAL = (
         _on_a_mask,
         GB0036="selects_by_a_mask",
     ),
-    _usual("limit.raise", "If they are wanted, raise `torch._dynamo.config.recompile_limit`."),
+    _usual(
+        "limit.raise",
+        "End first what is compiled again and again. If all variants are wanted, raise "
+        "`torch._dynamo.config.recompile_limit`.",
+    ),
     _usual("log.afterwards", "Log after the compiled call, from values that it returns."),
     _usual(
         "skipped.custom_op",

@@ -194,12 +194,12 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "CONSTANT_MATCH": (
         calls(lambda x, n: x * n, (x, 3), (x, 4), dynamic=False),
         "n was 3, now 4",
-        "The integer `n` changed",
+        "`n` changed, and with your `dynamic=False` each value of a number is compiled apart",
     ),
     "EQUALS_MATCH of a float": (
         calls(lambda x, n: x * n, (x, 0.3), (x, 0.4), dynamic=False),
         "n was 0.3, now 0.4",
-        "The float `n` changed",
+        "`n` changed, and with your `dynamic=False` each value of a number is compiled apart",
     ),
     "EQUALS_MATCH of a text": (
         calls(lambda x, m: x.sum() if m == "sum" else x.mean(), (x, "sum"), (x, "mean")),
@@ -231,8 +231,8 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
         "held.scale was absent, now present",
         "`held.scale` was not there before, and the code asked for it",
     ),
-    "an attribute": (attribute, "held.factor was 1, now 2", "The integer attribute `held.factor` changed"),
-    "CLOSURE_MATCH": (closure, "factor was 1, now 2", "The integer `factor` changed"),
+    "an attribute": (attribute, "held.factor was 1, now 2", "`held.factor` changed, and with your `dynamic=False`"),
+    "CLOSURE_MATCH": (closure, "factor was 1, now 2", "`factor` changed, and with your `dynamic=False`"),
     "a global": (a_global, "number was 1, now 2", "The global `number` changed"),
     "training": (training, "module.training was True, now False", "`module.training` switched"),
     "a parameter": (parameter, "module.bias was", "`module.bias` was None in one call and not in the other"),
