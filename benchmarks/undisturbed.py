@@ -1,4 +1,4 @@
-"""30 programs with and without the recorder, in turn: is anything that they can see or do another?
+"""30 programs run with and without the recorder, in turn, and what they see and do is compared.
 
     python benchmarks/undisturbed.py [--only NAME] [--runs N]
 

@@ -28,7 +28,7 @@ from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Verdict
-from dynadiag.commands import bisect_releases, common
+from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
@@ -44,8 +44,8 @@ from dynadiag.trial.typed_json import load
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_output(parser, "the recording of the search")
+    outputs.add_json(parser)
+    outputs.add_output(parser, "the recording of the search")
     add_search_options(parser)
     add_resume(parser)
     parser.add_argument(
@@ -62,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
     if args.prune and not args.target:
         return bisect_releases.prune()
     program = parse_program(args)
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     if args.candidate is not None:
         return _one_trial(program, args.candidate, SearchOptions.of(args))
     options = SearchOptions.of(args)
     resumed = args.output is None and args.resume is not None
-    output = linked_file(args.resume) if resumed else common.new_recording(args.output, program.text, force=args.force)
+    output = linked_file(args.resume) if resumed else outputs.new_recording(args.output, program.text, force=args.force)
     log = new_trial_log("bisect", program, options, output)
     with ProgressPrinter(sys.stderr) as progress:
         verdict = find_culprits_of(program, options, log, progress)

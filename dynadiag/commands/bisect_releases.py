@@ -18,7 +18,7 @@ from dynadiag.bisection.releases.release_trials import METRICS, MetricBound, Rel
 from dynadiag.bisection.releases.requirements import installed_versions, program_packages
 from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.release_plan import GIGABYTE, ReleaseOptions, SearchPlan, confirm_installs, plan_search
 from dynadiag.commands.target_options import parse_program
@@ -111,9 +111,9 @@ def prune() -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Search over releases and return the exit code."""
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     program = parse_program(args)
-    output = common.new_recording(args.output, program.text, force=args.force)
+    output = outputs.new_recording(args.output, program.text, force=args.force)
     with ProgressPrinter(sys.stderr) as progress:
         report = search_releases(program, ReleaseOptions.of(args), output, progress)
     common.write_result(args.json, encode(report.document()), report.text)
@@ -272,7 +272,7 @@ def _move_recording(
     recording = result.trials[index].recording
     if index not in kept and recording is not None:
         name = output.with_stem(f"{output.stem}-torch-{result.candidates[index].version}")
-        with common.writing(name, force=options.search.force) as scratch:
+        with outputs.writing(name, force=options.search.force) as scratch:
             shutil.move(recording, scratch)
         kept[index] = name
     return kept.get(index)

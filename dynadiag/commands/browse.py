@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     named = [_split_place(path) for path in args.recordings] or [(_newest(), "")]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {named[0][0]}` prints a report instead")
-    from dynadiag.commands.common import state_folder  # only needed where there is a terminal
+    from dynadiag.commands.state import state_folder  # only needed where there is a terminal
     from tui import run as browse
 
     return browse([path for path, _ in named], named[0][1], folder=state_folder(), pick=not args.recordings)
@@ -44,7 +44,7 @@ def _split_place(recording: Path) -> tuple[Path, str]:
 
 
 def _newest() -> Path:
-    from dynadiag.commands.common import state_folder  # only needed without RECORDING
+    from dynadiag.commands.state import state_folder  # only needed without RECORDING
 
     folder = state_folder()
     found = sorted(folder.glob("*.dynadiag"), key=lambda path: path.stat().st_mtime)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.caches import CacheReport, read_caches
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.target_options import (
     RecordOptions,
     add_recorder_options,
@@ -40,8 +40,8 @@ _MAX_RECORDINGS = 2
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_output(parser, "the recording of the second start")
+    outputs.add_json(parser)
+    outputs.add_output(parser, "the recording of the second start")
     parser.add_argument(
         "--no-try", dest="try_", action="store_false", help="do not try cures that are options of torch"
     )
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("caches: name a program, a recording, or two recordings")
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     paths = _recordings(args)
     if paths is not None:
         _write_report(_read(paths), args)
@@ -71,8 +71,8 @@ def _recordings(args: argparse.Namespace) -> Sequence[Path] | None:
 
 def _run_twice(args: argparse.Namespace) -> int:
     program = parse_program(args)
-    second = common.new_recording(args.output, program.text, force=args.force)
-    first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
+    second = outputs.new_recording(args.output, program.text, force=args.force)
+    first = outputs.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
     if (made := _start_twice(program, (first, second), RecordOptions.of(args), {})) is None:
         return common.INTERRUPTED
     report = _read(made)

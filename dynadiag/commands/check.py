@@ -35,7 +35,7 @@ from dynadiag.check.configuration import (
 from dynadiag.check.measurement import Measurement, measure, peak_memory
 from dynadiag.check.proved_fixes import ProvedFixes, read_fixes
 from dynadiag.check.result import CheckResult, after_update, check
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
 from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import RecordOptions, add_recorder_options
@@ -61,10 +61,10 @@ _COUNTS = {
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "%(prog)s [OPTIONS] TARGET..."
-    common.add_json(parser)
-    common.add_file_option(parser, "--baseline", "the findings that are known", common.BASELINE)
+    outputs.add_json(parser)
+    outputs.add_file_option(parser, "--baseline", "the findings that are known", outputs.BASELINE)
     parser.add_argument("--update", action="store_true", help="write the baseline: all present findings become known")
-    common.add_file_option(parser, "--sarif", "also write the problems as SARIF 2.1.0", common.SARIF)
+    outputs.add_file_option(parser, "--sarif", "also write the problems as SARIF 2.1.0", outputs.SARIF)
     parser.add_argument(
         "--fixes",
         type=Path,
@@ -73,7 +73,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a document of `dynadiag fix --json`, whose proved changes the SARIF offers",
     )
-    common.add_file_option(parser, "--html", "also write the recordings as one HTML page", common.PAGE)
+    outputs.add_file_option(parser, "--html", "also write the recordings as one HTML page", outputs.PAGE)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file that is not such a result")
     parser.add_argument(
         "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
@@ -101,11 +101,11 @@ def run(args: argparse.Namespace) -> int:
     if not targets:
         raise DynadiagError("check: name a program, a recording or a log, or list targets in dynadiag.toml")
     for name in CONFIGURATION_FILES:
-        common.input_at(root / name)
-    common.check_json_path(args.json)
-    for output, kind in ((args.sarif, common.SARIF), (args.html, common.PAGE)):
+        outputs.input_at(root / name)
+    outputs.check_json_path(args.json)
+    for output, kind in ((args.sarif, outputs.SARIF), (args.html, outputs.PAGE)):
         if output is not None:
-            common.check_writable(output, force=args.force, kind=kind)
+            outputs.check_writable(output, force=args.force, kind=kind)
     if args.fixes and args.sarif is None:
         raise DynadiagError("check: --fixes needs --sarif FILE, which is where the changes stand")
     fixes = read_fixes(args.fixes)
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     before = known or Baseline()
     if args.update:
         known = updated_baseline(before, runs, root, _relative(configuration, runs))
-        common.write_file(path, known.to_json(), force=args.force, kind=common.BASELINE)
+        outputs.write_file(path, known.to_json(), force=args.force, kind=outputs.BASELINE)
     result = check(runs, known, lambda run: configuration.budgets(run.names, given), root)
     if args.update and known is not None:
         result = after_update(result, changes_of(relative_path(str(path), str(Path.cwd())), before, known))
@@ -139,9 +139,9 @@ def _number_or_text(text: str) -> float | str:
 def _read_baseline(path: Path, args: argparse.Namespace) -> Baseline | None:
     """The baseline. None if there is no file, unless the user named it."""
     if args.update:
-        common.check_writable(path, force=args.force, kind=common.BASELINE)
+        outputs.check_writable(path, force=args.force, kind=outputs.BASELINE)
     else:
-        common.input_at(path)
+        outputs.input_at(path)
     if path.exists() or (args.baseline is not None and not args.update):
         return read_baseline(path)
     return None
@@ -213,12 +213,12 @@ def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -
             sys.stdout.write(annotation_commands(result))
         sys.stdout.flush()
     if args.sarif is not None:
-        common.write_file(args.sarif, sarif_json(result, fixes), force=args.force, kind=common.SARIF)
+        outputs.write_file(args.sarif, sarif_json(result, fixes), force=args.force, kind=outputs.SARIF)
     if args.html is not None:
         recordings = [Path(each.recording) for each in result.runs if each.recording]
-        with common.writing(args.html, force=args.force, kind=common.PAGE) as scratch:
+        with outputs.writing(args.html, force=args.force, kind=outputs.PAGE) as scratch:
             write_report(recordings, scratch)
     common.write_json(args.json, check_json(result))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if args.github and summary:
-        common.append_text(Path(summary), step_summary(result))
+        outputs.append_text(Path(summary), step_summary(result))

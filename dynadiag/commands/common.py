@@ -1,4 +1,4 @@
-"""What the commands share: output files (`dynadiag.commands.outputs`), colors, types of options."""
+"""What the commands share: how a result is printed, colors, types of options."""
 
 from __future__ import annotations
 
@@ -11,66 +11,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dynadiag.commands.outputs import (
-    BASELINE,
-    PAGE,
-    SARIF,
-    OutputOption,
-    add_file_option,
-    add_folder_option,
-    add_json,
-    add_output,
-    append_text,
-    change_input,
-    check_json_path,
-    check_writable,
-    input_at,
-    new_recording,
-    opened_log,
-    set_aside,
-    write_document,
-    write_file,
-    writing,
-)
-from dynadiag.commands.state import STATE_BYTES, state_folder, stored_results
+from dynadiag.commands.outputs import write_document
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.markdown import escape_commands
 from dynadiag.render.printer import Printer
 
 __all__ = [
-    "BASELINE",
     "INTERRUPTED",
-    "PAGE",
-    "SARIF",
-    "STATE_BYTES",
     "STDERR",
-    "OutputOption",
-    "add_file_option",
-    "add_folder_option",
-    "add_json",
-    "add_output",
-    "append_text",
-    "change_input",
-    "check_json_path",
-    "check_writable",
     "for_log",
-    "input_at",
-    "new_recording",
-    "opened_log",
     "positive_int",
     "positive_number",
     "print_error",
     "print_path",
     "print_text",
     "printer_for",
-    "set_aside",
-    "state_folder",
-    "stored_results",
     "width_of",
-    "write_file",
     "write_json",
     "write_result",
-    "writing",
 ]
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs, state
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
@@ -35,8 +35,8 @@ _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_folder_option(parser, "folder for the recordings of the variants")
+    outputs.add_json(parser)
+    outputs.add_folder_option(parser, "folder for the recordings of the variants")
     parser.add_argument("--force", action="store_true", help="overwrite the recordings of an earlier comparison")
     _add_variants(parser)
     parser.add_argument(
@@ -103,14 +103,14 @@ def _add_step(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     program = _parse_function(args)
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
     folder = _recordings_folder(args.output, program, chosen, force=args.force)
     options = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
-        with common.set_aside(folder, lambda: _recordings(folder)), ProgressPrinter(sys.stderr) as progress:
+        with outputs.set_aside(folder, lambda: _recordings(folder)), ProgressPrinter(sys.stderr) as progress:
             comparison = compare(program, chosen, folder, options, progress.on_trial)
     except DynadiagError:
         with suppress(OSError):  # the folder has other files
@@ -136,7 +136,7 @@ def _parse_function(args: argparse.Namespace) -> Program:
 def _recordings_folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
     """Create the folder for the recordings. Raises `DynadiagError` if that fails or the folder is not empty."""
     stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
-    folder = (output or common.state_folder() / stem).absolute()
+    folder = (output or state.state_folder() / stem).absolute()
     try:
         if folder.exists() and not folder.is_dir():
             raise DynadiagError(f"{folder} is a file: name a folder")
@@ -155,7 +155,7 @@ def _recordings(folder: Path) -> list[Path]:
 
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:
     document = encode(compare_document(comparison, program.text))
-    common.write_file(folder / COMPARISON_NAME, document, force=True)
+    outputs.write_file(folder / COMPARISON_NAME, document, force=True)
     common.write_result(args.json, document, lambda printer: comparison_text(comparison, program.text, printer))
 
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.target_options import RecordOptions, add_recorder_options, program_of, run_recorded
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison
@@ -38,7 +38,7 @@ DIFFERENT = 1
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
+    outputs.add_json(parser)
     parser.add_argument("--all", action="store_true", help="show every difference in full")
     parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
     add_recorder_options(parser)
@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
         before = stack.enter_context(_open_target(args.before, 0, args, folder))
@@ -73,7 +73,7 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
     if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
         return _open_file(path, folder)
     program = program_of(target)
-    recording = common.new_recording(None, program.text, force=False)
+    recording = outputs.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
     ran = run_recorded(

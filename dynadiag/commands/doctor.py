@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynadiag import __version__
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs, state
 from dynadiag.render.json_document import encode
 
 _TESTED_VERSIONS = ((2, 11), (2, 15))  # the versions of torch that our tests have run on
@@ -32,12 +32,12 @@ class Requirement:
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
+    outputs.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     findings = [
         _python(),
         _torch(),
@@ -121,7 +121,7 @@ def _graphviz_dot() -> Requirement:
 
 
 def _state_folder() -> Requirement:
-    folder = common.state_folder()
+    folder = state.state_folder()
     writable = os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
     return Requirement(
         "recordings", str(folder) if writable else None, "every command without -o", "set XDG_STATE_HOME"

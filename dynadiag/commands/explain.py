@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import (
@@ -51,8 +51,8 @@ _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_output(parser, "the recording to write")
+    outputs.add_json(parser)
+    outputs.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show everything, not only the first ten of each kind")
     listing = parser.add_mutually_exclusive_group()
     listing.add_argument("--guards", action="store_true", help="list the guards of each compile instead of the report")
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
     readable = named_recordings(args)
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_program(args: argparse.Namespace) -> int:
     program = parse_program(args)
-    recording = common.new_recording(args.output, program.text, force=args.force)
+    recording = outputs.new_recording(args.output, program.text, force=args.force)
     ran = run_recorded(program, recording, RecordOptions.of(args))
     if args.coverage and not ran.ended.interrupted:
         add_coverage(program, ran.journal, args, ran.ended.exit_code)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.import_export import export_log
 from dynadiag.recording.opening import open_recording
@@ -20,8 +20,8 @@ from dynadiag.render.trace_events import trace_events
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the log to write")
-    common.add_file_option(parser, "--perfetto", "write a trace for ui.perfetto.dev")
+    outputs.add_output(parser, "the log to write")
+    outputs.add_file_option(parser, "--perfetto", "write a trace for ui.perfetto.dev")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
@@ -31,12 +31,12 @@ def run(args: argparse.Namespace) -> int:
     if not wanted:
         raise DynadiagError("export: name the log file with -o FILE, or a trace with --perfetto FILE")
     for path in wanted:
-        common.check_writable(path, force=args.force)
+        outputs.check_writable(path, force=args.force)
     with open_recording(args.recording) as recording:  # fold it first if it is a journal
         if args.perfetto is not None:
-            common.write_file(args.perfetto, trace_events(recording), force=args.force)
+            outputs.write_file(args.perfetto, trace_events(recording), force=args.force)
     if args.output is not None:
-        with common.writing(args.output, force=args.force) as scratch:
+        with outputs.writing(args.output, force=args.force) as scratch:
             export_log(args.recording, scratch)
     for path in wanted:
         common.print_path(path)

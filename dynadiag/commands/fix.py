@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
@@ -40,10 +40,10 @@ from dynadiag.trial.outcome import Outcome
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_output(parser, "the patch to write")
-    common.add_file_option(parser, "--recording", "the recording of the search")
-    common.add_file_option(
+    outputs.add_json(parser)
+    outputs.add_output(parser, "the patch to write")
+    outputs.add_file_option(parser, "--recording", "the recording of the search")
+    outputs.add_file_option(
         parser,
         "--overlay",
         "where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch",
@@ -62,15 +62,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     program = parse_program(args)
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     if args.output is not None:
-        common.check_writable(args.output, force=args.force)
+        outputs.check_writable(args.output, force=args.force)
     if args.overlay is not None:
         if args.overlay.suffix not in (".py", ".diff", ".patch"):
             raise DynadiagError(f"--overlay {args.overlay}: name a FILE.py, or a FILE.diff")
-        common.check_writable(args.overlay, force=args.force)
+        outputs.check_writable(args.overlay, force=args.force)
     project = Project.of(program)
-    recording = common.new_recording(args.recording, program.text, force=args.force)
+    recording = outputs.new_recording(args.recording, program.text, force=args.force)
     log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
     began = time.monotonic()
     with ProgressPrinter(sys.stderr) as progress, runner_of(program, args.timeout) as runner:
@@ -117,12 +117,12 @@ def _write(result: FixResult, project: Project, document: FixDocument, args: arg
         return document
     sources = {name: project.source(name) for name in result.changed}
     if args.output is not None and result.changed:
-        common.write_file(args.output, unified_diff(sources, result.changed).encode(), force=args.force)
+        outputs.write_file(args.output, unified_diff(sources, result.changed).encode(), force=args.force)
         document = msgspec.structs.replace(document, patch=str(args.output.absolute()))
     overlay = result.overlay(project) if args.overlay is not None else ""
     if overlay:
         text = overlay if args.overlay.suffix == ".py" else result.package_diff(project)
-        common.write_file(args.overlay, text.encode(), force=args.force)
+        outputs.write_file(args.overlay, text.encode(), force=args.force)
         document = msgspec.structs.replace(document, overlay=str(args.overlay.absolute()))
     if args.apply:
         apply_edits(project, sources, result.changed)
@@ -139,7 +139,7 @@ def apply_edits(project: Project, sources: Mapping[str, str], changed: Mapping[s
         if not same:
             raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
     for name, text in changed.items():
-        common.change_input(project.root / name, text.encode())
+        outputs.change_input(project.root / name, text.encode())
 
 
 def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import networkx as nx
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.opening import open_recording
@@ -22,7 +22,7 @@ from dynadiag.render.dot import node_graph, overview_graph, render_graph
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the file to write: .svg, .png or .pdf, or .dot or .gv for DOT (default: DOT on stdout)")
+    outputs.add_output(parser, "the file to write: .svg, .png or .pdf, or .dot or .gv for DOT (default: DOT on stdout)")
     parser.add_argument("--nodes", type=int, metavar="I", help="draw the nodes of graph I instead of the overview")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(render_graph(graph, "dot").decode())
         return 0
     drawn = render_graph(graph, args.output.suffix.removeprefix(".") or "dot")
-    common.write_file(args.output, drawn, force=args.force)
+    outputs.write_file(args.output, drawn, force=args.force)
     common.print_path(args.output)
     return 0
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.target_recordings import import_to
 from dynadiag.errors import UnreadableInput
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the recording to write")
+    outputs.add_output(parser, "the recording to write")
     parser.add_argument("log", type=Path, metavar="LOG", help="a log file, or a folder of logs")
 
 

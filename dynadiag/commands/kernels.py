@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count, list_some
@@ -36,7 +36,7 @@ from dynadiag.render.kernels import kernel_text, kernels_document, listing_text,
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
+    outputs.add_json(parser)
     parser.add_argument("--module", action="store_true", help="print the whole generated module of the kernel")
     parser.add_argument(
         "--stage", metavar="S", help="print this stage of the kernel: asm, ttir, ttgir, llir, ptx, sass"
@@ -63,7 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     _check_options(args)
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)

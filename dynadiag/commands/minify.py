@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.commands import bisect_releases, common
+from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.bisect import new_trial_log, trial_search
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.release_plan import ReleaseOptions
@@ -38,12 +38,12 @@ from dynadiag.trial.program import Program
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_output(parser, "the repro to write")
-    common.add_file_option(parser, "--recording", "the recording of the search")
+    outputs.add_json(parser)
+    outputs.add_output(parser, "the repro to write")
+    outputs.add_file_option(parser, "--recording", "the recording of the search")
     add_search_options(parser)
     add_resume(parser)
-    common.add_file_option(parser, "--issue", "also write a bug report with the repro, as Markdown")
+    outputs.add_file_option(parser, "--issue", "also write a bug report with the repro, as Markdown")
     parser.add_argument("--source", action="store_true", help="reduce the program's source even if a graph fails")
     bisect_releases.add_release_range(parser)
     add_target(parser)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     options = SearchOptions.of(args)
     output = _output(args, program)
     recording = _recording(args, program)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
-        common.write_file(args.issue, issue_text(result).encode(), force=args.force)
+        outputs.write_file(args.issue, issue_text(result).encode(), force=args.force)
     _report(result, program, args)
     common.print_path(log.kept)
     return result.exit_code
@@ -115,7 +115,7 @@ def _prepare_releases(
     Raises `DynadiagError` if the answer is no.
     """
     output = recording.with_stem(f"{recording.stem}-releases")
-    common.check_writable(output, force=args.force)
+    outputs.check_writable(output, force=args.force)
     options = ReleaseOptions.of(args)
     bisect_releases.confirm_beforehand(program, options, progress.message)
     return partial(_search_releases, options=replace(options, yes=True), output=output, progress=progress)
@@ -137,22 +137,22 @@ def _output(args: argparse.Namespace, program: Program) -> Path:
     """Return the path of the repro: `-o` if given, otherwise beside the recordings."""
     for path in (args.issue, args.output):
         if path is not None:
-            common.check_writable(path, force=args.force)
+            outputs.check_writable(path, force=args.force)
     name = f"repro-{Path(program.target).stem}"
-    return args.output or common.new_recording(None, name, force=False).with_suffix(".py")
+    return args.output or outputs.new_recording(None, name, force=False).with_suffix(".py")
 
 
 def _recording(args: argparse.Namespace, program: Program) -> Path:
     if args.resume is not None and args.recording is None:
         return linked_file(args.resume)
-    return common.new_recording(args.recording, program.text, force=args.force)
+    return outputs.new_recording(args.recording, program.text, force=args.force)
 
 
 def save_repro(result: MinifyResult, output: Path) -> MinifyResult:
     """Write the repro, if there is one. Returns the result with the path."""
     if not result.text:
         return result
-    common.write_file(output, result.text.encode(), force=True)
+    outputs.write_file(output, result.text.encode(), force=True)
     return replace(result, repro=str(output))
 
 

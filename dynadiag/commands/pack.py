@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.opening import list_recordings, open_recording
 from dynadiag.recording.packing import Content, is_packed, write_packed
@@ -21,7 +21,7 @@ from dynadiag.recording.packing import Content, is_packed, write_packed
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the packed job to write (job.dynadiag)")
+    outputs.add_output(parser, "the packed job to write (job.dynadiag)")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the recordings of the job")
 
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         raise DynadiagError("pack: name the file to write with -o job.dynadiag")
     paths = list_recordings(args.folder)
     left_out: list[str] = []
-    with common.writing(args.output, force=args.force) as scratch:
+    with outputs.writing(args.output, force=args.force) as scratch:
         write_packed(_contents([path for path in paths if not is_packed(path)], left_out), scratch)
         if len(left_out) == len(paths):
             raise UnreadableInput(left_out[0])

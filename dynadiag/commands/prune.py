@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs, state
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.opening import is_being_written
@@ -53,13 +53,13 @@ class PruneDocument(CommandDocument):
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
+    outputs.add_json(parser)
     parser.add_argument(
         "--keep",
         type=_number,
-        default=common.STATE_BYTES / 1e9,
+        default=state.STATE_BYTES / 1e9,
         metavar="GB",
-        help=f"keep the newest results up to this size (default {common.STATE_BYTES / 1e9:g})",
+        help=f"keep the newest results up to this size (default {state.STATE_BYTES / 1e9:g})",
     )
     parser.add_argument("--older-than", type=_number, default=0.0, metavar="DAYS", help="let only older results go")
     parser.add_argument("--yes", action="store_true", help="remove what may go")
@@ -67,8 +67,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    common.check_json_path(args.json)
-    folder = common.state_folder()
+    outputs.check_json_path(args.json)
+    folder = state.state_folder()
     results = tuple(_judged(folder, args.keep * 1e9, time.time() - args.older_than * _DAY))
     going = [each for each in results if each.goes]
     if args.yes:
@@ -96,7 +96,7 @@ def _number(text: str) -> float:
 def _judged(folder: Path, keep: float, before: float) -> Iterator[StoredResult]:
     """The results, the newest first, and which of them may go."""
     total = 0
-    for path, size, modified in sorted(common.stored_results(folder), key=lambda each: -each[2]):
+    for path, size, modified in sorted(state.stored_results(folder), key=lambda each: -each[2]):
         total += size
         yield StoredResult(str(path), size, modified, total > keep and modified < before and not _is_in_use(path))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.trial.process import die_with_parent
@@ -130,11 +130,11 @@ def _write_recordings(program: SweptProgram, found: _Recorded) -> tuple[Path, ..
     sys.stderr.flush()
     if _NAME not in found.recordings:
         raise DynadiagError(f"{program.target}: it left no recording on {found.host}; see its output above")
-    own = common.new_recording(None, program.target, force=False)
+    own = outputs.new_recording(None, program.target, force=False)
     paths = []
     for name, content in sorted(found.recordings.items(), key=lambda item: item[0] != _NAME):
         path = own if name == _NAME else own.with_name(f"{own.stem}-{name.removeprefix('run').lstrip('.-')}")
-        common.write_file(path, content, force=False)
+        outputs.write_file(path, content, force=False)
         paths.append(path)
     common.print_path(own)
     return tuple(paths)

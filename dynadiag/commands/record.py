@@ -23,7 +23,7 @@ from pathlib import Path
 
 from dynadiag.capture.launch import launch_job
 from dynadiag.capture.run_metadata import recording_stems
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.target_options import (
     RecordOptions,
     add_recorder_options,
@@ -42,7 +42,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        action=common.OutputOption,
+        action=outputs.OutputOption,
         metavar="FILE",
         help="the recording to write; or FOLDER/, for a recording of each process",
     )
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         recording = _free_path(_make_folder(folder))
     else:
         output = None if args.output is None else Path(args.output)
-        recording = common.new_recording(output, program.text, force=args.force)
+        recording = outputs.new_recording(output, program.text, force=args.force)
     ran = run_recorded(program, recording, RecordOptions.of(args))
     for path in ran.keep()[:1]:
         common.print_path(path)

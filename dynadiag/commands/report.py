@@ -19,7 +19,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import UnreadableInput
@@ -30,7 +30,7 @@ from dynadiag.render.page import KernelStages, Redaction, write_page
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the page to write")
+    outputs.add_output(parser, "the page to write")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     parser.add_argument("--assembly", action="store_true", help="compile this machine's own kernels for their assembly")
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, logs, or folders of either")
@@ -39,12 +39,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if args.output is not None:
-        common.check_writable(args.output, force=args.force)
+        outputs.check_writable(args.output, force=args.force)
     paths = [path for name in args.recordings for path in _recordings(name)]
-    output = args.output or common.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
+    output = args.output or outputs.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
     with ProgressPrinter(sys.stderr) as progress:
         stages = KernelStages(args.assembly and not args.redact, progress.message)
-        with common.writing(output, force=args.force) as scratch:
+        with outputs.writing(output, force=args.force) as scratch:
             write_report(paths, scratch, redact=args.redact, compare=len(args.recordings) > 1, stages=stages)
         if args.assembly and stages.missing:
             progress.message(f"no assembly of {count(len(stages.missing), 'kernel')}: {clean_line(stages.missing[0])}")

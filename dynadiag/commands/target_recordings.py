@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from dynadiag import __version__
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.target_options import RecordOptions, program_of, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.fold import fold
@@ -85,10 +85,10 @@ def import_to(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...
     """
     if output is not None:
         for _, target in planned_recordings(log, output):
-            common.new_recording(target, "", force=force)
+            outputs.new_recording(target, "", force=force)
         return import_log(log, output, force=force).recordings
     made = []
-    for source, target in planned_recordings(log, common.new_recording(None, log.name, force=False)):
+    for source, target in planned_recordings(log, outputs.new_recording(None, log.name, force=False)):
         kept = target.with_name(f"{clean_stem(source.name)}-{_content_key(source)}{SUFFIX}")
         if _is_readable(kept):
             os.utime(kept)  # it is in use, which `dynadiag prune` goes by
@@ -128,7 +128,7 @@ def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, .
 def _record(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
     """Run a program and record it, under a new name beside the other recordings."""
     program = program_of(options.target, arguments, module=module)
-    recording = common.new_recording(None, program.text, force=False)
+    recording = outputs.new_recording(None, program.text, force=False)
     ran = run_recorded(program, recording, options)
     paths = ran.keep()
     if not paths:

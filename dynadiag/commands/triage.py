@@ -27,7 +27,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynadiag.commands import bisect_releases, common
+from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
@@ -43,8 +43,8 @@ from dynadiag.trial.program import Program
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_json(parser)
-    common.add_folder_option(parser, "the folder to make")
+    outputs.add_json(parser)
+    outputs.add_folder_option(parser, "the folder to make")
     parser.add_argument("--force", action="store_true", help="write into an existing folder")
     parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
@@ -57,7 +57,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     bisect_releases.asks_for_releases(args)
-    common.check_json_path(args.json)
+    outputs.check_json_path(args.json)
     if is_issue(args):
         source = issue_program(args)
         if source is None:
@@ -90,7 +90,7 @@ def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
     """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
     folder, is_new = _folder(args, target)
     try:
-        with common.set_aside(folder, lambda: _files(folder)):
+        with outputs.set_aside(folder, lambda: _files(folder)):
             yield folder
     except DynadiagError:
         if is_new:
@@ -100,7 +100,7 @@ def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
 
 def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
     """Make the folder. Returns it, and whether it was not there before."""
-    folder: Path = args.output or common.new_recording(None, f"triage-{Path(target).stem}", force=False)
+    folder: Path = args.output or outputs.new_recording(None, f"triage-{Path(target).stem}", force=False)
     folder = folder.absolute() if args.output else folder.with_suffix("")
     exists = folder.exists()
     if exists and not folder.is_dir():
@@ -122,7 +122,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _private_folder(program: Program) -> Path:
-    kept = common.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
+    kept = outputs.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
     kept.mkdir()
     return kept
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.commands import common
+from dynadiag.commands import common, outputs
 from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions
@@ -157,7 +157,7 @@ def _take_out(scratch: Path, folder: Path) -> list[str]:
                 with os.fdopen(source, "rb") as stream:
                     found = os.fstat(source)
                     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _MAX_FILE:
-                        common.write_file(folder / name, stream.read(), force=True)
+                        outputs.write_file(folder / name, stream.read(), force=True)
                         taken.append(name)
     finally:
         os.close(inside)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import Verdict
-from dynadiag.commands import bisect_releases, common
+from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
@@ -87,7 +87,7 @@ class TriageRun:
         self._part("report", self._write_report, _REPORT, always=True)
         self._part("issue", lambda: self._write_issue(environment), _ISSUE, always=True)
         document = self._document()
-        common.write_file(self.folder / _JSON, encode(document), force=True)
+        outputs.write_file(self.folder / _JSON, encode(document), force=True)
         return document
 
     def _part(
@@ -148,7 +148,7 @@ class TriageRun:
         left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)
         recording = self.kept / _RUN
-        with common.opened_log(self.kept / _OUTPUT) as file:
+        with outputs.opened_log(self.kept / _OUTPUT) as file:
             streams = (file.fileno(), file.fileno())
             ran = run_recorded(self.program, recording, options, streams=streams, limit=limit)
         ended, paths = ran.ended, ran.keep()
@@ -226,13 +226,13 @@ class TriageRun:
     def _write_report(self) -> str | None:
         if not self.recordings:
             return "nothing was recorded"
-        with common.writing(self.folder / _REPORT, force=True) as scratch:
+        with outputs.writing(self.folder / _REPORT, force=True) as scratch:
             write_report(self.recordings, scratch, redact=self.args.redact)
         return None
 
     def _write_issue(self, environment: str) -> str | None:
         text = issue_text(self._case(environment))
-        common.write_file(self.folder / _ISSUE, text.encode("utf-8", "backslashreplace"), force=True)
+        outputs.write_file(self.folder / _ISSUE, text.encode("utf-8", "backslashreplace"), force=True)
         return None
 
     def _case(self, environment: str) -> TriagedCase:

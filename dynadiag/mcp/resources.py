@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import orjson
 
-from dynadiag.commands.common import state_folder
 from dynadiag.commands.schema import schema_of
+from dynadiag.commands.state import state_folder
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import Roofline, saved_times
