@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.rebinding import added_key, key_place
-from dynadiag.explanation.remedy import Subject
+from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import local_name, source_text
 
-__all__ = ["RecompileCase", "cases_of", "changing_source", "is_from_before_break", "own_changes"]
+__all__ = [
+    "Needs",
+    "RecompileCase",
+    "cases_of",
+    "changing_source",
+    "is_from_before_break",
+    "is_special_size",
+    "of_sort",
+    "own_changes",
+]
 
 _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
 _FROM_BEFORE = ("size", "shape", "value")  # parts of what a function may have computed before a break
@@ -50,11 +59,6 @@ class RecompileCase:
         return "computed size" if self.changes[0].sort in ("size", "shape") else "left over"
 
     @property
-    def is_special(self) -> bool:
-        """Whether it is a size that is, or was, one of those that torch compiles apart from all others."""
-        return self.fact.part == "size" and not {self.fact.was, self.fact.now}.isdisjoint(("0", "1"))
-
-    @property
     def alike(self) -> tuple[GuardFailure, ...]:
         """All failures of the sort of the first."""
         return tuple(change.fact for change in self.changes if change.sort == self.changes[0].sort)
@@ -81,6 +85,19 @@ class RecompileCase:
         """Whether it had other values before, and was a constant of the code all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source)
         return self.goes_on or len({value for change in same for value in change.was}) > 1
+
+
+Needs = Callable[[RecompileCase], Slots]
+
+
+def of_sort(*sorts: str) -> Needs:
+    """Return the predicate that a case is of one of these sorts."""
+    return lambda case: slots_if(case.sort in sorts, name=case.name, names=case.names)
+
+
+def is_special_size(fact: GuardFailure) -> bool:
+    """Whether it is a size that is, or was, one of those that torch compiles apart from all others."""
+    return fact.part == "size" and not {fact.was, fact.now}.isdisjoint(("0", "1"))
 
 
 def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:

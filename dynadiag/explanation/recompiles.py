@@ -16,7 +16,7 @@ from dynadiag.explanation.guard_text import describe_change, described, what_cha
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
 from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
-from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source
+from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source, is_special_size
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
@@ -182,7 +182,7 @@ def _reason(item: Recompile, cases: Sequence[RecompileCase]) -> _Key:
     if not cases:
         return (item.index,)
     fact = cases[0].fact
-    return (cases[0].sort, fact.source, fact.file, fact.line, cases[0].is_special)
+    return (cases[0].sort, fact.source, fact.file, fact.line, is_special_size(fact))
 
 
 def _cause(

@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["MOST", "Remedy", "Subject", "Trial", "advise", "slotted"]
+__all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "slots_if", "slotted", "tried"]
 
 _ASIDES = (
     "like",
@@ -25,6 +25,7 @@ _ASIDES = (
 )  # slots of whole sentences, which most cases leave empty
 
 F = TypeVar("F")
+Slots = Mapping[str, str] | None
 
 MOST = 2  # remedies of one finding: more are not read
 
@@ -52,7 +53,7 @@ class Subject(str):
 _PLURALS = {"has": "have", "is": "are", "was": "were"}
 
 
-class _Slots(dict[str, str]):
+class _Unfilled(dict[str, str]):
     """What stands for a slot where there is no case."""
 
     def __missing__(self, name: str) -> str:
@@ -84,7 +85,7 @@ class Remedy(Generic[F]):
 
     key: str
     says: str
-    needs: Callable[[F], Mapping[str, str] | None]
+    needs: Callable[[F], Slots]
     ends: bool = True
     edit: str | None = None
     trials: tuple[Trial, ...] = ()
@@ -110,9 +111,19 @@ class Remedy(Generic[F]):
         return Advice(self.says.format(**slots), checked, self.source, self.key, elsewhere)
 
 
+def tried(*programs: str) -> tuple[Trial, ...]:
+    """Return the trials of a remedy that worked on each of these programs."""
+    return tuple(Trial(program) for program in programs)
+
+
+def slots_if(holds: object, **slots: str) -> Slots:
+    """Return the slots if the presuppositions hold, else None."""
+    return slots if holds else None
+
+
 def slotted(text: str) -> str:
     """Return a text with slots as it is without a case."""
-    return text.format_map(_Slots())
+    return text.format_map(_Unfilled())
 
 
 def advise(

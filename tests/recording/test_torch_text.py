@@ -151,6 +151,9 @@ def test_no_module_on_recompiles_matches_sentences() -> None:
     """What torch wrote is read in `torch_text`; above it there are facts."""
     names = (
         "advice_on_recompiles",
+        "state_remedies",
+        "tensor_remedies",
+        "value_remedies",
         "changes",
         "guard_text",
         "process_state",

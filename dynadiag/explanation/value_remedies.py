@@ -1,0 +1,457 @@
+"""The remedies for recompiles because of values: numbers, texts, keys, items and objects.
+
+What is said of torch was tried on torch 2.13, with four values in turn
+(compiles): a float, wherever it is kept, and an integer that is an argument, an item or an attribute of a plain object
+2, with ``dynamic=True`` 1, with ``dynamic=False`` 4; an integer that is a global or in one, a closure's variable, a
+default or a module's attribute 4, whatever ``dynamic`` is.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort
+from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
+from dynadiag.recording.records import GuardFailure, Span
+from dynadiag.recording.torch_text.guards import literal_type
+from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
+
+__all__ = ["VALUES"]
+
+
+def _type_of(fact: GuardFailure) -> str:
+    """What sort of a number a value was: "other" of what is none."""
+    name = fact.was_type or literal_type(fact.was) or "other"
+    return name if name in ("int", "float") else "other"
+
+
+def _value(case: RecompileCase, *bases: str, type_: str | None = None, again: bool | None = None) -> bool:
+    """Whether a value changed that is kept in such a place, of such a type, and that was (not) another one before.
+
+    Of a value of another type than before the type is what changed.
+    """
+    fact = case.fact
+    same = fact.now_type in (None, fact.was_type) or fact.was_type is None
+    named = last_name(fact.subject) == "training" and fact.now in (None, "True", "False")
+    return (
+        case.sort == "value"
+        and case.key_of is None
+        and not case.is_other_callable
+        and same
+        and not named
+        and (not bases or fact.base in bases)
+        and type_ in (None, _type_of(fact))
+        and again in (None, case.is_again)
+    )
+
+
+_ATTRIBUTE = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
+
+
+def _integer_attribute(case: RecompileCase) -> Slots:
+    option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+    by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
+    plain = (
+        case.fact.base in ("attribute", "object attribute") and not case.is_again and not is_global(case.fact.subject)
+    )
+    return slots_if(
+        _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never",
+        name=case.name,
+        option=by.get(case.fact.base or "", ""),
+        plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
+    )
+
+
+def _integer_of_caller(case: RecompileCase, *, again: bool) -> Slots:
+    """An integer that torch can make a symbol: an argument, or a variable that the compiled function closes over."""
+    own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
+    fits = _value(case, "argument", "closure", type_="int", again=again) and (own_cell or case.fact.base == "argument")
+    return slots_if(fits and case.fact.dynamic != "never", name=case.name, why=_why_constant(case.fact))
+
+
+def _static_number(case: RecompileCase) -> Slots:
+    """A number that would be a symbol, or an input of the graph, but for ``dynamic=False``."""
+    fact = case.fact
+    is_integer = _value(case, "argument", "closure", *_ATTRIBUTE, type_="int")
+    option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+    by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
+    fits = is_integer or (_value(case, type_="float") and fact.base != "default")
+    return slots_if(
+        fits and fact.dynamic == "never", name=case.name, option=by.get(fact.base or "", "") if is_integer else ""
+    )
+
+
+def _is_closed_over(case: RecompileCase) -> bool:
+    """Whether a value is part of the code that an inner function closes over."""
+    own_integer = _type_of(case.fact) == "int" and holder_of(case.fact.subject) is None
+    return _value(case, "closure") and _type_of(case.fact) != "float" and not own_integer
+
+
+def _closed_over(case: RecompileCase) -> str:
+    """A variable that a function closes over: by its name, or else by that of the function."""
+    holder = holder_of(case.fact.subject)
+    return (
+        f"that the function `{source_text(holder)}` closes over"
+        if holder
+        else f"{case.name} that the function closes over"
+    )
+
+
+def _float(*, again: bool) -> Needs:
+    def needs(case: RecompileCase) -> Slots:
+        fact = case.fact
+        fits = _value(case, type_="float", again=again) and fact.dynamic != "never"
+        if not fits or fact.base == "default" or _learning_rate(case):
+            return None
+        holder = {
+            "closure": f"A float {_closed_over(case)}",
+            "global": f"The global {case.name}, a float,",
+        }.get(fact.base or "", f"The float {'attribute ' if fact.base in _ATTRIBUTE else ''}{case.name}")
+        return {"what": holder, "why": _why_constant(fact)}
+
+    return needs
+
+
+def _why_constant(fact: GuardFailure) -> str:
+    """Why a number that changed before is still a constant, where it is known."""
+    if fact.dynamic is not None:
+        return "Python code needs to know it"
+    return "it was compiled with `dynamic=False`, or Python code needs to know it"
+
+
+def _key(case: RecompileCase) -> Slots:
+    if case.key_of is None:
+        return None
+    container, place = case.key_of
+    shared = " Each instance has a key of its own, and all instances share the function's code and its limit."
+    return {
+        "name": case.name,
+        "container": container,
+        "place": _at(place),
+        "shared": shared if case.fact.is_new_owner else "",
+    }
+
+
+def _at(place: Span) -> str:
+    return f"{posixpath.basename(place.file or '')}:{place.line}"
+
+
+def _learning_rate(case: RecompileCase) -> Slots:
+    fact = case.fact
+    is_rate = fact.base == "optimizer" and last_name(fact.subject) == "lr" and _type_of(fact) == "float"
+    return slots_if(case.sort == "value" and is_rate and fact.dynamic != "never", name=case.name)
+
+
+def _length(case: RecompileCase) -> bool:
+    return case.sort == "length" and case.fact.index is None
+
+
+def _added(case: RecompileCase) -> Slots:
+    if case.added is None:
+        return None
+    key, place = case.added
+    return {"names": case.names, "key": key, "place": _at(place)}
+
+
+def _filled(case: RecompileCase) -> Slots:
+    empty = case.fact.was == "length 0" and not case.goes_on and case.fact.base != "argument"
+    return slots_if(_length(case) and empty and case.added is None, names=case.names)
+
+
+def _more_items(case: RecompileCase) -> Slots:
+    is_dict = case.fact.now_type in ("dict", "OrderedDict", "defaultdict")
+    return slots_if(_length(case) and not is_dict and _filled(case) is None, names=case.names)
+
+
+def _other_keys(case: RecompileCase) -> Slots:
+    is_dict = case.fact.now_type in ("dict", "OrderedDict", "defaultdict")
+    fits = case.sort == "keys" or (_length(case) and is_dict)
+    return slots_if(fits and case.added is None and _filled(case) is None, names=case.names)
+
+
+def _identity(*, function: bool) -> Needs:
+    def needs(case: RecompileCase) -> Slots:
+        types = {case.fact.was_type, case.fact.now_type}
+        is_function = not types.isdisjoint(("code", "function", "method", "builtin_function_or_method"))
+        fits = case.sort == "identity" and not case.is_other_callable
+        return slots_if(fits and is_function == function, names=case.names)
+
+    return needs
+
+
+def _freed(*, gradient: bool) -> Needs:
+    def needs(case: RecompileCase) -> Slots:
+        is_gradient = last_name(case.fact.subject) == "grad"
+        of_class = (case.fact.subject or "").startswith("type(")
+        return slots_if(case.sort == "freed" and is_gradient == gradient and not of_class, name=case.name)
+
+    return needs
+
+
+def _class_anew(case: RecompileCase) -> Slots:
+    """A class that was freed, or of which another one of the same name came."""
+    fact = case.fact
+    if case.sort == "freed" and (fact.subject or "").startswith("type("):
+        return {"what": f"The class {case.name} that the code was made for is gone"}
+    return slots_if(
+        case.sort == "type" and fact.now is not None and fact.now in case.changes[0].was,
+        what=f"{case.name} is of another class of the same name, `{fact.now_type}`: it was defined anew",
+    )
+
+
+def _other_type(case: RecompileCase) -> Slots:
+    fact = case.fact
+    number = case.sort == "value" and None not in (fact.was_type, fact.now_type) and fact.was_type != fact.now_type
+    known = _class_anew(case) is not None or case.is_other_callable
+    return slots_if((case.sort == "type" or number) and not known, names=case.names)
+
+
+def _none(*, attribute: bool) -> Needs:
+    return lambda case: slots_if(case.sort == "none" and (case.fact.base in _ATTRIBUTE) == attribute, names=case.names)
+
+
+def _presence(case: RecompileCase) -> Slots:
+    now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
+        case.fact.now or "", "there in one call, and not in the other"
+    )
+    return slots_if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
+
+
+def _fewer_items(case: RecompileCase) -> Slots:
+    return slots_if(case.sort == "presence" and case.fact.base not in (*_ATTRIBUTE, "global"), names=case.names)
+
+
+VALUES: tuple[Remedy[RecompileCase], ...] = (
+    Remedy(
+        "value.key",
+        "{name} is a key of the dict `{container}` ({place}), so its value is part of the code: no symbol or tensor "
+        "can be a key.{shared} Look the entry up outside of the compiled function and pass it, or keep it on the "
+        "object under one name (an attribute, a buffer).",
+        _key,
+        trials=tried("a_key_of_a_dict"),
+    ),
+    Remedy(
+        "value.training",
+        "{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
+        "both are kept. Warm up both; do not switch inside a loop.",
+        lambda case: slots_if(case.sort == "value" and last_name(case.fact.subject) == "training", name=case.name),
+        trials=tried("training"),
+    ),
+    Remedy(
+        "value.learning_rate",
+        "{name} changed, as a scheduler changes it, and is a constant of the compiled step at first. From now on "
+        "torch makes it an input of the graph; an optimizer that is made with `lr=torch.tensor(...)` needs no "
+        "recompile.",
+        _learning_rate,
+        trials=tried("a_learning_rate"),
+    ),
+    Remedy(
+        "value.closed_over",
+        "A variable {which} changed, and its value is part of the code: one compile for each. Pass it as an argument.",
+        lambda case: slots_if(_is_closed_over(case), which=_closed_over(case)),
+        trials=tried("a_closure"),
+    ),
+    Remedy(
+        "value.global_integer",
+        "The global {name} changed, and its value is part of the code: pass it as an argument.",
+        lambda case: slots_if(_value(case, "global", type_="int"), name=case.name),
+        trials=tried("a_global"),
+    ),
+    Remedy(
+        "value.global",
+        "The global {name} changed, and its value is part of the code: set it once, before the first call.",
+        lambda case: slots_if(_value(case, "global", type_="other"), name=case.name),
+        trials=tried("a_global_text"),
+    ),
+    Remedy(
+        "value.static",
+        "{name} changed, and with your `dynamic=False` each value of a number is compiled apart, whatever else is set. "
+        "Use `dynamic=True` instead{option} (with neither it becomes a symbol when it first changes), or keep the "
+        "number in a tensor (`register_buffer` on a module).",
+        _static_number,
+        trials=tried("a_static_integer", "a_float_again", "a_static_counter", "a_static_counter_in_a_tensor"),
+    ),
+    Remedy(
+        "value.integer_attribute",
+        "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
+        "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
+        _integer_attribute,
+        trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
+    ),
+    Remedy(
+        "value.attribute",
+        "The attribute {name} changed, and its value is part of the code: set it once, before the first call. Where "
+        "each call brings another object, each value is compiled apart: with few, call each once to warm up.",
+        lambda case: slots_if(_value(case, *_ATTRIBUTE, type_="other"), name=case.name),
+        trials=tried("an_attribute"),
+    ),
+    Remedy(
+        "value.integer_again",
+        "The integer {name} changed before and is still a constant: {why} (a loop count, an index, a branch). Pass a "
+        "tensor, or take that code out of the function.",
+        lambda case: _integer_of_caller(case, again=True),
+        trials=tried("a_loop_count"),
+    ),
+    Remedy(
+        "value.integer",
+        "The integer {name} changed. From now on torch makes it a symbol (with `dynamic=False`, never); "
+        "`torch.compile(..., dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so "
+        "does an integer that Python code needs to know.)",
+        lambda case: _integer_of_caller(case, again=False),
+        trials=tried("an_integer"),
+    ),
+    Remedy(
+        "value.constant",
+        "{name} is a constant of the code: each value of it is compiled apart. With few values call each once "
+        "to warm up; with many, take the choice out of the compiled function.",
+        lambda case: slots_if(_value(case, "argument", type_="other") or _value(case, "default"), name=case.name),
+        trials=tried("a_text", "another_member"),
+    ),
+    Remedy(
+        "value.float_again",
+        "{what} changed before and is still a constant: {why} (a branch, a conversion). Keep it in a tensor, or take "
+        "that code out of the function.",
+        _float(again=True),
+    ),
+    Remedy(
+        "value.float",
+        "{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, or where an operator "
+        "needs the number itself, never); `torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` "
+        "on a module), does so from the first call on.",
+        _float(again=False),
+        trials=tried("a_float", "a_float_in_a_tensor"),
+    ),
+    Remedy(
+        "items.added",
+        "The compiled code itself adds the key {key} to {names} (`{place}`), so the next call with it has another "
+        "number of keys: put the key in before the first call, or return the value and add it outside.",
+        _added,
+        trials=tried("a_key_that_is_added", "a_filled_dict"),
+    ),
+    Remedy(
+        "items.filled",
+        "{names:was} empty in the first call and is not any more: the code for the empty one is not used again. Fill "
+        "it before the first compiled call. Where each call adds to it, add outside of the compiled code, from what it "
+        "returns.",
+        _filled,
+        trials=tried("a_list_that_is_added_to"),
+    ),
+    Remedy(
+        "items.length",
+        "{names:has} another number of items, and each number is code of its own. Stack the items into one tensor, pad "
+        "to one length, or loop outside and compile what is done to one item. Where the compiled code adds to it, add "
+        "outside of it, from what it returns.",
+        _more_items,
+        trials=tried("a_length"),
+    ),
+    Remedy(
+        "items.arguments",
+        "The call passes another number of arguments to a function that takes any (`*args, **kwargs`): each number is "
+        "code of its own. Pass the same ones always, with a default where there is nothing to pass.",
+        lambda case: slots_if(case.sort == "length" and case.fact.index == "arguments"),
+        trials=tried("keyword_arguments"),
+    ),
+    Remedy(
+        "items.keys",
+        "{names:has} other keys, or in another order: use the same keys for every call, in the same order.",
+        _other_keys,
+        trials=tried("keys"),
+    ),
+    Remedy(
+        "items.membership",
+        "What {names} contains changed, and the code asked: look it up before the call and pass the answer.",
+        lambda case: slots_if(case.sort == "membership" and case.added is None, names=case.names),
+        trials=tried("membership"),
+    ),
+    Remedy(
+        "items.presence",
+        "{names:was} there in one call and not in the other: pass the same items always.",
+        _fewer_items,
+        ends=False,
+    ),
+    Remedy(
+        "object.own_attribute",
+        "{names:was} the class's in one call, and the object's own in the other: set it on the object from the start "
+        "(in `__init__`).",
+        of_sort("own attribute"),
+        trials=tried("an_attribute_of_its_own"),
+    ),
+    Remedy(
+        "object.function",
+        "{names:is} another function than before: each is compiled apart. Pass the same one always, or expect one "
+        "compile for each. (A `def` or `lambda` that runs again gives the same code, which needs no other compile.)",
+        _identity(function=True),
+        trials=tried("another_function"),
+    ),
+    Remedy(
+        "object.identity",
+        "Another object came as {names}, and the code is bound to the object. Pass the same "
+        "one, or pass the tensors and numbers in it instead.",
+        _identity(function=False),
+        trials=tried("another_object"),
+    ),
+    Remedy(
+        "object.gradient",
+        "The code is made for the gradient tensor {name}, and that was freed: `.grad` was set to None, and the next "
+        "backward makes another tensor. Keep it (`zero_grad(set_to_none=False)`, `.grad.zero_()`), or pass the "
+        "gradient to the compiled function as an argument.",
+        _freed(gradient=True),
+        trials=tried("a_gradient_set_to_none"),
+    ),
+    Remedy(
+        "object.freed",
+        "The object {name} that the code was made for is gone, and each new one is compiled anew. Make it once and use "
+        "it again: start an optimizer over with `load_state_dict`, a module with `reset_parameters` or "
+        "`load_state_dict`.",
+        _freed(gradient=False),
+        trials=tried("a_freed_optimizer"),
+    ),
+    Remedy(
+        "object.class_anew",
+        "{what}. A `class` statement that runs again makes another class, and code is made for each, while the "
+        "functions in it share one limit. Define the class once, outside of what runs again.",
+        _class_anew,
+        trials=tried("a_class_defined_anew"),
+    ),
+    Remedy(
+        "object.first_call",
+        "{name} is set in the first call (a cache that is filled, a lazy module): what is compiled for the first call "
+        "is not used again, so expect one compile more. Or initialize it before the first compiled call.",
+        of_sort("first call"),
+        trials=tried("a_cache"),
+    ),
+    Remedy(
+        "object.type",
+        "{names:is} of another type than before: code is made for each type. Pass one type always.",
+        _other_type,
+        trials=tried("a_type"),
+    ),
+    Remedy(
+        "object.none",
+        "{names:was} None in one call and not in the other: with and without it is different code. Expect one "
+        "compile for each and warm up both, or always pass something (a default, an empty tensor).",
+        _none(attribute=False),
+        trials=tried("none"),
+    ),
+    Remedy(
+        "object.none_attribute",
+        "{names:was} None in one call and not in the other: with and without it is different code. Set it once, before "
+        "the first call, or expect one compile for each.",
+        _none(attribute=True),
+        trials=tried("a_bias_taken_away"),
+    ),
+    Remedy(
+        "object.presence",
+        "{names:was} {now}, and the code asked for it: define it from the start (in `__init__`), before the first "
+        "call.",
+        _presence,
+        trials=tried("presence"),
+    ),
+    Remedy(
+        "break.left_over",
+        "What was computed at a graph break is handed to the rest of the function, which was compiled for its "
+        "value: end that break, and this recompile ends too.",
+        of_sort("left over"),
+        trials=tried("a_value_from_a_break"),
+    ),
+)
