@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dynadiag.explanation.advice_entry import AdviceEntry
 from dynadiag.explanation.advice_on_recompiles import REMEDIES
-from dynadiag.explanation.advice_table import SECTIONS
 from dynadiag.explanation.break_remedies import BREAKS, FAMILIES, NUMBERS
-from dynadiag.explanation.remedy import Remedy, Trial, slotted
+from dynadiag.explanation.cache_bypass import CACHES
+from dynadiag.explanation.failure_remedies import FAILURES
+from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
+from dynadiag.job.rank_remedies import RANKS
 
 PAGE = Path(__file__).with_name("advice.md")
 _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
@@ -21,6 +22,9 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Graph breaks by family": tuple(FAMILIES.values()),
     "Functions left to Python": (SKIPPED_FOR_MODE,),
     "Recompiles": REMEDIES,
+    "Failed compiles": FAILURES,
+    "Graphs that bypass a cache": CACHES,
+    "Ranks that are not alike": tuple(RANKS.values()),
 }
 
 
@@ -30,9 +34,7 @@ def markdown() -> str:
 
 
 def _page() -> Iterator[str]:
-    remedies = {title: [_remedy(each) for each in section] for title, section in _REMEDIES.items()}
-    entries = {title: [_entry(key, each) for key, each in section.items()] for title, section in SECTIONS.items()}
-    sections = remedies | entries
+    sections = {title: [_remedy(each) for each in section] for title, section in _REMEDIES.items()}
     items = [item for section in sections.values() for item in section]
     tried = sum(item.told.startswith("Tried on") for item in items)
     yield "# Advice"
@@ -68,11 +70,6 @@ def _remedy(each: Remedy[Any]) -> _Item:
 def _trial(trial: Trial) -> str:
     on = ", ".join(part for part in (trial.case, *(f"torch {version}" for version in trial.torch)) if part)
     return f"`{trial.program}`{f' ({on})' if on else ''}: {trial.outcome}"
-
-
-def _entry(key: str, each: AdviceEntry) -> _Item:
-    trials = "; ".join(f"`{trial.program}`: {trial.outcome}" for trial in each.trials)
-    return _Item(key, slotted(each.text), f"Tried on: {trials}" if trials else "not tried; given where it fits")
 
 
 if __name__ == "__main__":

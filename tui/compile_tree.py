@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Recompile, Span
+from dynadiag.recording.torch_text.failures import parse_compiler_output
 from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import fit_path, source_location
-from tui.compiler_output import parse_compiler_output
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_text import Fragment, Line, line, one_line
@@ -31,7 +31,6 @@ _MAX_COMPILES = 200  # compiles listed in the detail of one call; the tree has a
 _MAX_REASON_LINES = 12  # lines of an error that no compiler wrote; the end of the details has the rest
 _MAX_MESSAGE_LINES = 1000  # lines of all of it
 _MAX_ERRORS = 5  # further errors of a compiler
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")  # what Dynamo calls the rest of a function after a break
 _MAX_PATH_WIDTH = 48  # columns of the path of a call: its function's name has to fit beside it
 _MAX_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
 
@@ -115,8 +114,7 @@ def _flat(stack: Sequence[Frame]) -> Iterator[Frame]:
 
 def _identity(frame: Frame) -> tuple[str, str]:
     """The function of a frame; the rest of a function after a break is the same one."""
-    found = _RESUMED.fullmatch(frame.function)
-    return frame.file, found[1] if found else frame.function
+    return frame.file, original_name(frame.function)
 
 
 def _child_branches(call: _CallNode, path: str, made: CompileTree) -> list[Branch]:

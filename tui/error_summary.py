@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from dynadiag.explanation.formatting import shorten
+from dynadiag.recording.torch_text.failures import first_error
 from tui.styled_text import one_line
 
 __all__ = ["brief_error", "first_sentence"]
 
 _MAX_CHARS = 200  # characters
 _MIN_PART_CHARS = 60  # with less room for a line it is left out: "difference:" alone says nothing
-_ERROR_MARK = "error: "  # how compilers mark an error
 _END = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")
 _MIN_SENTENCE_CHARS = 40  # a full stop before this many characters belongs to a name
 
@@ -19,7 +19,7 @@ _MIN_SENTENCE_CHARS = 40  # a full stop before this many characters belongs to a
 def brief_error(reason: str) -> str:
     """Return the first lines of an error, as many as fit. If a compiler wrote it, the first one and what it marks."""
     first, *rest = [one_line(text) for text in reason.split("\n") if text.strip()] or [""]
-    said = next((text[text.find(_ERROR_MARK) :] for text in rest if _ERROR_MARK in text), "")
+    said = first_error(rest)
     shown = shorten(first, _MAX_CHARS)
     for text in ["…", said] if said else rest:
         room = _MAX_CHARS - len(shown) - 1

@@ -21,6 +21,7 @@ from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
+from dynadiag.recording.torch_text.reasons import option_that_is_off
 
 __all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "TriedCure", "cost_of", "read_caches"]
 
@@ -228,7 +229,7 @@ def _entry(
 
 def _switch(reason: str, side: _Side) -> Cause:
     """Why a cache is off: torch's option, and the environment variable or the line that sets it."""
-    option = reason.partition(" is ")[0].rpartition(".")[2]
+    option = option_that_is_off(reason)
     variable = _SWITCHES.get(option)
     if variable in side.environment:
         return Cause(f"{reason}, by {variable}={side.environment[variable]}", None, f"Do not set {variable}.")

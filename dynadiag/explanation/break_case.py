@@ -25,14 +25,13 @@ from dynadiag.explanation.unknown_values import (
     uses_of_number,
 )
 from dynadiag.recording.records import Break, BreakFacts, SkippedFrame, Span
+from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
 __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
 _OPTIMIZERS = "/torch/optim/"
-_IN_A_LOOP = "graph break in loop"  # torch's type of break (GB7000)
-_NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 # Modules and classes of C functions that act, or give another result at each call.
@@ -149,7 +148,7 @@ class BreakCase:
     @property
     def rest_is_unseen(self) -> bool:
         """Whether what follows was left to Python because Dynamo saw no tensor in it, although something follows."""
-        return any(frame.reason == _NO_TENSOR for frame in self.left) and not self.fails_always
+        return any(saw_no_tensor(frame.reason) for frame in self.left) and not self.fails_always
 
     @property
     def python_module(self) -> str | None:
@@ -202,7 +201,7 @@ class BreakCase:
             calls = [each for each in self.item.user_stack if (each.file, each.function) == (compiled.file, name)]
             span = Span(calls[0].file, calls[0].line) if calls else span
         found = unsplittable_block(self.run.sources.get(span.file or ""), span)
-        return found or ("a loop" if self.facts.then == _IN_A_LOOP else None)
+        return found or ("a loop" if is_in_loop(self.facts.then) else None)
 
 
 def wrapper_of(item: Break) -> str | None:

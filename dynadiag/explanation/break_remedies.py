@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from dynadiag.explanation.break_case import BreakCase
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.registry import is_general, specific_hints
+from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.explanation.unknown_values import NumberCondition
+from dynadiag.recording.torch_text.break_types import is_general
 
 __all__ = ["BREAKS", "FAMILIES", "NUMBERS", "REMEDIES", "break_advice", "number_advice"]
 
@@ -289,7 +290,8 @@ def _usual(key: str, says: str, *conditions: _Condition, **programs: str) -> Rem
     """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
     trials = tuple(Trial(program, _VERSIONS.get(program, ()), case) for case, program in programs.items())
     own: _Condition = _beside if key == "outside" else _theirs
-    return Remedy(key, says, _when(own, lambda case: key in case.family.remedies, *conditions), trials=trials)
+    needs = _when(own, lambda case: key in case.family.remedies, *conditions)
+    return Remedy(key, says, needs, trials=trials, usual=True)
 
 
 def _on_a_mask(case: BreakCase) -> bool:
@@ -551,10 +553,9 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
         if given := number_advice(whole, torch=torch):
             return given
     given = advise(REMEDIES.values(), case, torch=torch, case=item.gb_id, most=len(REMEDIES))
-    ours = tuple(each for each in given if each.key in BREAKS or each.checked == "tried")
+    ours = tuple(each for each in given if each.checked != "unchecked")
     ours = (tuple(each for each in ours if each.key in _KNOWN) or ours)[:MOST]
     if ours or not case.owner.is_user:
         return ours
     hints = tuple(Advice(hint, "unchecked", "torch") for hint in specific_hints(item.hints) if not is_general(hint))
-    usual = tuple(replace(each, checked="unchecked") for each in given)
-    return (hints or usual or tuple(Advice(hint, "unchecked", "torch") for hint in item.hints))[:MOST]
+    return (hints or given or tuple(Advice(hint, "unchecked", "torch") for hint in item.hints))[:MOST]

@@ -6,7 +6,6 @@ the expression in the source and the type of break there. All reports of one sit
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,10 +30,10 @@ from dynadiag.recording.code_origin import (
     user_frame,
 )
 from dynadiag.recording.records import Break, SkippedFrame, Span
+from dynadiag.recording.torch_text.reasons import without_address
 
 __all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _RECONSTRUCTION = frozenset({"GB0092", "GB0093", "GB8335"})
 _RECOMPILE_LIMIT = "GB0039"
 _MAX_ERROR = 200  # characters of an exception in a title
@@ -264,7 +263,7 @@ def _cause_text(case: BreakCase) -> str | None:
         return f"{said[:1].upper()}{said[1:]}."
     if case.is_item and (taken := case.taken):
         return f"`{taken}` takes a number out of a tensor, and tracing has no values."
-    text = _ADDRESS.sub("", root.explanation or root.reason)
+    text = without_address(root.explanation or root.reason)
     inner = root.facts.inside
     if inner.file is None:
         return text or None

@@ -5,23 +5,27 @@ Such a graph is compiled again at each start of the program.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice, Cost, Finding
 from dynadiag.explanation.identity import identity
+from dynadiag.explanation.remedy import Remedy, advise, slots_if
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
 from dynadiag.recording.records import CacheLookup, Compile, Span
+from dynadiag.recording.torch_text.reasons import BypassFacts, read_bypass, without_address
 
-__all__ = ["BypassReason", "bypass_findings", "explain_bypass", "without_address"]
+__all__ = ["CACHES", "BypassReason", "bypass_findings", "explain_bypass"]
 
 _RULE = "cache-bypass"
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMES = {"aot_autograd": "the AOTAutograd cache", "fx_graph": "the FX graph cache", "precompile": "precompiled code"}
+_AUTOCAST = ("_enter_autocast", "_exit_autocast")
+_AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")
+_OF_FUNCTIONS = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
+_VOUCHED, _TRIED = "torch._inductor.config.unsafe_marked_cacheable_functions", "tried by dynadiag"
+# Options of torch that set a custom pass, by torch's name of the pass.
 _PASS_OPTIONS = {
     "pre grad": ("pre_grad_custom_pass",),
     "post grad": ("post_grad_custom_post_pass", "post_grad_custom_pre_pass"),
@@ -29,6 +33,30 @@ _PASS_OPTIONS = {
     "pre_fusion": ("_pre_fusion_custom_pass",),
     "post_fusion": ("_post_fusion_custom_pass",),
     "fuse_ddp": ("_fuse_ddp_communication_passes",),
+}
+# Of each kind of reason: the cause in words, and what the line that it is about sets or calls.
+_CAUSES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "freezing": ("parameters are frozen into the graph, so that it holds for this run alone", ("freezing",), ()),
+    "context_fn": (
+        "the context_fn of selective activation checkpointing has no cache_hash: torch cannot tell whether it changed",
+        (),
+        ("checkpoint", "create_selective_checkpoint_contexts"),
+    ),
+    "budget": (
+        "{name} is a plain function, so torch cannot tell whether it changed",
+        ("activation_memory_budget_runtime_estimator", "activation_memory_budget_solver"),
+        (),
+    ),
+    "fake first call": ("a frame before it is compiled with fake tensors only", (), ()),
+    "no FX cache": ("the FX graph cache below it is off", ("fx_graph_cache",), ()),
+    "constant folding": (
+        "constants are folded at run time, so that the graph holds for this run alone",
+        ("aot_inductor.use_runtime_constant_folding", "use_runtime_constant_folding"),
+        (),
+    ),
+    "mkldnn": ("the graph holds constants in MKLDNN's layout, which cannot be hashed", (), ()),
+    "bisector": ("torch's compiler bisector is on, and it switches the cache off", (), ()),
+    "pickle": ("a part of the cache key cannot be pickled", (), ()),
 }
 
 
@@ -46,141 +74,116 @@ class BypassReason:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """Reasons of one kind. ``{0}`` in the cause is the first group of the pattern. ``cure`` is a key of the table."""
+def _remedy(key: str, kind: str, says: str) -> Remedy[BypassFacts]:
+    """What usually makes graphs cacheable that bypass a cache for this kind of reason. `dynadiag caches` can try it."""
+    return Remedy(
+        f"cache.{key}",
+        says,
+        lambda facts: slots_if(_kind(facts) == kind, whole=facts.whole, name=facts.name),
+        usual=True,
+    )
 
-    pattern: str
-    cause: str
-    cure: str | None
-    options: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+
+CACHES = (
+    _remedy(
+        "uuid",
+        "custom pass",
+        "Make the pass a subclass of torch._inductor.custom_graph_pass.CustomGraphPass whose uuid() returns "
+        "get_hash_for_files((__file__,)): the key then changes only if its file does.",
+    ),
+    _remedy(
+        "freezing",
+        "freezing",
+        "Leave torch._inductor.config.freezing off, or load a package that AOTInductor has compiled before.",
+    ),
+    _remedy(
+        "context_fn",
+        "context_fn",
+        "Give the context_fn an attribute cache_hash, a text that changes with what it decides.",
+    ),
+    _remedy(
+        "budget",
+        "budget",
+        "Subclass torch._functorch.partitioners' CustomRuntimeEstimator or CustomKnapsackSolver and return a uuid().",
+    ),
+    _remedy(
+        "autograd_function",
+        "autograd function",
+        f"Set {_OF_FUNCTIONS} = True: forward and backward are part of the key.",
+    ),
+    _remedy(
+        "higher_order",
+        "operator",
+        "Compile what is around it by itself: the other graphs are cached then. Or vouch for it: "
+        f'{_VOUCHED}["{{whole}}"] = a text that changes with the functions that it is given.',
+    ),
+    _remedy(
+        "autocast",
+        "autocast",
+        "Enter autocast around the call of the compiled function, not within it: the key has the state of autocast.",
+    ),
+    _remedy(
+        "constant_folding",
+        "constant folding",
+        "Leave torch._inductor.config.aot_inductor.use_runtime_constant_folding off.",
+    ),
+    _remedy(
+        "function",
+        "function",
+        "Make {name} a custom operator (torch.library.custom_op), or vouch for it: "
+        f'{_VOUCHED}["{{whole}}"] = a text that changes with it.',
+    ),
+)
 
 
-# Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py.
-_FAMILIES = (
-    _Family(
-        r"Cannot cache a graph with freezing|frozen constants",
-        "parameters are frozen into the graph, so that it holds for this run alone",
-        "cache.freezing",
-        options=("freezing",),
-    ),
-    _Family(
-        r"SAC context_fn does not have a cache_hash",
-        "the context_fn of selective activation checkpointing has no cache_hash: torch cannot tell whether it changed",
-        "cache.context_fn",
-        calls=("checkpoint", "create_selective_checkpoint_contexts"),
-    ),
-    _Family(
-        r"(activation_memory_budget_\w+) is a raw callable",
-        "{0} is a plain function, so torch cannot tell whether it changed",
-        "cache.budget",
-        options=("activation_memory_budget_runtime_estimator", "activation_memory_budget_solver"),
-    ),
-    _Family(
-        r"Won't cache a graph with fakify_first_call",
-        "a frame before it is compiled with fake tensors only",
-        None,
-    ),
-    _Family(r"FX graph cache is not enabled", "the FX graph cache below it is off", None, options=("fx_graph_cache",)),
-    _Family(
-        r"[Rr]untime constant folding",
-        "constants are folded at run time, so that the graph holds for this run alone",
-        "cache.constant_folding",
-        options=("aot_inductor.use_runtime_constant_folding", "use_runtime_constant_folding"),
-    ),
-    _Family(r"mkldnn tensors", "the graph holds constants in MKLDNN's layout, which cannot be hashed", None),
-    _Family(r"bisect", "torch's compiler bisector is on, and it switches the cache off", None),
-    _Family(r"[Pp]ickle|unpicklable", "a part of the cache key cannot be pickled", None),
-)
-_FUNCTION = re.compile(
-    r"Unsupported call_function target .*?Function module: (.*?), *\s*Function name: (\S+)", re.DOTALL
-)
-_OPERATOR = re.compile(
-    r"Can't cache HigherOrderOperator: (\S+)"
-    r"|call_function target .*?module: torch\.ops\.higher_order, *\s*Function name: (\S+)"
-    r"|call_function target .*?module: torch\.autograd\.function, *\s*Function name: (\S+)",
-    re.DOTALL,
-)
-_AUTOCAST = ("_enter_autocast", "_exit_autocast")
-_AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")
-_VOUCHED, _TRIED = "torch._inductor.config.unsafe_marked_cacheable_functions", "tried by dynadiag"
-_CUSTOM_PASS = re.compile(r"Unsupported _?(pre grad|post grad|joint|pre_fusion|post_fusion|fuse_ddp)")
+def _kind(facts: BypassFacts) -> str | None:
+    """The kind of a reason, with what is called told apart: an autograd Function, autocast, an operator of torch's."""
+    if facts.kind == "operator" and facts.name in _AUTOGRAD_FUNCTION:
+        return "autograd function"
+    if facts.kind == "function" and facts.module.partition(".")[0] == "torch":
+        return "autocast" if facts.name in _AUTOCAST else "operator"
+    return facts.kind
 
 
 def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
     """Explain torch's reason for a bypass with the program's source files."""
-    if found := _OPERATOR.search(reason):
-        return _uncacheable_operator(next(filter(None, found.groups())), sources)
-    if found := _FUNCTION.search(reason):
-        if found[1].partition(".")[0] == "torch":
-            return _function_of_torch(found[2], found[1], sources)
-        return _uncacheable_function(found[2], found[1], sources)
-    if found := _CUSTOM_PASS.search(reason):
-        options = _PASS_OPTIONS[found[1]]
-        span = option_span(sources, options)
-        return BypassReason(f"a {found[1]} custom pass is a plain function without uuid()", span, advice("cache.uuid"))
-    for family in _FAMILIES:
-        if found := re.search(family.pattern, reason):
-            span = option_span(sources, family.options) or call_span(sources, family.calls)
-            cure = None if family.cure is None else advice(family.cure)
-            return BypassReason(family.cause.format(*found.groups()), span, cure)
-    return BypassReason(" ".join(without_address(reason).split()), None, None)
+    facts = read_bypass(reason)
+    cause, span, options = _explained(facts, sources)
+    return BypassReason(cause, span, next(iter(advise(CACHES, facts)), None), options)
 
 
-def _uncacheable_operator(name: str, sources: Mapping[str, str]) -> BypassReason:
-    """A higher-order operator, called by its own name but for that of a ``torch.autograd.Function``."""
-    if name in _AUTOGRAD_FUNCTION:
-        option = "autograd_cache_allow_custom_autograd_functions"
-        return BypassReason(
-            "the graph calls a torch.autograd.Function, which the AOTAutograd cache does not take by default",
-            call_span(_mentioning(sources, "Function"), ("apply",)),
-            advice("cache.autograd_function"),
-            {f"torch._functorch.config.{option}": True},
-        )
-    whole = f"torch.ops.higher_order.{name}"
-    return BypassReason(
-        f"the graph calls the higher-order operator {name}, which torch does not cache",
-        call_span(sources, (name,)),
-        advice("cache.higher_order", whole=whole),
-        {_VOUCHED: {whole: _TRIED}},
-    )
-
-
-def _function_of_torch(name: str, module: str, sources: Mapping[str, str]) -> BypassReason:
-    whole = f"{module}.{name}"
-    if name in _AUTOCAST:
-        cause = "autocast is entered within the graph, which the AOTAutograd cache does not take"
-        return BypassReason(cause, call_span(sources, ("autocast",)), advice("cache.autocast"))
-    return BypassReason(
-        f"the graph calls {whole}, which torch does not cache",
-        call_span(sources, (name,)),
-        advice("cache.higher_order", whole=whole),
-        {_VOUCHED: {whole: _TRIED}},
-    )
-
-
-def _uncacheable_function(name: str, module: str, sources: Mapping[str, str]) -> BypassReason:
-    registered = call_span(_mentioning(sources, name), ("allow_in_graph", "nonstrict_trace", "substitute_in_graph"))
-    return BypassReason(
-        f"{name} is called from the graph as a whole (allow_in_graph): torch cannot tell whether its code changed",
-        registered or definition_span(sources, name),
-        advice("cache.function", name=name, module=module),
-        {_VOUCHED: {f"{module}.{name}": _TRIED}},
-    )
+def _explained(facts: BypassFacts, sources: Mapping[str, str]) -> tuple[str, Span | None, Mapping[str, Any]]:
+    """The cause, its line, and the options that are the cure."""
+    name, vouched = facts.name, {_VOUCHED: {facts.whole: _TRIED}}
+    match _kind(facts):
+        case "autograd function":
+            cause = "the graph calls a torch.autograd.Function, which the AOTAutograd cache does not take by default"
+            return cause, call_span(_mentioning(sources, "Function"), ("apply",)), {_OF_FUNCTIONS: True}
+        case "operator":
+            named = f"the higher-order operator {name}" if facts.kind == "operator" else facts.whole
+            return f"the graph calls {named}, which torch does not cache", call_span(sources, (name,)), vouched
+        case "autocast":
+            cause = "autocast is entered within the graph, which the AOTAutograd cache does not take"
+            return cause, call_span(sources, ("autocast",)), {}
+        case "function":
+            cause = (
+                f"{name} is called from the graph as a whole (allow_in_graph): torch cannot tell whether its code "
+                "changed"
+            )
+            whole = ("allow_in_graph", "nonstrict_trace", "substitute_in_graph")
+            registered = call_span(_mentioning(sources, name), whole)
+            return cause, registered or definition_span(sources, name), vouched
+        case "custom pass":
+            span = option_span(sources, _PASS_OPTIONS[name])
+            return f"a {name} custom pass is a plain function without uuid()", span, {}
+        case str(kind) if kind in _CAUSES:
+            cause, options, calls = _CAUSES[kind]
+            return cause.format(name=name), option_span(sources, options) or call_span(sources, calls), {}
+    return facts.text, None, {}
 
 
 def _mentioning(sources: Mapping[str, str], name: str) -> dict[str, str]:
     return {file: text for file, text in sources.items() if name in text}
-
-
-def without_address(text: str) -> str:
-    """The text without addresses of objects, which differ from run to run.
-
-    >>> without_address("<function f at 0x7f51bf2804a0>")
-    '<function f>'
-    """
-    return _ADDRESS.sub("", text)
 
 
 def bypass_findings(
@@ -213,7 +216,7 @@ def _finding(
     return Finding(
         rule=_RULE,
         id=None,
-        identity=identity(_RULE, None, function, [span], sources, re.sub(r"\s+", " ", reason)[:80]),
+        identity=identity(_RULE, None, function, [span], sources, " ".join(reason.split())[:80]),
         severity="warning",
         span=span,
         function=function,

@@ -9,15 +9,14 @@ too often, inputs that it found mutated) it only writes to a logger; our recorde
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.explanation.source import ExplainedRecording, event_data
-from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.json_values import float_or_none, json_object
 from dynadiag.recording.records import Event
+from dynadiag.recording.torch_text.reasons import read_cudagraph_skip
 
 __all__ = ["CUDA_GRAPH_EVENTS", "CudaGraph", "read_cuda_graphs"]
 
@@ -26,9 +25,6 @@ _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # ki
 _RECORDED = "CUDAGraphNode.record"
 CUDA_GRAPH_EVENTS = (SKIP, *_METRICS, "chromium_event")  # the kinds that are read
 _OUTSIDE = "-"  # compile id of what happens while the program runs
-_FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
-_FOUND = re.compile(r"\.? *(Found from *:|\n).*", re.DOTALL)
-_OPENING = re.compile(r"^skipping cudagraphs? due to ", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +66,8 @@ def _skipped(event: Event, data: Mapping[str, Any]) -> CudaGraph:
 
 
 def _with_reason(compile_id: str, reason: str, *, backward: bool | None) -> CudaGraph:
-    """torch's sentence without its opening, and the user's innermost line of the stack that may follow it."""
-    frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(reason)]
-    frames = [frame for frame in frames if not is_torch_file(frame[0])] or frames
-    file, line = frames[-1] if frames else (None, None)
-    short = _OPENING.sub("", _FOUND.sub("", reason.strip())).strip()
-    return CudaGraph(compile_id, "skipped", backward, short or reason.strip(), file, line)
+    short, at = read_cudagraph_skip(reason)
+    return CudaGraph(compile_id, "skipped", backward, short, at.file, at.line)
 
 
 def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:

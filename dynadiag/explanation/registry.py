@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,23 +19,17 @@ from typing import Any
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.recording.records import Break
+from dynadiag.recording.torch_text.break_types import (
+    asks_for_report,
+    has_placeholder,
+    is_code,
+    join_fragments,
+    plain_text,
+)
 
-__all__ = ["BreakEntry", "Registry", "installed_torch", "is_general", "specific_hints"]
+__all__ = ["BreakEntry", "Registry", "installed_torch", "specific_hints"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
-_IDENTIFIER = re.compile(r"\w+(\(.*\))?")
-# What torch's hints begin with that fit any break and help with none: ours then stand before them.
-_GENERAL = (
-    "It may be possible to write Dynamo tracing rules",
-    "This graph break is fundamental",
-    "This graph break may be difficult to debug",
-    "This is likely to be a Dynamo bug",
-    "Please report an issue",
-)
-_REPORT = re.compile(  # torch adds it to many breaks
-    r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE
-)
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class Registry:
         gb_id = item.gb_id or self.id_of(item.gb_type)
         entry = self.entries.get(gb_id or "")
         item = _named_by_id(item, entry) if entry else item
-        hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
+        hints = item.hints or (entry.hints if entry and not any(map(has_placeholder, entry.hints)) else ())
         return replace(item, gb_id=gb_id, hints=hints)
 
     def _near(self, gb_id: str) -> str:
@@ -101,14 +94,9 @@ class Registry:
         return f"; these types have it in their name: {near}" if near else "; ids look like GB0170"
 
 
-def is_general(hint: str) -> bool:
-    """Whether a hint fits any break and helps with none."""
-    return hint.startswith(_GENERAL)
-
-
 def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:
     """The hints without the mere request for a bug report, where there is another to follow."""
-    found = tuple(hint for hint in hints if not _REPORT.fullmatch(hint.strip()))
+    found = tuple(hint for hint in hints if not asks_for_report(hint))
     return found or tuple(hints)
 
 
@@ -131,32 +119,16 @@ def _installed_path() -> Path | None:
 
 
 def _entry(gb_id: str, wordings: Sequence[Mapping[str, Any]]) -> BreakEntry:
-    gb_type = next((w["Gb_type"] for w in wordings if not _is_code(w["Gb_type"])), wordings[0]["Gb_type"])
-    readable = (w["Explanation"] for w in wordings if not _is_code(w["Explanation"]))
+    gb_type = next((w["Gb_type"] for w in wordings if not is_code(w["Gb_type"])), wordings[0]["Gb_type"])
+    readable = (w["Explanation"] for w in wordings if not is_code(w["Explanation"]))
     return BreakEntry(
         gb_id,
         gb_type,
         wordings[0]["Context"],
-        _plain_text(next(readable, "")),
+        plain_text(next(readable, "")),
         next((joined for w in wordings if (joined := join_fragments(w["Hints"]))), ()),
         family(gb_type),
     )
-
-
-def join_fragments(hints: Sequence[str]) -> tuple[str, ...]:
-    """Whole sentences from the registry's hints, some of which it holds cut where a Python literal was cut.
-
-    >>> join_fragments(["Use f() to ", "register it.", "Report it."])
-    ('Use f() to register it.', 'Report it.')
-    """
-    joined: list[str] = []
-    for hint in hints:
-        goes_on = joined and (joined[-1][-1:].isspace() or hint[:1].islower())
-        if goes_on:
-            joined[-1] = f"{joined[-1].rstrip()} {hint}"
-        else:
-            joined.append(hint)
-    return tuple(" ".join(hint.split()) for hint in joined if hint.strip())
 
 
 def _named_by_id(item: Break, entry: BreakEntry) -> Break:
@@ -165,26 +137,10 @@ def _named_by_id(item: Break, entry: BreakEntry) -> Break:
     torch may meet a second break while it handles one (``graph break in loop``) and then names that, beside the id
     of the first; the first is the cause.
     """
-    if item.gb_type == entry.gb_type or not item.gb_type or _is_code(entry.gb_type):
+    if item.gb_type == entry.gb_type or not item.gb_type or is_code(entry.gb_type):
         return replace(item, gb_type=item.gb_type or entry.gb_type)
     then = f"While handling this, torch met another: {item.gb_type}."
     return replace(item, gb_type=entry.gb_type, explanation=f"{item.explanation or item.reason} {then}".strip())
-
-
-def _is_code(text: str) -> bool:
-    """Whether a wording is a name or an expression of torch's source, and no sentence."""
-    return _IDENTIFIER.fullmatch(text.strip()) is not None or text.startswith("msg ")
-
-
-def _plain_text(text: str) -> str:
-    """A sentence, also out of a wording that is a sum of Python string literals."""
-    if text.lstrip().startswith(('"', 'f"')):
-        text = " ".join(re.findall(r'"([^"]*)"', text))
-    return " ".join(text.split())
-
-
-def _has_placeholder(hints: Sequence[str]) -> bool:
-    return any(_PLACEHOLDER.search(hint) for hint in hints)
 
 
 def _normal_id(text: str) -> str:

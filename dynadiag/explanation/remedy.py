@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
@@ -80,16 +80,17 @@ class Remedy(Generic[F]):
 
     ``says`` is a text with ``{slots}``. ``needs`` returns the slots where each presupposition of the text is a fact
     that holds, else None. ``ends``: it ends the problem, rather than explains it or makes it cheaper. ``edit`` is the
-    key of the rewrite of `dynadiag fix` that carries it out. ``source`` is whose words these are.
+    key of the rewrite of `dynadiag fix` that carries it out. ``usual``: it usually helps with problems of this kind,
+    and counts as checked only where it was tried on one.
     """
 
     key: str
     says: str
-    needs: Callable[[F], Slots]
+    needs: Callable[[F], Slots] = lambda _: {}
     ends: bool = True
     edit: str | None = None
     trials: tuple[Trial, ...] = ()
-    source: Literal["dynadiag", "torch"] = "dynadiag"
+    usual: bool = False
 
     @property
     def text(self) -> str:
@@ -107,8 +108,8 @@ class Remedy(Generic[F]):
         trials = [trial for trial in self.trials if trial.case in (None, case)]
         here = any(not trial.torch or torch is None or _release(torch) in trial.torch for trial in trials)
         elsewhere = () if here else tuple(dict.fromkeys(version for trial in trials for version in trial.torch))
-        checked = "tried" if here else "unchecked" if self.source == "torch" else "consistent"
-        return Advice(self.says.format(**slots), checked, self.source, self.key, elsewhere)
+        checked = "tried" if here else "unchecked" if self.usual else "consistent"
+        return Advice(self.says.format(**slots), checked, key=self.key, elsewhere=elsewhere)
 
 
 def tried(*programs: str) -> tuple[Trial, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,12 +21,12 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Symbol,
 )
+from dynadiag.recording.torch_text.guards import guarded_class
 
 __all__ = ["RunRecords", "method_classes"]
 
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
-_CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")  # of a module of Python's own there is no dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +141,6 @@ def method_classes(guards: Iterable[Guard]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for guard in guards:
-        if guard.kind in _TYPE_GUARDS and guard.source in _SELF_SOURCES and (match := _CLASS.search(guard.expression)):
-            found.setdefault(guard.compile_id, match["name"])
+        if guard.kind in _TYPE_GUARDS and guard.source in _SELF_SOURCES and (name := guarded_class(guard.expression)):
+            found.setdefault(guard.compile_id, name)
     return found

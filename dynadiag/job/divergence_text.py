@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dynadiag.diff import CanonicalNode
-from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.breaks import operator_error
 from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described
+from dynadiag.explanation.remedy import advise
 from dynadiag.job.causes import option_cause, value_cause, value_difference
 from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence, DivergenceText, Location, compile_location
 from dynadiag.job.ended import describe_ends, ended_by_itself, last_place
 from dynadiag.job.processes import Process
+from dynadiag.job.rank_remedies import RANKS
 from dynadiag.job.ranks import does_not, name_ranks, rank_numbers, with_verb
 from dynadiag.job.trace import COLLECTIVES, CollectiveStep, CompileStep, UnseenStep, is_size, short_type
 from dynadiag.recording.code_origin import is_user_file, user_frame
@@ -246,7 +247,7 @@ def describe_divergence(found: RankDifference, sides: Sides, restart: int) -> Di
         text=specific.text,
         cause=specific.cause,
         consequences=(*specific.follows, *describe_ends([*doing, *others])),
-        advice=tuple(map(advice, specific.advice)),
+        advice=advise([RANKS[key] for key in specific.advice], found),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Sequence
 
@@ -14,17 +13,10 @@ from dynadiag.job.trace import POINT_TO_POINT
 from dynadiag.job.waits import clock_offsets
 from dynadiag.recording.code_origin import is_generated_file
 from dynadiag.recording.records import Frame
+from dynadiag.recording.torch_text.failures import is_peer_gone, is_timeout, without_place
 
 __all__ = ["describe_end", "describe_ends", "ended_by_itself", "find_dead_ranks", "last_place", "place_text"]
 
-# What gloo and NCCL say of a rank that they wait for, or that is gone.
-_TIMED_OUT = re.compile(r"timed out|timeout", re.IGNORECASE)
-_PEER_IS_GONE = re.compile(
-    r"connection (?:closed|reset|refused)|closed by peer|read error|write error|broken pipe|socket"
-    r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
-    re.IGNORECASE,
-)
-_CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 _MESSAGE = 140  # characters of an exception's message
 _TERMINATED = -signal.SIGTERM  # a launcher ends the other ranks by that
 _BY_LAUNCHER = (_TERMINATED, -signal.SIGKILL)  # and by that if they do not answer
@@ -54,25 +46,23 @@ def place_text(frame: Frame | None) -> str:
     return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
 
 
-def describe_end(item: Process) -> str | None:
-    """How a rank ended, if not well, in a sentence without its rank."""
+def describe_end(item: Process, *, many: bool = False) -> str | None:
+    """How a rank ended, if not well, in a sentence without its rank. ``many``: it is said of several."""
+    was = "were" if many else "was"
     at = f" at {place}" if (place := place_text(last_place(item))) else ""
     if item.uncaught is not None:
         # The beginning of a message, without the place in C++ that it comes from.
-        said = f": {shorten(' '.join(_CPP_PLACE.sub('', item.message).split()), _MESSAGE)}" if item.message else ""
+        said = f": {shorten(' '.join(without_place(item.message).split()), _MESSAGE)}" if item.message else ""
         return f"ended with {item.uncaught.removeprefix('builtins.')}{at}{said}"
     if item.exit_code is not None and item.exit_code != 0:
-        ended = f"was ended by signal {-item.exit_code}" if item.exit_code < 0 else f"ended with {item.exit_code}"
+        ended = f"{was} ended by signal {-item.exit_code}" if item.exit_code < 0 else f"ended with {item.exit_code}"
         return f"{ended}, last seen{at}" if at else ended
     if item.complete:
         return None
     last = item.trace.last if item.trace else None
     where = f" in {last.op}{at}" if last is not None and not item.stack else at
-    return (
-        f"was killed, crashed, called os._exit or could not write: its recording is cut short, last seen{where}"
-        if where
-        else "was killed, crashed, called os._exit or could not write: its recording is cut short"
-    )
+    cut = "their recordings are cut short" if many else "its recording is cut short"
+    return f"{was} killed, crashed, called os._exit or could not write: {cut}{where and f', last seen{where}'}"
 
 
 def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:
@@ -113,7 +103,7 @@ def _late(cut: Sequence[Process], waited: Sequence[Process]) -> list[Process]:
     If a rank had died, the others would not wait so long: its connections close, and its launcher ends the job. Ranks
     that waited too were ended with it. They came as far as those whose timeout was the first.
     """
-    if not waited or not all(_TIMED_OUT.search(each.message or "") for each in waited):
+    if not waited or not all(is_timeout(each.message) for each in waited):
         return []
     far = max(map(_collectives, waited))
     late = [each for each in cut if _collectives(each) < far]
@@ -143,7 +133,7 @@ def _collectives(item: Process) -> int:
 def _waited(item: Process) -> bool:
     """Whether the exception that ended a rank says that another one did not come or is gone."""
     message = item.message or ""
-    return bool(_TIMED_OUT.search(message) or _PEER_IS_GONE.search(message))
+    return is_timeout(message) or is_peer_gone(message)
 
 
 def _behind(ranks: Sequence[Process]) -> list[Process]:
@@ -157,8 +147,7 @@ def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart:
     others = [each for each in ranks if id(each) not in known]
     place = last_place(dead[0]) or (next(filter(None, map(last_place, others)), None) if kind == "timeout" else None)
     numbers = rank_numbers(dead)
-    how = describe_end(dead[0]) or "was last seen here"
-    text = _of_ranks(numbers, how) if kind == "died" else _timeout_text(numbers, dead[0], others)
+    text = _of_ranks(numbers, dead[0]) if kind == "died" else _timeout_text(numbers, dead[0], others)
     return Divergence(
         kind=kind,
         ranks=numbers,
@@ -217,19 +206,19 @@ def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) 
     )
 
 
-def _of_ranks(numbers: Sequence[int], how: str) -> str:
-    """How these ranks ended, as a sentence."""
-    if len(numbers) > 1:
-        how = re.sub("^was ", "were ", how).replace("its recording is", "their recordings are")
-    return f"{rank_list(numbers)} {how}"
+def _of_ranks(numbers: Sequence[int], item: Process) -> str:
+    """How these ranks ended, all as ``item`` did, as a sentence."""
+    many = len(numbers) > 1
+    seen = "were last seen here" if many else "was last seen here"
+    return f"{rank_list(numbers)} {describe_end(item, many=many) or seen}"
 
 
 def describe_ends(ranks: Sequence[Process]) -> list[str]:
     """How ranks ended that did not end well, a sentence for each way."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[Process]] = {}
     for each in ranks:
         if (said := describe_end(each)) is not None:
-            groups.setdefault(said, []).append(each.rank or 0)
-    told = [_of_ranks(numbers, said) for said, numbers in groups.items()]
+            groups.setdefault(said, []).append(each)
+    told = [_of_ranks([each.rank or 0 for each in group], group[0]) for group in groups.values()]
     more = len(told) - _LISTED
     return told[:_LISTED] + ([f"{count(more, 'more rank')} ended in other ways"] if more > 0 else [])

@@ -14,13 +14,14 @@ import pytest
 import torch
 
 import dynadiag
-from dynadiag.explanation.advice_entry import AdviceTrial
 from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
-from dynadiag.explanation.advice_table import TABLE
 from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
+from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
+from dynadiag.job.rank_remedies import RANKS
 from tests.explanation.advice_programs import PROGRAMS, RESTORE, Program, config
 
 PACKAGE = Path(dynadiag.__file__).parent
@@ -34,12 +35,17 @@ OPTIONS = dict.fromkeys(
     ),
     False,
 )
-CATALOGUE: tuple[Remedy[Any], ...] = (*REMEDIES.values(), *NUMBERS, *RECOMPILES, SKIPPED_FOR_MODE)
-TEXTS = {key: entry.text for key, entry in TABLE.items()} | {remedy.key: remedy.says for remedy in CATALOGUE}
-TRIALS: list[tuple[str, AdviceTrial | Trial]] = [
-    *((key, trial) for key, entry in TABLE.items() for trial in entry.trials),
-    *((remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials),
-]
+CATALOGUE: tuple[Remedy[Any], ...] = (
+    *REMEDIES.values(),
+    *NUMBERS,
+    *RECOMPILES,
+    *FAILURES,
+    *CACHES,
+    *RANKS.values(),
+    SKIPPED_FOR_MODE,
+)
+TEXTS = {remedy.key: remedy.says for remedy in CATALOGUE}
+TRIALS = [(remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials]
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +78,8 @@ def pattern(says: str) -> str:
 
 
 @pytest.mark.parametrize(("key", "trial"), TRIALS, ids=[f"{key}-{trial.program}" for key, trial in TRIALS])
-def test_what_the_advice_is_about_is_gone_when_it_is_followed(
-    tmp_path: Path, key: str, trial: AdviceTrial | Trial
-) -> None:
-    if isinstance(trial, Trial) and trial.torch and RELEASE not in trial.torch:
+def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, key: str, trial: Trial) -> None:
+    if trial.torch and RELEASE not in trial.torch:
         pytest.skip(f"the trial is for torch {', '.join(trial.torch)}")
     program, followed = PROGRAMS[trial.program]
     before, results = recorded(tmp_path / "before.dynadiag", program)
@@ -118,7 +122,6 @@ def test_advice_is_made_by_the_table_only() -> None:
     assert found == made | {"explanation/break_remedies.py"}  # of torch's hints
 
 
-def test_each_entry_of_the_table_is_given_somewhere() -> None:
-    sources = [file.read_text() for file in PACKAGE.rglob("*.py") if not file.name.startswith("advice_on_")]
-    used = [key for key in TABLE if any(f'"{key}"' in text for text in sources)]
-    assert sorted({*TABLE} - {*used}) == []
+def test_each_remedy_for_ranks_is_chosen_by_a_divergence() -> None:
+    text = (PACKAGE / "job/divergence_text.py").read_text()
+    assert [key for key in RANKS if f'"{key}"' not in text] == []

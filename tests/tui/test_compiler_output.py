@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dynadiag.recording.torch_text.failures import parse_compiler_output
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.compiler_output import parse_compiler_output
 from tui.widgets.code_pane import CodePane
 
 COMMAND = "g++ /tmp/main.cpp " + "-D SOMETHING " * 40

@@ -10,12 +10,15 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import BreakFacts, Frame, Span
 
 __all__ = [
+    "OPERATOR_ITEM",
     "BreakMessage",
     "exception_name",
     "has_id",
+    "is_in_loop",
     "needed_symbols",
     "parse_message",
     "read_facts",
+    "saw_no_tensor",
     "user_code_at",
     "user_stack",
 ]
@@ -45,7 +48,7 @@ _FALSE_CONDITION = re.compile(r"attempted to jump with ConstantVariable\(\w+: (?
 _RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<message>[^\n]*)\)$", re.MULTILINE)
 _CONSTANT = re.compile(r"\[ConstantVariable\(str: (?P<text>.*)\)\]")  # torch 2.11 shows its own object
 _ONE_STRING = re.compile(r"(?P<quote>['\"])(?P<text>((?!(?P=quote)).)*)(?P=quote)")
-_OPERATOR_ITEM = re.compile(r"^\s*Higher Order Operator: (?P<name>\S+)", re.MULTILINE)
+OPERATOR_ITEM = re.compile(r"^\s*Higher Order Operator: (?P<name>\S+)", re.MULTILINE)
 _OPERATOR_FRAME = re.compile(
     r'^ *File "[^"\n]*variables[/\\]higher_order_ops\.py", line \d+, in \w*call_', re.MULTILINE
 )
@@ -124,6 +127,16 @@ def read_facts(
     )
 
 
+def is_in_loop(gb_type: str | None) -> bool:
+    """Whether a type of break (GB7000) is that of a graph which cannot be split inside a loop."""
+    return gb_type == "graph break in loop"
+
+
+def saw_no_tensor(reason: str) -> bool:
+    """Whether a function was left to Python because Dynamo saw no tensor in it (convert_frame.py, 2.13 to 2.15)."""
+    return reason == "no tensor-related objects found in frame"
+
+
 def needed_symbols(text: str) -> tuple[str, ...]:
     """Return the numbers without a value (``u0``) that a message asks for."""
     needed = _NEEDED.search(text)
@@ -181,7 +194,7 @@ def _then(text: str) -> str | None:
 
 
 def _higher_order(text: str) -> str | None:
-    named = _OPERATOR_ITEM.search(text)
+    named = OPERATOR_ITEM.search(text)
     return named["name"] if named else SOME_OPERATOR if _OPERATOR_FRAME.search(text) else None
 
 

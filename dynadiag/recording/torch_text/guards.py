@@ -105,6 +105,7 @@ _OPPOSITE = {"True": "False", "False": "True"}
 _CLASS = re.compile(r"<class '(?:[\w.<>]*\.)?(?P<name>\w+)'>")
 _BACKEND = re.compile(r"compiler='(?P<name>[^']*)'")
 _ADDRESS = re.compile(r"\s*\(id=.*|<function | at 0x\w+>?")
+_GUARDED_CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")
 _MAX_LITERAL = 200
 
 
@@ -156,6 +157,16 @@ def guarded_value(expression: str) -> str | None:
     """
     left, equals, value = expression.partition(" == ")
     return value if equals and not left.startswith(_NOT_VALUES) else None
+
+
+def guarded_class(expression: str) -> str | None:
+    """Return the class in a module that a guard on a type names; None for what Python has itself.
+
+    >>> guarded_class("___check_type_id(L['self'], 94), type=<class 'model.Net'>")
+    'Net'
+    """
+    match = _GUARDED_CLASS.search(expression)
+    return match["name"] if match else None
 
 
 def literal_type(text: str | None) -> str | None:

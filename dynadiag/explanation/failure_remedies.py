@@ -1,0 +1,128 @@
+"""The remedies for failed compiles, each with what must be known of the failure for its text to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.remedy import Remedy, Slots, advise, slots_if, tried
+from dynadiag.recording.records import Compile
+from dynadiag.recording.torch_text.failures import FailureFacts
+
+__all__ = ["FAILURES", "FailureCase", "failure_advice"]
+
+_INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's own, which say nothing to a user
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCase:
+    """A failed compile: what torch says of it, the stage that failed, and whether it is the rest behind a break."""
+
+    facts: FailureFacts
+    stage: str
+    item: Compile
+    is_rest: bool
+
+    @property
+    def is_of_rest(self) -> bool:
+        """Whether Dynamo failed on what it made itself of the rest of a function."""
+        return self.is_rest and self.stage == "Dynamo" and self.item.error in _INTERNAL_ERRORS
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a remedy for this very failure fits."""
+        facts = self.facts
+        return facts.constraint in ("fixed", "range", "multiple") or facts.lacks is not None or self.is_of_backend
+
+    @property
+    def is_of_backend(self) -> bool:
+        """Whether a backend that is none of torch's raised it."""
+        return self.facts.backend is not None and self.stage == f"the backend `{self.facts.backend}`"
+
+
+def _bound(constraint: str) -> Callable[[FailureCase], Slots]:
+    return lambda case: slots_if(case.facts.constraint == constraint, held=case.facts.held)
+
+
+def _lacks(what: str) -> Callable[[FailureCase], Slots]:
+    return lambda case: slots_if(case.facts.lacks == what and case.facts.constraint is None)
+
+
+FAILURES: tuple[Remedy[FailureCase], ...] = (
+    Remedy(
+        "failed.rest",
+        "torch failed on what it made of the rest of `{function}` behind the graph break at line {line}: end that "
+        "break, and there is no such rest.",
+        lambda case: slots_if(case.is_of_rest, function=case.item.function, line=str(case.item.line)),
+        trials=tried("breaks_in_a_transform"),
+    ),
+    Remedy(
+        "failed.mark_dynamic",
+        "Drop the mark, or use `torch._dynamo.maybe_mark_dynamic`, which lets it be {held}; for a size that may vary, "
+        "take the number out of the code at this line.",
+        _bound("fixed"),
+        trials=tried("marks_a_fixed_size"),
+    ),
+    Remedy(
+        "failed.range",
+        "Mark the range that the code holds for, `{held}` (`mark_dynamic(tensor, dimension, min=..., max=...)`), or "
+        "use `torch._dynamo.maybe_mark_dynamic`, which compiles again beyond it; for one code for all, take out the "
+        "branch on the size.",
+        _bound("range"),
+        trials=tried("marks_a_wide_range"),
+    ),
+    Remedy(
+        "failed.multiple",
+        "`mark_dynamic` states a range of sizes, and the code holds only for multiples, `{held}`: use "
+        "`torch._dynamo.maybe_mark_dynamic`, which compiles again for other sizes; for one code for all, take out the "
+        "branch on the size, or pad before the call.",
+        _bound("multiple"),
+        trials=tried("marks_multiples"),
+    ),
+    Remedy(
+        "failed.no_triton_driver",
+        'Triton has no driver here that could run the kernel: none for a CPU (`cpu_backend = "triton"`), and no GPU. '
+        "`dynadiag explain --target h100` records what a GPU would get, and `dynadiag bisect --rungs triton` runs "
+        "the kernels in Triton's interpreter.",
+        _lacks("driver"),
+    ),
+    Remedy(
+        "failed.no_autograd",
+        "Register one with `torch.library.register_autograd`.",
+        _lacks("autograd"),
+        trials=tried("operator_without_autograd"),
+    ),
+    Remedy(
+        "failed.coroutine",
+        "Compile the plain function that it calls, and not the `async def` or generator: torch cannot go on in the "
+        "middle of one.",
+        _lacks("resume"),
+        trials=tried("a_coroutine"),
+    ),
+    Remedy(
+        "failed.backend",
+        "The exception comes from {stage}: mend it there, or use another.",
+        lambda case: slots_if(case.is_of_backend and case.facts.lacks is None, stage=case.stage),
+        trials=tried("failing_backend"),
+    ),
+    Remedy(
+        "failed.bisect",
+        "`dynadiag bisect` names the part of the compiler that is at fault.",
+        lambda case: slots_if(not case.is_known),
+        ends=False,
+        usual=True,
+    ),
+    Remedy(
+        "failed.minify",
+        "`dynadiag minify` writes a small program with this failure, for a bug report.",
+        lambda case: slots_if(not case.is_known),
+        ends=False,
+        usual=True,
+    ),
+)
+
+
+def failure_advice(case: FailureCase) -> tuple[Advice, ...]:
+    """Return what to do about a failed compile: what fits it, else the commands that look further."""
+    return advise(FAILURES, case, most=3)

@@ -1,0 +1,213 @@
+"""Reads what torch and the compilers below it write of a failed compile, and of a collective that failed."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
+from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols
+from dynadiag.recording.torch_text.sources import source_text
+
+__all__ = [
+    "CompilerOutput",
+    "FailureFacts",
+    "first_error",
+    "is_peer_gone",
+    "is_timeout",
+    "parse_compiler_output",
+    "read_failure",
+    "without_place",
+]
+
+Constraint = Literal["fixed", "range", "multiple", "related"]
+
+_MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
+_MAX_NAMED = 2000  # characters in which operators are looked for: no message names one later
+_CALLS_BACKEND = "_call_user_compiler"  # output_graph.py: all below is the backend's
+_FILE = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>[^\n,]+)', re.MULTILINE)
+_BACKEND = re.compile(r"backend='(?P<name>[^'\n]*)' raised:\s*")
+_BACKWARD = "in the backward: "  # the digest's mark on what failed after the forward had been compiled
+_USER_STACKS = (
+    "\nUser stack:",
+    "\nUser Stack (most recent call last):",
+    "\nFound from :",
+    "\nfrom user code:",
+    "\nOriginal traceback:",
+)
+_OUTPUT = "\nOutput:\n"  # CppCompileError: what the compiler printed follows
+_ERROR = re.compile(r"^.*?\b(?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
+_ERROR_AT = re.compile(r"^[^\s:][^:\n]*:\d+:(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
+_ERROR_MARK = "error: "  # how compilers mark an error
+_CODE = re.compile(r"^ *\d+ \| ?(?P<code>.*)$", re.MULTILINE)
+_COMMAND = re.compile(r"^Command:\n(?P<command>.*?)\n\n", re.MULTILINE | re.DOTALL)
+_CODE_OF_ERROR = re.compile(r"\berror: [^\n]*\n\s*\d+ \| (?P<code>[^\n]*)")
+# What torch could not trace of a function that a higher-order operator was given (higher_order_ops.py).
+_RAISED = re.compile(r"""raised exception \w+\((?P<quote>["'])(?P<text>.*)(?P=quote)\)""")  # 2.15
+_IN_OPERATOR = re.compile(r"Got graph break/error:\s*(?P<why>\S[^\n]*)")
+_CONSTANT = re.compile(r"""ConstantVariable\(str: ["'](?P<text>[^\n]*)["']\)""")
+_NAMED_OPERATOR = re.compile(r"\b(?:torch\.ops\.)?(?P<name>\w+\.\w+\.\w+)\b")
+# Of sizes that were marked dynamic: symbolic_shapes.py.
+_FIXED = re.compile(
+    r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<value>[^)]*)\)"
+)
+_RANGE = re.compile(
+    r"Not all values of (?P<size>\S+) = \S+ in the specified range (?P<range>.+?) satisfy the generated guard "
+    r"(?P<guard>[^\n]+?)\.?(?:\n|$)"
+)
+_RELATED = re.compile(
+    r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<other>\S+) = \S+ "
+    r"(?:must always be equal|by)"
+)
+_LACKS = {
+    "driver": "0 active drivers",  # Triton
+    "autograd": "no autograd formula was registered",
+    "resume": "resume function for generator, coroutine",
+}
+# What gloo and NCCL say of a rank that they wait for, or that is gone.
+_TIMED_OUT = re.compile(r"timed out|timeout", re.IGNORECASE)
+_PEER_IS_GONE = re.compile(
+    r"connection (?:closed|reset|refused)|closed by peer|read error|write error|broken pipe|socket"
+    r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
+    re.IGNORECASE,
+)
+_CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class FailureFacts:
+    """What torch says of a failed compile.
+
+    ``message`` is the first line of the exception without what torch puts before it. ``backend`` is the one that
+    raised it, ``files`` those that its traceback passes, outermost first, below the call of the backend if there is
+    one. ``is_cpp`` and ``is_lowering``: the C++ compiler, or Inductor's lowering, raised it. ``blamed`` is the user's
+    line that torch names, ``operators`` the operators that it names, ``quoted`` the generated line that a compiler
+    quotes. ``constraint`` is how a size that was marked dynamic is bound by the code: ``size`` is that size, ``held``
+    what the code holds for (a value, a condition, another size), ``marked`` the range that was stated. ``inside`` is
+    what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
+    ``driver``, an operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
+    """
+
+    message: str
+    is_backward: bool = False
+    backend: str | None = None
+    files: tuple[str, ...] = ()
+    is_cpp: bool = False
+    is_lowering: bool = False
+    blamed: Span | None = None
+    operators: frozenset[str] = frozenset()
+    quoted: str | None = None
+    compiler_error: str | None = None
+    constraint: Constraint | None = None
+    size: str = ""
+    marked: str = ""
+    held: str = ""
+    operator: str | None = None
+    inside: str | None = None
+    lacks: str | None = None
+    symbols: tuple[str, ...] = ()
+
+
+def read_failure(reason: str, traceback: str) -> FailureFacts:
+    """Return what the text of a failed compile says: the exception, and the traceback before it."""
+    reason, traceback = reason[:_MAX_TEXT], traceback[-_MAX_TEXT:]
+    is_backward = reason.startswith(_BACKWARD)
+    reason = reason.removeprefix(_BACKWARD)
+    backend, told = _BACKEND.match(reason), f"{reason}\n{traceback}"
+    below = traceback[traceback.rfind(_CALLS_BACKEND) :] if backend and _CALLS_BACKEND in traceback else traceback
+    error = _ERROR.search(reason) if _OUTPUT in reason else None
+    inside, operator, quoted = _IN_OPERATOR.search(reason), OPERATOR_ITEM.search(traceback), _CODE_OF_ERROR.search(told)
+    message = _BACKEND.sub("", reason, count=1).strip().partition("\n")[0].removesuffix(":")
+    constraint, size, marked, held = _constraint(reason)
+    return FailureFacts(
+        message=message,
+        is_backward=is_backward,
+        backend=backend and backend["name"],
+        files=tuple(frame["file"] for frame in _FILE.finditer(below)),
+        is_cpp="CppCompileError" in reason.partition("\n")[0],
+        is_lowering=reason.startswith("LoweringException"),
+        blamed=_blamed(reason, traceback),
+        operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
+        quoted=(quoted and quoted["code"].strip()) or None,
+        compiler_error=error and error["text"],
+        constraint=constraint,
+        size=size,
+        marked=marked,
+        held=held,
+        operator=operator and operator["name"],
+        inside=inside and _RAISED.sub(r"\g<text>", _CONSTANT.sub(r"\g<text>", inside["why"])),
+        lacks=next((what for what, said in _LACKS.items() if said in message), None),
+        symbols=needed_symbols(reason),
+    )
+
+
+def _constraint(reason: str) -> tuple[Constraint | None, str, str, str]:
+    """How a marked size is bound, the size, the range that was marked, and what holds."""
+    if found := _FIXED.search(reason):
+        return "fixed", source_text(found["size"]), "", found["value"]
+    if found := _RANGE.search(reason):
+        size, marked, held = (source_text(found[name]) for name in ("size", "range", "guard"))
+        return "multiple" if " % " in held else "range", size, marked, held
+    if found := _RELATED.search(reason):
+        return "related", source_text(found["size"]), "", source_text(found["other"])
+    return None, "", "", ""
+
+
+def _blamed(reason: str, traceback: str) -> Span | None:
+    """The innermost line of the user's stack that torch adds to its message."""
+    for text, heading in itertools.product((reason, traceback), _USER_STACKS):
+        frames = [Span(each["file"], int(each["line"])) for each in _FILE.finditer(text.partition(heading)[2])]
+        own = [span for span in frames if not is_torch_file(span.file) and not is_stdlib_file(span.file)]
+        if own:
+            return own[-1]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerOutput:
+    """What a C++ or Triton compiler said of generated code.
+
+    ``error`` is its first error, ``code`` the generated line that it is about, ``more`` the other errors. ``code`` is
+    empty if the compiler did not print the line, ``command`` if torch did not report it.
+    """
+
+    error: str
+    code: str
+    more: tuple[str, ...]
+    command: str
+
+
+def parse_compiler_output(reason: str) -> CompilerOutput | None:
+    """Return what a compiler said, read from torch's error; None if no compiler wrote it."""
+    errors = list(_ERROR_AT.finditer(reason))
+    if not errors:
+        return None
+    code = _CODE.search(reason, errors[0].end(), errors[1].start() if errors[1:] else len(reason))
+    command = _COMMAND.search(reason)
+    first, *more = dict.fromkeys(item["text"].strip() for item in errors)
+    return CompilerOutput(
+        first, code["code"].strip() if code else "", tuple(more), command["command"].strip() if command else ""
+    )
+
+
+def first_error(lines: list[str]) -> str:
+    """Return the first error of a compiler in the lines of a message, from its mark on; empty if there is none."""
+    return next((text[text.find(_ERROR_MARK) :] for text in lines if _ERROR_MARK in text), "")
+
+
+def is_timeout(message: str | None) -> bool:
+    """Whether a collective gave up on a rank that did not come."""
+    return _TIMED_OUT.search(message or "") is not None
+
+
+def is_peer_gone(message: str | None) -> bool:
+    """Whether a collective failed because another rank had gone."""
+    return _PEER_IS_GONE.search(message or "") is not None
+
+
+def without_place(message: str) -> str:
+    """Return a message without the place in C++ that it begins with."""
+    return _CPP_PLACE.sub("", message)

@@ -1,0 +1,88 @@
+"""Reads why torch kept a graph out of a cache, or left code without a CUDA graph."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.records import Span
+
+__all__ = ["BypassFacts", "option_that_is_off", "read_bypass", "read_cudagraph_skip", "without_address"]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
+_STACK = re.compile(r"\.? *(Found from *:|\n).*", re.DOTALL)
+_OPENING = re.compile(r"^skipping cudagraphs? due to ", re.IGNORECASE)
+# Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py. The first that is in the reason is its kind;
+# the group is what it names.
+_BYPASSES = {
+    kind: re.compile(pattern, re.DOTALL)
+    for kind, pattern in {
+        "operator": r"Can't cache HigherOrderOperator: (?P<name>\S+)"
+        r"|call_function target .*?module: torch\.ops\.higher_order, *\s*Function name: (?P<name2>\S+)"
+        r"|call_function target .*?module: torch\.autograd\.function, *\s*Function name: (?P<name3>\S+)",
+        "function": r"Unsupported call_function target .*?Function module: (?P<module>.*?), *\s*"
+        r"Function name: (?P<name>\S+)",
+        "custom pass": r"Unsupported _?(?P<name>pre grad|post grad|joint|pre_fusion|post_fusion|fuse_ddp)",
+        "freezing": r"Cannot cache a graph with freezing|frozen constants",
+        "context_fn": r"SAC context_fn does not have a cache_hash",
+        "budget": r"(?P<name>activation_memory_budget_\w+) is a raw callable",
+        "fake first call": r"Won't cache a graph with fakify_first_call",
+        "no FX cache": r"FX graph cache is not enabled",
+        "constant folding": r"[Rr]untime constant folding",
+        "mkldnn": r"mkldnn tensors",
+        "bisector": r"bisect",
+        "pickle": r"[Pp]ickle|unpicklable",
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BypassFacts:
+    """Why a graph was kept out of a cache: the kind of reason, and the operator, function, pass or option it names.
+
+    ``module`` is that of the function. ``kind`` is None where the reason is none of those that are known.
+    """
+
+    kind: str | None
+    text: str
+    name: str = ""
+    module: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The name of the operator or function with its module, as torch's option for functions to vouch for has it."""
+        return f"torch.ops.higher_order.{self.name}" if self.kind == "operator" else f"{self.module}.{self.name}"
+
+
+def read_bypass(reason: str) -> BypassFacts:
+    """Return what torch's reason for a bypass says."""
+    text = " ".join(without_address(reason).split())
+    for kind, pattern in _BYPASSES.items():
+        if match := pattern.search(reason):
+            named = {name.rstrip("23"): value for name, value in match.groupdict().items() if value is not None}
+            return BypassFacts(kind, text, **named)
+    return BypassFacts(None, text)
+
+
+def option_that_is_off(reason: str) -> str:
+    """Return the option of torch by which a cache is off: the reason is ``torch._inductor.config.NAME is False``."""
+    return reason.partition(" is ")[0].rpartition(".")[2]
+
+
+def read_cudagraph_skip(reason: str) -> tuple[str, Span]:
+    """Return why code was left without a CUDA graph, and the user's innermost line of the stack that may follow it."""
+    frames = [Span(match["file"], int(match["line"])) for match in _FRAME.finditer(reason)]
+    frames = [frame for frame in frames if not is_torch_file(frame.file)] or frames
+    short = _OPENING.sub("", _STACK.sub("", reason.strip())).strip()
+    return short or reason.strip(), frames[-1] if frames else Span(None, None)
+
+
+def without_address(text: str) -> str:
+    """The text without addresses of objects, which differ from run to run.
+
+    >>> without_address("<function f at 0x7f51bf2804a0>")
+    '<function f>'
+    """
+    return _ADDRESS.sub("", text)
