@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.guards import tensor_check
-from dynadiag.recording.torch_text.sources import source_text
+from dynadiag.recording.torch_text.sources import source_components, source_text
 from dynadiag.render.paths import source_location
 from tui.styled_text import Fragment, one_line
 from tui.widgets.tree import Branch
 
-__all__ = ["condition_text", "guard_branches", "source_components"]
+__all__ = ["condition_text", "guard_branches"]
 
-_COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
 _MAX_EXPANDED = 40  # with more guards, branches start closed
-
-
-def source_components(source: str) -> tuple[str, ...]:
-    """Split the source of a guard into its components. An empty source has none.
-
-    >>> source_components("L['x'].size()[0]")
-    ("L['x']", '.size()', '[0]')
-    """
-    found = _COMPONENT.findall(source)
-    if "".join(found) != source:
-        return (source,)
-    if len(found) > 1 and found[0] in ("L", "G"):
-        found[:2] = [found[0] + found[1]]
-    return tuple(found)
 
 
 def condition_text(guard: Guard) -> str:

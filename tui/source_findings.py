@@ -14,7 +14,6 @@ __all__ = ["SourceNote", "source_notes"]
 
 _SIGNS = {"break": ("⚠", "break"), "recompile": ("↻", "recompile"), "uncompiled": ("⚠", "break")}
 _FAILED = ("✗", "error")  # the sign of every other rule
-_GUARD_OF = " (guard of"  # what follows it names a compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
     if finding.rule in ("recompile", "recompile-limit") and guards:
         for fact in guards:
             if fact.span is not None:
-                yield fact.span, fact.text.partition(_GUARD_OF)[0]
+                yield fact.span, fact.note or fact.text
         return
     for span in dict.fromkeys((finding.span, *finding.places)):
         yield span, f"{finding.id} {finding.title}" if finding.id else finding.title

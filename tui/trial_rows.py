@@ -15,7 +15,7 @@ from tui.widgets.table import Row
 __all__ = ["deciding_trials", "running_row", "trial_lines", "trial_row"]
 
 _FRESH = "fresh "  # precedes a candidate that ran in a fresh interpreter
-_PROOF = "the repro: "  # precedes what the trials of a repro try
+_PROOF = "repro "  # precedes the candidates of a repro
 _DECIDES = "◆"
 _SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of an outcome
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -40,9 +40,7 @@ def deciding_trials(trials: Sequence[Trial], verdict: Mapping[str, Any]) -> list
     known = {item.candidate.removeprefix(_FRESH): item.index for item in trials}
     told = verdict.get("reproduce")
     named = [known[one] for one in (told if isinstance(told, list) else ()) if isinstance(one, str) and one in known]
-    proof = [
-        item.index for item in trials if "repro" in verdict and _label(item, _json(item.outcome)).startswith(_PROOF)
-    ]
+    proof = [item.index for item in trials if "repro" in verdict and item.candidate.startswith(_PROOF)]
     return named or proof
 
 

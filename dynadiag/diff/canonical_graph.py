@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine, parse_graph
+from dynadiag.recording.torch_text.comparable import without_addresses
 
-__all__ = ["CanonicalGraph", "CanonicalNode", "canonical_graph", "with_inputs_in_order_of", "without_addresses"]
+__all__ = ["CanonicalGraph", "CanonicalNode", "canonical_graph", "with_inputs_in_order_of"]
 
 _NODE = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?! = )")  # a plain name that is no keyword of a call
 _SYMBOL = re.compile(r"(?<![\w.%])(?:s|u|zf|zuf)\d+(?![\w(])")  # a size symbol of torch
 _NUMBERED_SYMBOL = re.compile(r"\$\d+")
 _ATTRIBUTE = re.compile(r"\bself\.[\w.]+")  # a parameter, constant, submodule or subgraph: its name is arbitrary
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
-_FOLDER = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 # Triton kernels and their constant arguments are numbered in the order in which the process met them.
 _SIDE_TABLE = re.compile(r"\b(kernel_idx|constant_args_idx) = \d+")
 _INPUT, _OUTPUT = "placeholder", "output"
@@ -106,11 +105,6 @@ def with_inputs_in_order_of(other: CanonicalGraph, graph: CanonicalGraph) -> Can
             for node in (moved[old] for old in order)
         )
     )
-
-
-def without_addresses(text: str) -> str:
-    """Return a text without memory addresses and folders of paths."""
-    return _FOLDER.sub("", _ADDRESS.sub("0x", text))
 
 
 class _Symbols:

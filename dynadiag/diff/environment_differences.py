@@ -12,7 +12,6 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from dynadiag.diff.canonical_graph import without_addresses
 from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
@@ -22,6 +21,7 @@ from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
+from dynadiag.recording.torch_text.comparable import is_unreadable, without_addresses
 
 __all__ = [
     "OptionChange",
@@ -48,7 +48,6 @@ _IDLE_VARIABLE = re.compile(
 )
 _FACTS = (("torch", "torch"), ("triton", "Triton"), ("python", "Python"), ("device", "device"))
 _DYNAMIC = ("assume_static_by_default", "automatic_dynamic_shapes")  # which torch.compile(dynamic=) sets
-_NOT_JSON = "Value is not JSON serializable"  # torch writes it for a function or an object
 _MAX_VALUE = 60  # characters of a value in a sentence
 _MIN_SHARED = 0.5  # of the lines of two versions of a program
 _NOBODY = (None, None)
@@ -204,7 +203,9 @@ def _logged_options(texts: Mapping[str, Any]) -> _Options:
             values = json.loads(text) if isinstance(text, str) else {}
         except ValueError:
             continue
-        found.update({(_METRICS[key], name): _recorded(value) for name, value in values.items() if value != _NOT_JSON})
+        found.update(
+            {(_METRICS[key], name): _recorded(value) for name, value in values.items() if not is_unreadable(value)}
+        )
     return found
 
 

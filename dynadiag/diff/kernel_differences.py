@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from dynadiag.diff.canonical_graph import without_addresses
 from dynadiag.diff.difference import Difference
 from dynadiag.explanation.formatting import list_lines, list_some, si_number
 from dynadiag.kernels.generated_module import KernelCall
@@ -14,6 +13,7 @@ from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.kernel_diff import KernelChange, change_diff, changed_kernels
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.torch_text.comparable import without_addresses
 
 __all__ = ["kernel_differences"]
 

@@ -49,12 +49,16 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line of evidence: a label, a text, and the source place that it is about. A ``detail`` is for full reports."""
+    """A line of evidence: a label, a text, and the source place that it is about. A ``detail`` is for full reports.
+
+    ``note`` is what stands beside that place where the source is shown.
+    """
 
     label: str
     text: str
     span: Span | None = None
     detail: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

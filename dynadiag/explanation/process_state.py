@@ -11,6 +11,7 @@ __all__ = [
     "backend_change",
     "dispatch_change",
     "explains_dispatch",
+    "is_other_device",
     "key_changes",
     "setting_words",
     "state_words",
@@ -90,6 +91,12 @@ def explains_dispatch(state: GuardFailure, keys: GuardFailure) -> bool:
     return is_mode and all(key.startswith(modes) for key in added | removed)
 
 
+def is_other_device(fact: GuardFailure) -> bool:
+    """Whether a tensor dispatches otherwise because it is on another device."""
+    added, removed = key_changes(fact)
+    return bool(added & _BACKEND_KEYS and removed & _BACKEND_KEYS)
+
+
 def dispatch_change(fact: GuardFailure) -> str:
     """What a tensor has become, by its dispatch keys: ``is an inference tensor now``."""
     if fact.index == "in inference mode":
@@ -99,7 +106,7 @@ def dispatch_change(fact: GuardFailure) -> str:
     if fact.index == "an inference tensor":
         return "is an inference tensor now"
     added, removed = key_changes(fact)
-    if added & _BACKEND_KEYS and removed & _BACKEND_KEYS:
+    if is_other_device(fact):
         return f"is on another device now ({', '.join(sorted(added & _BACKEND_KEYS))})"
     for lead, kind in _KINDS:
         if any(key.startswith(lead) for key in added):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +11,11 @@ from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
-from dynadiag.recording.records import Frame, Span
+from dynadiag.recording.records import Frame, Span, ended_by
 
 __all__ = ["bad_end", "program_findings"]
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
-_SIGNAL = re.compile(r"the program was (?P<how>.* by signal \d+ \(\w+\)): ")  # a note of the digest's
 _INTERRUPT = "builtins.KeyboardInterrupt"
 
 
@@ -71,8 +69,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     if not code or run.run.is_foreign:
         return None
     if code < 0:
-        signals = (found for note in run.run.notes if (found := _SIGNAL.match(note)))
-        return next((f"The program was {found['how']}." for found in signals), f"Signal {-code} ended the program.")
+        return f"The program was {ended_by(-code)}."
     if end is not None and end.error is None:
         return f"The program ended itself with exit code {code} (`sys.exit`)."
     return f"The program ended with exit code {code}."

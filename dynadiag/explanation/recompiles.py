@@ -325,6 +325,7 @@ def _guards(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) ->
             text + more,
             Span(fact.file, fact.line) if fact.file and fact.line else None,
             detail=number >= _SHORT,
+            note=described(first),
         )
         if (place := assignment(fact, run.sources)) is not None:
             yield Fact("assigned", "by the only statement that gives it another value", place, detail=number >= _SHORT)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.process_state import dispatch_change
+from dynadiag.explanation.process_state import dispatch_change, is_other_device
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.records import GuardFailure
+from dynadiag.recording.torch_text.guards import excludes_zero_and_one
 from dynadiag.recording.torch_text.sources import argument_description, source_text, without_part
 
 __all__ = ["TENSORS", "markable_sizes"]
@@ -85,7 +86,7 @@ def _shape(*kinds: str | None) -> Needs:
         made = f"The code is dynamic, but made for `{source_text(fact.guard) or 'a condition that was not recorded'}`"
         if others:
             made += f" (and {count(others, 'more guard')} on the same sizes)"
-        if fact.guard.startswith("2 <= ") and fact.index == "range":
+        if excludes_zero_and_one(fact):
             made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
         sized = fact.terms and without_part(fact.terms[0])[1] == "size"
         ranged = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range" if sized else ""
@@ -108,7 +109,7 @@ def _gradients(*, of_parameter: bool, moved: bool | None) -> Needs:
 def _dispatch(case: RecompileCase, kind: str) -> Slots:
     """``kind``: "device", "inference tensor", or "" for all others."""
     change = dispatch_change(case.fact) if case.sort == "dispatch keys" else None
-    is_kind = "device" if (change or "").startswith("is on another device") else ""
+    is_kind = "device" if is_other_device(case.fact) else ""
     is_kind = is_kind or ("inference tensor" if case.fact.index == "an inference tensor" else "")
     return slots_if(change and is_kind == kind, name=case.name, names=case.names, change=change or "")
 

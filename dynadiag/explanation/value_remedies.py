@@ -13,7 +13,7 @@ import posixpath
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.records import GuardFailure, Span
-from dynadiag.recording.torch_text.guards import literal_type
+from dynadiag.recording.torch_text.guards import literal_type, was_empty
 from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
 
 __all__ = ["VALUES"]
@@ -154,7 +154,7 @@ def _added(case: RecompileCase) -> Slots:
 
 
 def _filled(case: RecompileCase) -> Slots:
-    empty = case.fact.was == "length 0" and not case.goes_on and case.fact.base != "argument"
+    empty = was_empty(case.fact) and not case.goes_on and case.fact.base != "argument"
     return slots_if(_length(case) and empty and case.added is None, names=case.names)
 
 

@@ -349,7 +349,8 @@ class _ReductionListener:
         of_program = not event.stage.startswith("text")  # a text runs where the program has registered its operators
         if of_program and event.status == "different" and outcome.signature is not None:
             self._search.note_other_failure(outcome.signature, "a part of the graph")
-        self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
+        left = "" if event.seconds_left is None else f", {event.seconds_left:.0f} s left"
+        self._search.on_trial(self._search.log.count, label + left, event.status, outcome.seconds)
 
     def _label(self, event: CandidateTried) -> str:
         unit = "line" if event.stage.startswith("text") else "operation"
@@ -358,6 +359,4 @@ class _ReductionListener:
             parts.append(f"best {event.best}")
         if self.cached:
             parts.append(f"{self.cached} cached")
-        if event.seconds_left is not None:
-            parts.append(f"{event.seconds_left:.0f} s left")
         return ", ".join(parts)

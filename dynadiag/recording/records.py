@@ -9,6 +9,7 @@ an id is recorded as ``"0/0#2"``.
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,6 +17,13 @@ from typing import TypeAlias
 CUT_SHORT = "the recording ends before the program did: it was cut short"
 UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
 TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
+_ENDINGS = {
+    "SIGINT": "interrupted",
+    "SIGTERM": "ended",
+    "SIGKILL": "killed",
+    "SIGSEGV": "crashed",
+    "SIGABRT": "aborted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,3 +458,17 @@ Record: TypeAlias = (
     | Symbol
     | Trial
 )
+
+
+def ended_by(number: int) -> str:
+    """How a signal ended a program, in words and with the signal's number and name."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended by signal {number}"
+    return f"{_ENDINGS.get(name, 'ended')} by signal {number} ({name})"
+
+
+def signal_note(exit_code: int) -> str:
+    """The note of a recording whose program a signal ended."""
+    return f"the program was {ended_by(-exit_code)}: the recording holds what came before"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.breaks import with_places
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, short_stack, source_location
 from dynadiag.render.printer import Printer, source_lines
@@ -20,7 +19,6 @@ _MAX_SHOWN = 10  # findings of one rule that a report shows without --all
 _MAX_PLACES = 10  # further places of one finding that it shows without --all
 _MAX_LABEL = 32  # columns of an id
 _MAX_TITLE = 60  # columns of a title in a list
-_LISTED_FRAME = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _WORDS = {  # rule -> what a paragraph begins with, one in a count
     "failed-compile": ("error", "failed compile"),
     "failed-program": ("error", "failed program"),
@@ -121,10 +119,7 @@ class FindingPrinter:
             # torch lists frames in its explanation: their places are written as elsewhere in the report
             lines += printer.fact(
                 "why",
-                _LISTED_FRAME.sub(
-                    lambda match: f"# {source_location(match['file'], int(match['line']), None, self._cwd)}: ",
-                    item.cause,
-                ),
+                with_places(item.cause, lambda file, line: source_location(file, line, None, self._cwd)),
             )
         if item.caused_by is not None:
             lines += printer.fact("because of", _name(self._explanation.findings[item.caused_by]))

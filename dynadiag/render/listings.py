@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Compile, Frame, Graph, Guard, Node
+from dynadiag.recording.torch_text.guards import tensor_check
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, source_location
@@ -19,10 +19,6 @@ __all__ = ["ListingPrinter"]
 
 _MAX_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
 _MAX_COLUMNS = 10_000  # columns of a guard with --all
-_TENSOR = re.compile(
-    r"^check_tensor\(.*torch\.(?P<dtype>\w+), device=.*requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), "
-    r"stride=(?P<stride>\[.*?\])"
-)
 _Branch = dict[Frame, "_Branch"]
 
 
@@ -128,10 +124,10 @@ class ListingPrinter:
 
 def _guard_text(guard: Guard) -> str:
     """What a guard checks, in short."""
-    found = _TENSOR.search(guard.expression)
-    if found:
-        grad = ", requires_grad" if found["grad"] == "True" else ""
-        return f"{source_text(guard.source)} is {found['dtype']} {found['size']}, stride {found['stride']}{grad}"
+    if (check := tensor_check(guard.expression)) is not None:
+        size, stride = (f"[{', '.join(values)}]" for values in (check.size, check.stride))
+        grad = ", requires_grad" if check.requires_grad == "True" else ""
+        return f"{source_text(guard.source)} is {check.dtype.removeprefix('torch.')} {size}, stride {stride}{grad}"
     if guard.kind == "GLOBAL_STATE":
         return "grad mode, autocast, default dtype, deterministic mode, threads are as they were"
     return source_text(guard.expression or guard.source)

@@ -17,7 +17,7 @@ from dynadiag.explanation.timing import CompileTime, Timing
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import CUT_SHORT
+from dynadiag.recording.records import CUT_SHORT, ended_by, signal_note
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import FindingPrinter
 from dynadiag.render.json_document import explanation_json
@@ -40,7 +40,6 @@ _MORE = " ..."  # after the places that are shown, where there are others
 _MAX_CALL = 2000  # characters of a call that are looked at: more than any terminal shows
 _MAX_CUDA_GRAPHS = 5  # CUDA graphs that were skipped or recorded again, without --all
 _MAX_REASON = 300  # characters of a reason
-_SIGNAL = re.compile(r"the program was .* by signal \d+ ")  # a note of the digest's
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
     "aot": "AOTAutograd",
@@ -150,8 +149,9 @@ class _Sections:
         lines += [self._head(), *printer.wrap(self._counts())]
         if not headline.tells_end and (note := self._exit_note()) is not None:
             lines += printer.labelled("note", note)
+        told = signal_note(self._run.exit_code or 0) if headline.tells_end else None
         for note in explanation.notes:
-            lines += [] if headline.tells_end and _SIGNAL.match(note) else printer.labelled("note", note)
+            lines += [] if note == told else printer.labelled("note", note)
         return lines
 
     def _head(self) -> str:
@@ -187,8 +187,7 @@ class _Sections:
             return None if CUT_SHORT in run.notes else "the run was cut short; this is what was recorded until then"
         if run.exit_code >= 0:
             return f"the program ended with exit code {run.exit_code}"
-        signalled = any(f"signal {-run.exit_code}" in note for note in run.notes)
-        return None if signalled else f"the program was ended by signal {-run.exit_code}"
+        return None if signal_note(run.exit_code) in run.notes else f"the program was {ended_by(-run.exit_code)}"
 
     def coverage(self) -> list[str]:
         """The counts, and a line for each function that called operators uncompiled; empty if none were counted."""

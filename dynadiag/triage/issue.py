@@ -22,6 +22,7 @@ from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
+from dynadiag.recording.torch_text.failures import is_comparison, wrapped_error
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
@@ -33,8 +34,6 @@ _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
-_WRAPPED = re.compile(r"backend='[^']*' raised:\s*")  # BackendCompilerFailed, before the error of the backend
-_COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
 _SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _WRONG = ("wrong_result", "nan")
@@ -124,11 +123,9 @@ def _error(failure: FailureDocument) -> tuple[str, str]:
     comparison of values as the wrong result that it is.
     """
     type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), failure.message
-    if _WRAPPED.match(message):
-        inner, colon, said = _WRAPPED.sub("", message, count=1).partition(": ")
-        if colon and inner.rpartition(".")[2].isidentifier():
-            type_, message = inner.rpartition(".")[2], said
-    return ("wrong result" if _COMPARISON.match(message) else type_), message
+    if (inner := wrapped_error(message)) is not None:
+        type_, message = inner
+    return ("wrong result" if is_comparison(message) else type_), message
 
 
 def _whole_words(text: str) -> str:

@@ -98,7 +98,7 @@ def test_an_interrupt_is_no_failure() -> None:
         (None, (), None),
         (4, (), "The program ended with exit code 4."),  # `os._exit`: no recorder saw the end
         (-11, (CRASHED,), "The program was crashed by signal 11 (SIGSEGV)."),
-        (-9, (), "Signal 9 ended the program."),
+        (-9, (), "The program was killed by signal 9 (SIGKILL)."),
     ],
 )
 def test_how_a_program_ends_without_an_exception(code: int | None, notes: tuple[str, ...], sentence: str) -> None:

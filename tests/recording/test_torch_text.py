@@ -147,26 +147,115 @@ def test_a_failure_of_an_old_recording_has_its_facts_again() -> None:
     assert (old.part, old.subject, old.index, old.base) == ("size", "L['x']", "0", "argument")
 
 
-def test_no_module_on_recompiles_matches_sentences() -> None:
-    """What torch wrote is read in `torch_text`; above it there are facts."""
-    names = (
-        "advice_on_recompiles",
-        "state_remedies",
-        "tensor_remedies",
-        "value_remedies",
-        "changes",
-        "guard_text",
-        "process_state",
-        "rebinding",
-        "recompile_case",
-        "recompiles",
-    )
-    files = [PACKAGE / "explanation" / f"{name}.py" for name in names] + [PACKAGE / "diff/guard_sentences.py"]
-    imports = {
-        f"{file.name}: {alias.name}"
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Import)
-        for alias in node.names
+# The packages that read recordings and show them. Those that run programs (`trial`, `minify`, ...) read their output.
+ABOVE = ("caches", "check", "commands", "diff", "explanation", "job", "kernels", "mcp", "render", "testing", "triage")
+# What their patterns are for, none of which is a sentence of torch's or of ours.
+SOURCE, CODE, GRAPH, PATHS = "Python source", "generated code", "printed graphs", "paths"
+KEYS, TYPED, LAYOUT = "values in the keys of caches", "what a user types", "the layout of lines"
+PATTERNS = {
+    "dynadiag/caches/causes.py": KEYS,
+    "dynadiag/caches/graph_causes.py": KEYS,
+    "dynadiag/caches/key_changes.py": KEYS,
+    "dynadiag/caches/source_changes.py": SOURCE,
+    "dynadiag/caches/start_phases.py": "names of what torch times",
+    "dynadiag/check/configuration.py": TYPED,
+    "dynadiag/check/proved_fixes.py": "unified diffs",
+    "dynadiag/commands/common.py": LAYOUT,
+    "dynadiag/commands/explain.py": TYPED,
+    "dynadiag/diff/canonical_graph.py": GRAPH,
+    "dynadiag/diff/comparison.py": CODE,
+    "dynadiag/diff/environment_differences.py": "names of options and variables",
+    "dynadiag/explanation/blocks.py": SOURCE,
+    "dynadiag/explanation/break_remedies.py": SOURCE,
+    "dynadiag/explanation/failures.py": PATHS,
+    "dynadiag/explanation/glossary.py": "words of a report that the glossary has",
+    "dynadiag/job/differences.py": GRAPH,
+    "dynadiag/job/trace.py": GRAPH,
+    "dynadiag/kernels/align.py": CODE,
+    "dynadiag/kernels/cpp_wrapper.py": CODE,
+    "dynadiag/kernels/document_links.py": "names of kernels",
+    "dynadiag/kernels/graph_parser.py": GRAPH,
+    "dynadiag/kernels/kernel_diff.py": CODE,
+    "dynadiag/kernels/line_table.py": CODE,
+    "dynadiag/kernels/module_parser.py": CODE,
+    "dynadiag/kernels/node_origins.py": PATHS,
+    "dynadiag/kernels/stages.py": CODE,
+    "dynadiag/mcp/server.py": PATHS,
+    "dynadiag/render/clean.py": LAYOUT,
+    "dynadiag/render/kernels.py": LAYOUT,
+    "dynadiag/render/markdown.py": LAYOUT,
+    "dynadiag/render/page/page.py": LAYOUT,
+    "dynadiag/render/paths.py": PATHS,
+    "dynadiag/render/printer.py": LAYOUT,
+    "dynadiag/render/readable_graph.py": GRAPH,
+    "dynadiag/render/report.py": "ids of graph breaks",
+    "dynadiag/render/sarif.py": LAYOUT,
+    "dynadiag/render/wrap.py": LAYOUT,
+    "dynadiag/testing/item_recording.py": PATHS,
+    "dynadiag/triage/issue.py": "the environment that torch collects",
+    "dynadiag/triage/issue_program.py": SOURCE,
+    "tui/command_process.py": "what a command of ours prints for a user, in a process of its own",
+    "tui/diff_sides.py": GRAPH,
+    "tui/documents.py": CODE,
+    "tui/editor.py": PATHS,
+    "tui/error_summary.py": LAYOUT,
+    "tui/graph_node.py": GRAPH,
+    "tui/graph_screen.py": PATHS,
+    "tui/kernel_stages.py": CODE,
+    "tui/line_links.py": CODE,
+    "tui/line_wrapping.py": LAYOUT,
+    "tui/node_places.py": GRAPH,
+    "tui/search_result.py": TYPED,
+    "tui/widgets/table.py": LAYOUT,
+}
+# Words of several parts that name a fact, and are compared: those of `GuardFailure`, and code that is looked for.
+FACTS = {"torch function modes", "in inference mode", "left inference mode", "an inference tensor"}
+COMPARED = ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "find", "index")
+
+
+def modules_above() -> Iterator[tuple[str, ast.Module]]:
+    files = [file for name in ABOVE for file in (PACKAGE / name).rglob("*.py")]
+    files += (PACKAGE.parent / "tui").rglob("*.py")
+    for file in sorted(files):
+        yield str(file.relative_to(PACKAGE.parent)), ast.parse(file.read_text())
+
+
+def compared_texts(module: ast.Module) -> Iterator[str]:
+    """The constants that a module looks for in a text, also by a name of the module's own."""
+    names = {
+        node.targets[0].id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    assert not [name for name in imports if name.endswith(": re")]
+    for node in ast.walk(module):
+        looked_for: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            looked_for = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in COMPARED:
+            looked_for = node.args[:1]
+        for value in looked_for:
+            constant = names.get(value.id, value) if isinstance(value, ast.Name) else value
+            parts = constant.elts if isinstance(constant, (ast.Tuple, ast.List, ast.Set)) else [constant]
+            yield from (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+
+
+def test_patterns_above_are_on_sources_and_listings() -> None:
+    """What torch wrote is read in `torch_text`; above it there are facts."""
+    imports = {
+        name
+        for name, module in modules_above()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Import) and any(alias.name == "re" for alias in node.names)
+    }
+    assert sorted(imports ^ {*PATTERNS}) == []
+
+
+def test_no_module_above_looks_for_a_sentence() -> None:
+    texts = {
+        f"{name}: {text}"
+        for name, module in modules_above()
+        if not name.startswith("dynadiag/kernels/")  # they look for generated code
+        for text in compared_texts(module)
+        if len(text.split()) > 2 and text not in FACTS
+    }
+    assert texts == {"tui/command_process.py: resume with --resume "}

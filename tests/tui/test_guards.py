@@ -78,7 +78,8 @@ async def test_a_guard_that_failed_tells_the_change_that_its_own_compile_did_not
         ("0/2", "L['x'].dtype", "torch.bfloat16", "torch.float32", "0/1"),
     ):
         (made, text), artifact = build.recompile_events(compile_id, was, now)
-        made["dynadiag_recompile"]["failures"][0].update(source=source, against=against)
+        guard = f"tensor 'x' dtype mismatch. expected {was}, actual {now}"
+        made["dynadiag_recompile"]["failures"][0].update(guard=guard, source=source, against=against)
         events += [(made, text), artifact, *build.compile_events(compile_id)]
     async with browsing(build.recording(tmp_path, [*events, *build.end_events()])) as pilot:
         await press(pilot, "6")

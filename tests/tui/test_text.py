@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from dynadiag.recording.torch_text.sources import source_components
 from tests.tui.build import MODULE
 from tui.colors import LINE_COLORS, line_color
 from tui.documents import DocumentRef, language_regions, split_lines
 from tui.editor import editor_command
 from tui.file_watch import FileWatch
-from tui.guard_tree import source_components
 from tui.highlighting import Highlighter
 from tui.location import History, Location
 from tui.styled_report import RolePrinter, styled_report_lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
@@ -26,8 +25,6 @@ from tui.widgets.tree import Branch, Tree
 
 __all__ = ["GuardsView"]
 
-# The guard is that of the tensor.
-_TENSOR_PART = re.compile(r"\.(?:(?:size|stride|storage_offset|dim)\(\).*|dtype|device|requires_grad)$")
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
 _CHANGING = {
     "TENSOR_MATCH",
@@ -164,7 +161,8 @@ class GuardsView(ListingView):
             for item in reversed(explanation.recompiles)
             for reason in item.reasons
             if reason.source and reason.against == self._compile
-            for value in (_TENSOR_PART.sub("", reason.source), reason.source)
+            for value in (reason.subject, reason.source)
+            if value
         }
         self._failed = failed
         guards = sorted(self.session.guards(self._compile), key=lambda item: _rank(item, failed))
@@ -256,8 +254,7 @@ def _value(item: Guard) -> str:
 
 def _is_of(reason: GuardFailure, guard: Guard) -> bool:
     """Whether a recompile failed a guard, or a guard on a part of its tensor."""
-    known = (reason.source, _TENSOR_PART.sub("", reason.source or ""))
-    return reason.against == guard.compile_id and guard.source in known
+    return reason.against == guard.compile_id and guard.source in (reason.source, reason.subject)
 
 
 def _failed(item: Guard, failed: Container[str]) -> bool:

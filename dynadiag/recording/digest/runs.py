@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payload
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty, text_or_none
-from dynadiag.recording.records import CUT_SHORT, Run
+from dynadiag.recording.records import CUT_SHORT, Run, signal_note
 
-_ENDINGS = {
-    "SIGINT": "interrupted",
-    "SIGTERM": "ended",
-    "SIGKILL": "killed",
-    "SIGSEGV": "crashed",
-    "SIGABRT": "aborted",
-}
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
 
@@ -84,7 +76,7 @@ class RunCollector:
         if not foreign and not complete:
             notes.append(CUT_SHORT)
         elif code is not None and code < 0:
-            notes.append(f"the program was {_ended_by(-code)}: the recording holds what came before")
+            notes.append(signal_note(code))
         if self._full:
             notes.append("the size limit of the recording was reached: later events are not in it")
         stopped = self._context.take("stopped", "-")
@@ -111,12 +103,3 @@ class RunCollector:
 def _is_renamed(error: str) -> bool:
     """Whether a probe failed because torch has not what it reads."""
     return error.startswith("LookupError: ")
-
-
-def _ended_by(number: int) -> str:
-    """How a signal ended a program, in words and with the signal's number and name."""
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"ended by signal {number}"
-    return f"{_ENDINGS.get(name, 'ended')} by signal {number} ({name})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dynadiag.recording.code_origin import original_name
@@ -21,12 +21,14 @@ __all__ = [
     "saw_no_tensor",
     "user_code_at",
     "user_stack",
+    "with_places",
 ]
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
 _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
+_LISTED_FRAME = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
 _THEN = "\n*** While handling this graph break, another graph break occurred: ***\n"
@@ -168,6 +170,11 @@ def user_code_at(text: str) -> Span:
     """Return the line that the head of a message names."""
     place = _USER_CODE_AT.search(text)
     return Span(place[1], int(place[2])) if place else Span(None, None)
+
+
+def with_places(text: str, place: Callable[[str, int], str]) -> str:
+    """Return an explanation with torch's comments on where a line of a graph is from (``# File ...``) made short."""
+    return _LISTED_FRAME.sub(lambda match: f"# {place(match['file'], int(match['line']))}: ", text)
 
 
 def _message_body(text: str) -> str:

@@ -16,11 +16,13 @@ __all__ = [
     "CompilerOutput",
     "FailureFacts",
     "first_error",
+    "is_comparison",
     "is_peer_gone",
     "is_timeout",
     "parse_compiler_output",
     "read_failure",
     "without_place",
+    "wrapped_error",
 ]
 
 Constraint = Literal["fixed", "range", "multiple", "related"]
@@ -74,6 +76,7 @@ _PEER_IS_GONE = re.compile(
     r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
     re.IGNORECASE,
 )
+_COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -196,6 +199,20 @@ def parse_compiler_output(reason: str) -> CompilerOutput | None:
 def first_error(lines: list[str]) -> str:
     """Return the first error of a compiler in the lines of a message, from its mark on; empty if there is none."""
     return next((text[text.find(_ERROR_MARK) :] for text in lines if _ERROR_MARK in text), "")
+
+
+def wrapped_error(message: str) -> tuple[str, str] | None:
+    """Return the type and the message of a backend's error, where BackendCompilerFailed is around it."""
+    if not (wrapper := _BACKEND.match(message)):
+        return None
+    name, colon, said = message[wrapper.end() :].partition(": ")
+    name = name.rpartition(".")[2]
+    return (name, said) if colon and name.isidentifier() else None
+
+
+def is_comparison(message: str) -> bool:
+    """Whether `torch.testing` raised an exception, since values differ."""
+    return _COMPARISON.match(message) is not None
 
 
 def is_timeout(message: str | None) -> bool:

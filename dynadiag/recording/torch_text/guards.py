@@ -139,6 +139,11 @@ def tensor_check(expression: str) -> TensorCheck | None:
 _SHAPE = ("size", "stride")
 
 
+def excludes_zero_and_one(failure: GuardFailure) -> bool:
+    """Whether the lower end of a range of sizes is torch's own: it compiles sizes 0 and 1 apart."""
+    return failure.index == "range" and failure.guard.startswith("2 <= ")
+
+
 def condition_of(guard: str) -> str:
     """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack.
 
@@ -219,7 +224,7 @@ def completed(failure: GuardFailure) -> GuardFailure:
     read = read_condition(condition_of(failure.guard))
     subject, part, index = without_part(failure.source)
     for suffix, name in _SUFFIXES.items():
-        if part is None and (failure.source or "").endswith(suffix) and read.part in ("other", "type"):
+        if part is None and (failure.source or "").endswith(suffix) and read.part in (name, "other", "type"):
             subject, part = (failure.source or "").removesuffix(suffix), name
     was = failure.was if failure.was != failure.guard else None
     if failure.now == "deallocated":
@@ -320,6 +325,11 @@ def _owner(is_class: object) -> str:
 def _length(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
     subject = found.get("source") or found.get("empty")
     return _made(text, part, source=subject, was=f"length {found.get('was') or 0}", index=_arguments(subject))
+
+
+def was_empty(failure: GuardFailure) -> bool:
+    """Whether a container was empty when the code was compiled."""
+    return failure.was == "length 0"
 
 
 def _arguments(subject: str | None) -> str | None:

@@ -60,6 +60,7 @@ _PARTS = (
     (re.compile(r"\.stride\(\)\[(?P<index>\d+)\]$"), "stride"),
     (re.compile(r"\.dim\(\)$"), "rank"),
 )
+_COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
 
 
 def source_text(source: str | None) -> str:
@@ -190,6 +191,20 @@ def last_name(source: str | None) -> str | None:
 def numbered_items(source: str | None) -> str:
     """A source with one text for all indices, which the items of one container share."""
     return _ITEM.sub("[]", source or "")
+
+
+def source_components(source: str) -> tuple[str, ...]:
+    """Split the source of a guard into its components. An empty source has none.
+
+    >>> source_components("L['x'].size()[0]")
+    ("L['x']", '.size()', '[0]')
+    """
+    found = _COMPONENT.findall(source)
+    if "".join(found) != source:
+        return (source,)
+    if len(found) > 1 and found[0] in ("L", "G"):
+        found[:2] = [found[0] + found[1]]
+    return tuple(found)
 
 
 def without_part(source: str | None) -> tuple[str | None, str | None, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +35,6 @@ __all__ = [
 
 _MAX_TRIALS = 1000
 _MAX_CELL = 300  # characters of what was tried, and of a failure
-_TIME_LEFT = re.compile(r", \d+ s left$")  # of the time limit, in the label of a trial
 _STATUSES = {
     "same": "fails",
     "fail": "fails",
@@ -127,7 +125,7 @@ def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
     failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
     return TrialView(
         number,
-        redaction.text(truncate_end(_TIME_LEFT.sub("", str(outcome.get("label") or item.candidate)), _MAX_CELL)),
+        redaction.text(truncate_end(str(outcome.get("label") or item.candidate), _MAX_CELL)),
         _STATUSES.get(status, redaction.text(status)),
         redaction.text(truncate_end(failure, _MAX_CELL)),
         f"{item.seconds:.1f}",
