@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Recompile, Span
 from dynadiag.recording.torch_text.failures import parse_compiler_output
@@ -312,7 +313,7 @@ def _generated_line(item: Compile, code: str, made: CompileTree) -> Location | N
 
 def _user_lines(item: Compile, made: CompileTree) -> list[Line]:
     """Return the lines of the program that the finding on a failed compile names; of one that names none, its own."""
-    found = (each for each in made.explanation.findings if each.rule == "failed-compile")
+    found = (each for each in made.explanation.findings if each.rule == Rule.FAILED_COMPILE)
     mine = next((each for each in found if item.compile_id in each.compile_ids), None)
     if mine is None:
         return []

@@ -12,6 +12,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.formatting import brief, count, duration, list_some, shorten
 from dynadiag.explanation.guard_text import described, what_changed
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.recording.torch_text.sources import source_text
@@ -38,7 +39,6 @@ _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal
 _ENDED = frozenset(code for number in _SIGNALS for code in (-number, 128 + number))  # exit codes after them
 _GAVE_UP = "torch gave up on it  "
 _ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
-_RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
 _WIDE_MAX_PATH_WIDTH = 50  # columns for a path in half of 150 columns
 _LEGEND = 2  # parts of the compiler on a line of the legend
@@ -154,7 +154,7 @@ def _findings(
     for group in groups[:number]:
         item, target = group[0], _target(group[0])
         yield line(*_finding_fragments(group, explanation, wide=wide), to=target)
-        if item.cause and item.rule not in ("break", "recompile-limit") and not _is_in_title(item):
+        if item.cause and item.rule not in (Rule.BREAK, Rule.RECOMPILE_LIMIT) and not _is_in_title(item):
             causes = dict.fromkeys(one_line(each.cause or "")[:_LONGEST] for each in (item, group[-1]))
             yield replace(line(f"        {' … '.join(causes)}", to=target), continues=True)
         advice = [each.text for each in item.advice]
@@ -200,10 +200,10 @@ def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wi
     item = group[0]
     at = source_location(item.span.file, item.span.line, None, explanation.run.cwd)
     at = _shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
-    yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<6}  ", _RULES.get(item.rule, "error")
+    yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<6}  ", item.rule.view.role
     yield f"{at}  ", "dim"
-    yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
-    if item.rule in ("break", "failed-compile") and (blamed := span_text(explanation.sources, item.span)):
+    yield _GAVE_UP if item.rule == Rule.RECOMPILE_LIMIT else "", "error"
+    if item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and (blamed := span_text(explanation.sources, item.span)):
         yield f"{blamed}  ", "strong"
     yield f"{'recompile of ' if item.rule == 'recompile' else ''}{one_line(item.title)}", ""
     lines = sorted({span.line for each in group for span in (each.span, *each.places) if span.line})
@@ -222,7 +222,7 @@ def _is_in_title(item: Finding) -> bool:
 
 def _target(item: Finding) -> Location:
     """The screen that has all of a finding."""
-    if item.rule in ("recompile", "recompile-limit"):
+    if item.rule.is_recompile:
         return Location("recompiles", item=item.records[0])
     if item.records:
         return Location("breaks", item=item.records[0])
@@ -233,7 +233,7 @@ def _amount(group: Sequence[Finding]) -> str:
     """How many graphs ended there, if any did, and how often it happened."""
     met = sum(len(item.records) for item in group)
     ended = sum(item.cost.graphs or 0 for item in group)
-    if group[0].rule != "break":
+    if group[0].rule != Rule.BREAK:
         return f"  {count(met, 'time')}" if met > 1 else ""
     said = [f"{count(ended, 'graph')} ended here"] if ended else []
     said += [f"met {count(met, 'time')}"] if met > 1 else []

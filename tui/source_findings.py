@@ -12,9 +12,6 @@ from tui.styled_text import one_line
 
 __all__ = ["SourceNote", "source_notes"]
 
-_SIGNS = {"break": ("⚠", "break"), "recompile": ("↻", "recompile"), "uncompiled": ("⚠", "break")}
-_FAILED = ("✗", "error")  # the sign of every other rule
-
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:
@@ -29,10 +26,10 @@ def source_notes(explanation: Explanation, file: str) -> Mapping[int, SourceNote
     """Return the notes of a source file by line, from 0. Of several findings on a line the worst gives the sign."""
     found: dict[int, list[SourceNote]] = {}
     for finding in explanation.findings:
-        sign, role = _SIGNS.get(finding.rule, _FAILED)
+        view = finding.rule.view
         for span, text in _places(finding):
             if span.file == file and span.line:
-                found.setdefault(span.line - 1, []).append(SourceNote(sign, role, one_line(text)))
+                found.setdefault(span.line - 1, []).append(SourceNote(view.sign, view.role, one_line(text)))
     return {
         line: SourceNote(notes[0].sign, notes[0].role, "  ".join(dict.fromkeys(note.text for note in notes)))
         for line, notes in found.items()
@@ -42,7 +39,7 @@ def source_notes(explanation: Explanation, file: str) -> Mapping[int, SourceNote
 def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
     """The places of a finding with a short text for each: that of a recompile is where the failed guard was made."""
     guards = [fact for fact in finding.evidence if fact.span is not None]
-    if finding.rule in ("recompile", "recompile-limit") and guards:
+    if finding.rule.is_recompile and guards:
         for fact in guards:
             if fact.span is not None:
                 yield fact.span, fact.note or fact.text

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import event_data
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
@@ -120,13 +121,13 @@ def peak_memory(recording: Recording) -> int | None:
 
 def _occurrences(item: Finding, target: str, show: Callable[[Finding], str]) -> Iterator[Problem]:
     """A finding at each of its places, unless it follows from another one, costs nothing, or is the program's end."""
-    if item.caused_by is not None or item.severity == "note" or item.rule == "failed-program":
+    if item.caused_by is not None or item.severity == "note" or item.rule == Rule.FAILED_PROGRAM:
         return
     shown = show(item)
     identities = item.place_identities or (item.identity,)
     for span, identity in zip(item.places or (item.span,), identities, strict=False):
         yield Problem(
-            "failed-compile" if item.is_failed_compile else item.rule,
+            Rule.FAILED_COMPILE if item.is_failed_compile else item.rule,
             item.id,
             identity,
             item.severity,

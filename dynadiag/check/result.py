@@ -10,16 +10,11 @@ from pathlib import Path
 from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, max_in_one_run
 from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
+from dynadiag.check.rules import CheckRule
 from dynadiag.explanation.formatting import count, list_some
+from dynadiag.explanation.rules import Rule
 
 __all__ = ["CheckResult", "after_update", "check", "over_budget"]
-
-_RULES = {  # rule of a finding -> rule of the problem, and the budget that takes the place of a baseline
-    "break": ("new-break", "max_breaks"),
-    "recompile": ("new-recompile", "max_recompiles"),
-    "recompile-limit": ("new-recompile", "max_recompiles"),
-    "failed-compile": ("failed", None),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +84,17 @@ def _split(
 
 
 def _has_budget(rule: str, budgets: Budgets) -> bool:
-    name = _RULES.get(rule, (None, None))[1]
-    return name is not None and getattr(budgets, name) is not None
+    budget = CheckRule.of_finding(rule).budget
+    return budget is not None and getattr(budgets, budget) is not None
 
 
 def _problem(targets: Sequence[str], item: Problem) -> Problem:
-    rule = _RULES.get(item.rule, (f"new-{item.rule}", None))[0]
-    return replace(item, rule=rule, targets=tuple(dict.fromkeys(targets)))
+    return replace(item, rule=CheckRule.of_finding(item.rule), targets=tuple(dict.fromkeys(targets)))
 
 
 def _budget_problem(
     run: Measurement,
-    rule: str,
+    rule: CheckRule,
     text: str,
     file: str | None = None,
     line: int | None = None,
@@ -113,7 +107,7 @@ def _budget_problem(
 def _failed(run: Measurement) -> Problem:
     code = run.exit_code or 0
     how = f"signal {-code} ended it" if code < 0 else f"exit code {code}"
-    return _budget_problem(run, "failed", f"the program failed: {how}")
+    return _budget_problem(run, CheckRule.FAILED, f"the program failed: {how}")
 
 
 def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
@@ -129,10 +123,10 @@ def _launches(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:
     if budgets.max_launches is None:
         return
     if run.launches is None:
-        yield _unknown(run, "max-launches", "the generated code was not recorded")
+        yield _unknown(run, CheckRule.MAX_LAUNCHES, "the generated code was not recorded")
     elif run.launches > budgets.max_launches:
         text = f"{count(run.launches, 'kernel call')} in the generated code, {budgets.max_launches} allowed"
-        yield _budget_problem(run, "max-launches", text)
+        yield _budget_problem(run, CheckRule.MAX_LAUNCHES, text)
 
 
 def _fallback_kernels(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
@@ -141,20 +135,20 @@ def _fallback_kernels(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
     first = run.fallbacks[0]
     named = list_some(list(dict.fromkeys(each.name for each in run.fallbacks)))
     text = f"{count(len(run.fallbacks), 'fallback kernel')}, {budgets.fallback_kernel} allowed: {named}"
-    yield _budget_problem(run, "fallback-kernel", f"{text} ({first.reason})", first.file, first.line)
+    yield _budget_problem(run, CheckRule.FALLBACK_KERNEL, f"{text} ({first.reason})", first.file, first.line)
 
 
 def _counts(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
-    bypasses = sum(each.rule == "cache-bypass" for each in run.occurrences)
+    bypasses = sum(each.rule == Rule.CACHE_BYPASS for each in run.occurrences)
     figures = (
-        ("max-breaks", "graph break", run.breaks, budgets.max_breaks, ("break", "failed-compile")),
-        ("max-recompiles", "recompile", run.recompiles, budgets.max_recompiles, ("recompile", "recompile-limit")),
-        ("max-graphs", "graph", run.graphs, budgets.max_graphs, ()),
-        ("cache-bypass", "cache bypass", bypasses, budgets.cache_bypass, ("cache-bypass",)),
+        (CheckRule.MAX_BREAKS, "graph break", run.breaks, budgets.max_breaks),
+        (CheckRule.MAX_RECOMPILES, "recompile", run.recompiles, budgets.max_recompiles),
+        (CheckRule.MAX_GRAPHS, "graph", run.graphs, budgets.max_graphs),
+        (CheckRule.CACHE_BYPASS, "cache bypass", bypasses, budgets.cache_bypass),
     )
-    for rule, noun, number, limit, of in figures:
+    for rule, noun, number, limit in figures:
         if limit is not None and number > limit:
-            at = next((each for each in run.occurrences if each.rule in of), None)
+            at = next((each for each in run.occurrences if each.rule in rule.of), None)
             place = (at.file, at.line, at.function) if at else ()
             yield _budget_problem(run, rule, f"{count(number, noun)}, {limit} allowed", *place)
 
@@ -164,15 +158,15 @@ def _compile_seconds(run: Measurement, budgets: Budgets, baseline: Baseline) -> 
         return
     share, known = relative_seconds(budgets.max_compile_seconds), baseline.compile_seconds.get(run.target)
     if run.compile_seconds is None:
-        yield _unknown(run, "max-compile-seconds", "the times were not recorded")
+        yield _unknown(run, CheckRule.MAX_COMPILE_SECONDS, "the times were not recorded")
     elif share is not None and known is None:
-        yield _unknown(run, "max-compile-seconds", "the baseline has no time for it; --update writes it")
+        yield _unknown(run, CheckRule.MAX_COMPILE_SECONDS, "the baseline has no time for it; --update writes it")
     else:
         limit = float(budgets.max_compile_seconds) if share is None else share * (known or 0.0)
         if run.compile_seconds > limit:
             of = f" ({budgets.max_compile_seconds} of the baseline's {known} s)" if share is not None else ""
             text = f"{run.compile_seconds:.2f} s of compiling, {limit:g} s allowed{of}"
-            yield _budget_problem(run, "max-compile-seconds", text)
+            yield _budget_problem(run, CheckRule.MAX_COMPILE_SECONDS, text)
 
 
 def _memory(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:
@@ -180,13 +174,13 @@ def _memory(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:
         return
     limit = bytes_of(budgets.max_memory)
     if run.memory is None:
-        yield _unknown(run, "max-memory", "the peak of memory was not recorded")
+        yield _unknown(run, CheckRule.MAX_MEMORY, "the peak of memory was not recorded")
     elif run.memory > limit:
         text = f"a peak of {run.memory / 1e6:,.0f} MB of memory, {limit / 1e6:,.0f} MB allowed"
-        yield _budget_problem(run, "max-memory", text)
+        yield _budget_problem(run, CheckRule.MAX_MEMORY, text)
 
 
-def _unknown(run: Measurement, rule: str, why: str) -> str:
+def _unknown(run: Measurement, rule: CheckRule, why: str) -> str:
     return f"{rule} of {run.target} is not known: {why}"
 
 

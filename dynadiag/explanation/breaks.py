@@ -18,6 +18,7 @@ from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some, shorten
 from dynadiag.explanation.identity import identity, place_text
 from dynadiag.explanation.owner import entry_frame, owner_of
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
 from dynadiag.explanation.unknown_values import undecided
@@ -134,7 +135,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     """The finding of some sites of one cause, each with all reports of it."""
     group, entries = [site[0] for site in sites], [item for site in sites for item in site]
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
-    rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
+    rule, kind = Rule.FAILED_COMPILE if root.fatal else Rule.BREAK, root.gb_type or "graph break of unknown type"
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     case = BreakCase(root, run, _left(entries, run), _whole(ids, run))
     cost = _cost(case, group, ids, paid)

@@ -13,13 +13,13 @@ from typing import Any
 from dynadiag.explanation.findings import Advice, Cost, Finding
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.remedy import Remedy, advise, slots_if
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
 from dynadiag.recording.records import CacheLookup, Compile, Span
 from dynadiag.recording.torch_text.reasons import BypassFacts, read_bypass, without_address
 
 __all__ = ["CACHES", "BypassReason", "bypass_findings", "explain_bypass"]
 
-_RULE = "cache-bypass"
 _NAMES = {"aot_autograd": "the AOTAutograd cache", "fx_graph": "the FX graph cache", "precompile": "precompiled code"}
 _AUTOCAST = ("_enter_autocast", "_exit_autocast")
 _AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")
@@ -214,9 +214,9 @@ def _finding(
     what = next(iter(functions)) if len(functions) == 1 else f"{len(ids)} graphs"
     function = next(iter(functions)) if len(functions) == 1 else "?"
     return Finding(
-        rule=_RULE,
+        rule=Rule.CACHE_BYPASS,
         id=None,
-        identity=identity(_RULE, None, function, [span], sources, " ".join(reason.split())[:80]),
+        identity=identity(Rule.CACHE_BYPASS, None, function, [span], sources, " ".join(reason.split())[:80]),
         severity="warning",
         span=span,
         function=function,

@@ -19,6 +19,7 @@ from dynadiag.explanation.owner import owner_of
 from dynadiag.explanation.program_end import program_findings
 from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.run_records import RunRecords, method_classes
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
@@ -165,7 +166,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
 def _findings(run: RunRecords) -> tuple[Finding, ...]:
     """All findings of a run, ranked."""
     found = [*break_findings(run)]
-    told = {id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids} | run.at_limit
+    told = {id_ for item in found if item.rule == Rule.FAILED_COMPILE for id_ in item.compile_ids} | run.at_limit
     found += failure_findings(run, told)
     found += recompile_findings(run, found)
     found += program_findings(run, found)

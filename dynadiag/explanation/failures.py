@@ -11,6 +11,7 @@ from dynadiag.explanation.failure_remedies import FailureCase, failure_advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.identity import identity
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import asked_decision, undecided
 from dynadiag.recording.records import Compile, Node, Span
@@ -62,9 +63,9 @@ def _finding(items: Sequence[Compile], failure: _Failure, run: RunRecords) -> Fi
     span = failure.span or Span(item.file, item.line)
     ids = tuple(each.compile_id for each in items)
     return Finding(
-        rule="failed-compile",
+        rule=Rule.FAILED_COMPILE,
         id=None,
-        identity=identity("failed-compile", None, item.function, (span,), run.sources, failure.stage),
+        identity=identity(Rule.FAILED_COMPILE, None, item.function, (span,), run.sources, failure.stage),
         severity="error",
         span=span,
         function=item.function,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.runtime_cost import CallCost
 from dynadiag.recording.records import Frame, Span
 
@@ -74,7 +75,7 @@ class Finding:
     for.
     """
 
-    rule: str  # "failed-compile" | "uncompiled" | "break" | "recompile" | "recompile-limit"
+    rule: Rule
     id: str | None
     identity: str
     severity: str  # "error" | "warning" | "note"
@@ -103,7 +104,7 @@ class Finding:
     @property
     def is_failed_compile(self) -> bool:
         """Whether a compile ended in an exception: one of its own, or at the recompile limit under fullgraph."""
-        return self.rule == "failed-compile" or (self.rule == "recompile-limit" and self.severity == "error")
+        return self.rule == Rule.FAILED_COMPILE or (self.rule == Rule.RECOMPILE_LIMIT and self.severity == "error")
 
     @property
     def label(self) -> str | None:
@@ -129,12 +130,11 @@ def _importance(item: Finding) -> tuple[float, ...]:
     cost = item.cost
     return (
         _SEVERITIES.index(item.severity),
-        not item.is_failed_compile,
-        item.rule != "uncompiled",
+        0 if item.is_failed_compile else item.rule.view.rank,
         -(cost.operators_uncompiled or 0),
         -cost.functions_uncompiled,
         -(cost.call.seconds if cost.call else 0.0),
-        -(cost.graphs or 0) if item.rule == "break" else 0,
-        item.rule != "break",
-        -len(item.records) if item.rule == "break" else 0,
+        -(cost.graphs or 0) if item.rule == Rule.BREAK else 0,
+        item.rule != Rule.BREAK,
+        -len(item.records) if item.rule == Rule.BREAK else 0,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.program_end import bad_end
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import SkippedFrame
@@ -57,7 +58,7 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
     breaks = _breaks(findings)
-    given_up = sum(item.rule == "recompile-limit" for item in findings)
+    given_up = sum(item.rule == Rule.RECOMPILE_LIMIT for item in findings)
     worse = f" torch gave up compiling {count(given_up, 'function')}, after too many recompiles." if given_up else ""
     if not made:
         split = f"No graph was compiled: {breaks} left nothing to compile."
@@ -73,12 +74,12 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
 
 def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
     """What was given to `torch.compile` and has no graph, where others have; empty where there is none."""
-    broken = [item for item in findings if item.rule == "break" and item.severity == "warning" and item.compile_ids]
+    broken = [item for item in findings if item.rule == Rule.BREAK and item.severity == "warning" and item.compile_ids]
     for item in broken:
         first = next((each for each in run.compiles if each.compile_id == item.compile_ids[0]), None)
         if first is not None and not run.is_compiled_below(first.compile_id):
             return f"Nothing of {first.function} is compiled: {item.title}."
-    skipped = [item for item in findings if item.rule == "uncompiled" and item.advice]
+    skipped = [item for item in findings if item.rule == Rule.UNCOMPILED and item.advice]
     return f"Not all is compiled: {skipped[0].title}." if skipped else ""
 
 
@@ -95,7 +96,7 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     breaks = _breaks(findings)
     beside = f" Elsewhere: {breaks}." if breaks else ""
     title = first.title[:1].upper() + first.title[1:]
-    is_told = first.id or not first.cause or first.rule == "recompile-limit"  # or an exception without words
+    is_told = first.id or not first.cause or first.rule == Rule.RECOMPILE_LIMIT  # or an exception without words
     told = title if is_told else f"{title}: {(first.cause or '').rstrip(': ')}"
     return f"{told}{'' if told.endswith(('.', '?', '!')) else '.'}{more}{beside}"
 
@@ -105,7 +106,7 @@ def _breaks(findings: Sequence[Finding]) -> str:
 
     A break that follows from another one is in the way as well.
     """
-    found = [item for item in findings if item.rule == "break" and not item.is_free]
+    found = [item for item in findings if item.rule == Rule.BREAK and not item.is_free]
     torchs = sum(len(item.places) for item in found if is_torch_file(item.span.file))
     own = sum(len(item.places) for item in found) - torchs
     if not own:
@@ -127,7 +128,7 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
     if events.get("dynadiag_trial"):
         return ("This is the recording of a search, whose trials compile elsewhere: `dynadiag browse` shows them.",)
     if run.modes:
-        return tuple(f"{item.title}." for item in findings if item.rule == "uncompiled" and item.advice)
+        return tuple(f"{item.title}." for item in findings if item.rule == Rule.UNCOMPILED and item.advice)
     if run.skipped:
         return (f"Every frame that Dynamo looked at was left to Python: {_common(run.skipped)}.",)
     if run.run.notes:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
@@ -28,9 +29,9 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
     return (
         Finding(
-            rule="failed-program",
+            rule=Rule.FAILED_PROGRAM,
             id=None,
-            identity=identity("failed-program", None, function, (span,), run.sources, end.error or ""),
+            identity=identity(Rule.FAILED_PROGRAM, None, function, (span,), run.sources, end.error or ""),
             severity="error",
             span=span,
             function=function,
@@ -61,7 +62,7 @@ def _is_of_compile(end: RunEnd, run: RunRecords, before: Sequence[Finding]) -> b
 def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     """How the program ended, in a sentence. None where it ended well, or nobody saw it."""
     code, end = run.run.exit_code, run.end
-    raised = next((item.span for item in findings if item.rule == "failed-program"), None)
+    raised = next((item.span for item in findings if item.rule == Rule.FAILED_PROGRAM), None)
     if raised is not None and end is not None:
         at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
         told = f"The program raised {end.name}{at}: {end.first_line}".removesuffix(": ")

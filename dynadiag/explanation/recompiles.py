@@ -17,6 +17,7 @@ from dynadiag.explanation.identity import computed_names, enclosing_function, id
 from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
 from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source, is_special_size
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
@@ -104,7 +105,7 @@ def _break_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -> t
     if not stack or run.begins_calls(item.file, item.function) or not cases or not local_name(cases[0].fact.source):
         return None  # a mode or a global is another one for the caller too
     met = {each.index: each for each in run.breaks}
-    breaks = [each for each in before if each.rule == "break" and each.severity == "warning"]
+    breaks = [each for each in before if each.rule == Rule.BREAK and each.severity == "warning"]
     caller = stack[-2] if stack[-1].file == item.file else stack[-1]
     ways = [[frame for index in each.records for frame in met[index].user_stack] for each in breaks]
     there = [each for each, way in zip(breaks, ways, strict=True) if caller in way]
@@ -199,7 +200,7 @@ def _cause(
 
 def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
     """The finding on the break that split the function."""
-    places = ((index, finding) for index, finding in enumerate(before) if finding.rule == "break")
+    places = ((index, finding) for index, finding in enumerate(before) if finding.rule == Rule.BREAK)
     return next((i for i, each in places if (each.function, each.span.file) == (item.function, item.file)), None)
 
 
@@ -238,7 +239,7 @@ def _calls(outer: Compile, inner: Compile) -> bool:
 
 def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     item, cases = group.first, group.cases[0]
-    rule = "recompile-limit" if item.limit_reached else "recompile"
+    rule = Rule.RECOMPILE_LIMIT if item.limit_reached else Rule.RECOMPILE
     raised = item.limit_reached and item.compile_id in run.failed
     function = run.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
     span = Span(item.file, item.line)

@@ -11,6 +11,7 @@ from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.remedy import Remedy, Trial, advise
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_frames
 from dynadiag.explanation.run_records import RunRecords, SkippedForMode
 from dynadiag.explanation.source import ExplainedRecording, event_data
@@ -40,7 +41,7 @@ def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Fin
     mostly = mostly_uncompiled(run.coverage)
     counted = {(each.file, each.line) for each in mostly}
     told_otherwise = any(graph.stage == "dynamo" for graph in run.graphs) or any(
-        item.severity != "note" and item.rule in ("break", "failed-compile") for item in before
+        item.severity != "note" and item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) for item in before
     )
     found = [_counted(each, run, before, told) for each in mostly]
     for frame in dict.fromkeys(run.skipped):
@@ -76,9 +77,9 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
     )
     at = [] if call is None else [Fact("from", f"the call under {modes} on", Span(call.file, call.line))]
     return Finding(
-        rule="uncompiled",
+        rule=Rule.UNCOMPILED,
         id=None,
-        identity=identity("uncompiled", None, frame.function, (span,), run.sources),
+        identity=identity(Rule.UNCOMPILED, None, frame.function, (span,), run.sources),
         severity="warning",
         span=span,
         function=frame.function,
@@ -99,9 +100,9 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     if is_resume_function(frame.function):
         reason = f"what follows here, {reason}"
     return Finding(
-        rule="uncompiled",
+        rule=Rule.UNCOMPILED,
         id=None,
-        identity=identity("uncompiled", None, function, (span,), run.sources),
+        identity=identity(Rule.UNCOMPILED, None, function, (span,), run.sources),
         severity=severity,
         span=span,
         function=function,
@@ -135,9 +136,9 @@ def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding],
     if cause is None:
         cause = next((index for index, item in enumerate(before) if _is_of(item, each)), None)
     return Finding(
-        rule="uncompiled",
+        rule=Rule.UNCOMPILED,
         id=None,
-        identity=identity("uncompiled", None, each.function, (span,), run.sources),
+        identity=identity(Rule.UNCOMPILED, None, each.function, (span,), run.sources),
         severity="note" if _is_torchs(each) and users else "warning",
         span=span,
         function=each.function,
@@ -156,7 +157,10 @@ def _is_torchs(each: FunctionCoverage) -> bool:
 
 def _is_of(item: Finding, each: FunctionCoverage) -> bool:
     """Whether a finding is of a break in a function's own lines."""
-    return item.rule in ("break", "failed-compile") and (item.span.file, item.function) == (each.file, each.function)
+    return item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and (item.span.file, item.function) == (
+        each.file,
+        each.function,
+    )
 
 
 def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:
@@ -164,7 +168,7 @@ def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, i
     met = {
         id_: index if item.caused_by is None else item.caused_by
         for index, item in enumerate(before)
-        if item.rule != "recompile"
+        if item.rule != Rule.RECOMPILE
         for id_ in item.compile_ids
     }
     told = {
@@ -173,7 +177,7 @@ def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, i
         if each.outcome == "skipped" and each.compile_id in met
     }
     for index, item in enumerate(before):
-        if item.rule == "recompile-limit":
+        if item.rule == Rule.RECOMPILE_LIMIT:
             told[_key(item.span.file, item.span.line, item.function)] = index
     return told
 

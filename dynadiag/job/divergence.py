@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.identity import identity
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Compile, Span
 
@@ -38,9 +39,9 @@ def divergence_finding(found: Divergence, sources: dict[str, str]) -> Finding:
     span = Span(found.file, found.line)
     facts = [Fact("then", sentence) for sentence in found.consequences]
     return Finding(
-        rule="divergence",
+        rule=Rule.DIVERGENCE,
         id=None,
-        identity=identity("divergence", None, found.function, (span,), sources, found.kind),
+        identity=identity(Rule.DIVERGENCE, None, found.function, (span,), sources, found.kind),
         severity="error",
         span=span,
         function=found.function,

@@ -11,6 +11,7 @@ from dynadiag import __version__
 from dynadiag.check.baseline import BaselineUpdate
 from dynadiag.check.measurement import CheckProblem, Problem
 from dynadiag.check.result import CheckResult
+from dynadiag.check.rules import CheckRule
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import SCHEMA, document_of, encode
@@ -97,7 +98,7 @@ def check_text(result: CheckResult, printer: Printer) -> str:
 
 
 def _no_baseline(result: CheckResult) -> Iterator[str]:
-    if not result.is_compared and any(item.rule.startswith("new-") for item in result.problems):
+    if not result.is_compared and any(CheckRule(item.rule).is_new for item in result.problems):
         yield "without a baseline every finding is new: --update writes one"
 
 

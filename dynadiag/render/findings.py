@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.formatting import count
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.breaks import with_places
 from dynadiag.render.clean import clean_line
@@ -19,32 +20,6 @@ _MAX_SHOWN = 10  # findings of one rule that a report shows without --all
 _MAX_PLACES = 10  # further places of one finding that it shows without --all
 _MAX_LABEL = 32  # columns of an id
 _MAX_TITLE = 60  # columns of a title in a list
-_WORDS = {  # rule -> what a paragraph begins with, one in a count
-    "failed-compile": ("error", "failed compile"),
-    "failed-program": ("error", "failed program"),
-    "divergence": ("divergence", "divergence"),
-    "break": ("break", "graph break"),
-    "recompile": ("recompile", "recompile"),
-    "recompile-limit": ("gave up", "function that torch gave up"),
-    "uncompiled": ("uncompiled", "skipped function"),
-    "cache-bypass": ("cache bypass", "cache bypass"),
-}
-_ROLES = {
-    "failed-compile": "error",
-    "failed-program": "error",
-    "divergence": "error",
-    "recompile-limit": "error",
-    "recompile": "recompile",
-}  # others are breaks
-_NOTE_TITLES = {  # rule -> what a list of its notes begins with
-    "break": "graph breaks at no cost, nothing to do",
-    "recompile": "recompiles that follow from another",
-    "uncompiled": "functions left to Python",
-}
-# A function that was compiled again needs no source, its name says enough. The facts of a guard have its old and its
-# new value, so its cause says no more.
-_WITH_SOURCE = ("break", "failed-compile", "failed-program", "divergence")
-_WITH_CAUSE = ("break", "failed-compile", "divergence")
 
 
 def finding_text(item: Finding, explanation: Explanation, printer: Printer) -> list[str]:
@@ -67,10 +42,10 @@ class FindingPrinter:
         """
         printer = self._printer
         lines: list[str] = []
-        hidden: dict[str, int] = {}
-        shown: dict[str, int] = {}
+        hidden: dict[Rule, int] = {}
+        shown: dict[Rule, int] = {}
         for item in self._explanation.findings:
-            if item.severity == "note" and not (printer.all_ and item.rule != "uncompiled"):
+            if item.severity == "note" and not (printer.all_ and item.rule != Rule.UNCOMPILED):
                 continue
             shown[item.rule] = shown.get(item.rule, 0) + 1
             if printer.all_ or shown[item.rule] <= _MAX_SHOWN:
@@ -78,9 +53,9 @@ class FindingPrinter:
             else:
                 hidden[item.rule] = hidden.get(item.rule, 0) + 1
         for rule, number in hidden.items():
-            more = count(number, f"more {_WORDS[rule][1]}")
+            more = count(number, f"more {rule.view.noun}")
             lines += [printer.paint(f"... and {more}; --all shows them", "dim"), ""]
-        for rule in _NOTE_TITLES:
+        for rule in Rule:
             lines += self._notes(rule)
         return lines
 
@@ -89,7 +64,7 @@ class FindingPrinter:
         printer = self._printer
         first = item.entry or item.span  # of a library's line the user's that leads there
         lines = [*self._head(item), printer.location(self._place(first))]
-        if item.rule in _WITH_SOURCE or item.entry:
+        if item.rule.view.has_source or item.entry:
             lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)
         if item.entry:
             whose = "Python's own library" if item.owner == "Python" else item.owner
@@ -105,17 +80,17 @@ class FindingPrinter:
         return source_location(span.file, span.line, span.column, self._cwd)
 
     def _head(self, item: Finding) -> list[str]:
-        word = _WORDS[item.rule][0]
+        word = item.rule.view.word
         label = f"{word}[{truncate_middle(clean_line(item.label), _MAX_LABEL)}]" if item.label else word
         printer = self._printer
         first, *rest = printer.wrap(item.title, f"{label}: ")
-        role = _ROLES.get(item.rule, "break")
+        role = item.rule.view.role
         lead = printer.paint(first[: len(label)], role) + printer.paint(first[len(label) :], "strong")
         return [lead, *(printer.paint(line, "strong") for line in rest)]
 
     def _facts(self, item: Finding) -> list[str]:
         printer, lines = self._printer, list[str]()
-        if item.cause and item.rule in _WITH_CAUSE:
+        if item.cause and item.rule.view.has_cause:
             # torch lists frames in its explanation: their places are written as elsewhere in the report
             lines += printer.fact(
                 "why",
@@ -158,7 +133,7 @@ class FindingPrinter:
         fresh, again = list(item.advice), list[str]()
         if earlier is not None and {advice.text for advice in earlier.advice} <= {each.text for each in item.advice}:
             fresh = [advice for advice in item.advice if advice not in earlier.advice]
-            again = self._printer.help(f"as for {_WORDS[earlier.rule][0]}[{earlier.label}], {earlier.function}")
+            again = self._printer.help(f"as for {earlier.rule.view.word}[{earlier.label}], {earlier.function}")
         for advice in item.advice:
             advised.setdefault(advice.text, item)
         return [*(line for advice in fresh for line in self._advice(advice)), *again]
@@ -171,15 +146,15 @@ class FindingPrinter:
         whose = "torch's own, unchecked" if advice.source == "torch" else "unchecked"
         return self._printer.labelled("hint", f"{advice.text.rstrip()} ({whose})", "help")
 
-    def _notes(self, rule: str) -> list[str]:
+    def _notes(self, rule: Rule) -> list[str]:
         """A list of the notes of a rule, a line each. They follow from other findings, or cost nothing."""
         printer = self._printer
         notes = [item for item in self._explanation.findings if item.severity == "note" and item.rule == rule]
-        if rule == "break":  # the paragraph of a break has those that follow from it
+        if rule is Rule.BREAK:  # the paragraph of a break has those that follow from it
             notes = [item for item in notes if item.is_free]
-        if not notes or (printer.all_ and rule != "uncompiled"):
+        if rule.view.notes is None or not notes or (printer.all_ and rule is not Rule.UNCOMPILED):
             return []
-        lines = [printer.paint(f"{_NOTE_TITLES[rule]}: {len(notes)}", "strong")]
+        lines = [printer.paint(f"{rule.view.notes}: {len(notes)}", "strong")]
         for item in printer.first(notes, _MAX_SHOWN):
             lines += self._note(item)
         if len(notes) > _MAX_SHOWN and not printer.all_:
@@ -199,5 +174,5 @@ class FindingPrinter:
 
 def _name(item: Finding) -> str:
     """How a report refers to a finding: by what its paragraph begins with, and its line."""
-    named = f"{_WORDS[item.rule][0]} {item.id}" if item.id else f"{_WORDS[item.rule][0]}[{item.label}]"
+    named = f"{item.rule.view.word} {item.id}" if item.id else f"{item.rule.view.word}[{item.label}]"
     return f"{named} at line {item.span.line}" if item.span.line else named

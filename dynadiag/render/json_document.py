@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 SCHEMA = 1
-_RECOMPILE_RULES = ("recompile", "recompile-limit")
 T = TypeVar("T")
 
 
@@ -348,7 +347,7 @@ def _breaks(explanation: Explanation) -> tuple[BreakDocument, ...]:
 
 def _recompiles(explanation: Explanation) -> tuple[RecompileDocument, ...]:
     """The recompiles, each with the advice of its finding."""
-    findings = [item for item in explanation.findings if item.rule in _RECOMPILE_RULES]
+    findings = [item for item in explanation.findings if item.rule.is_recompile]
     advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
     return tuple(document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles)
 

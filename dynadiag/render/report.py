@@ -12,6 +12,7 @@ from dynadiag import __version__
 from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import CompileTime, Timing
 from dynadiag.kernels.generated_module import KernelCall
@@ -169,7 +170,7 @@ class _Sections:
         reports = sum(not item.fatal for item in explanation.breaks)  # an exception is no break
         split = sum(not item.fatal for item in explanation.roots)
         breaks = count(split, "graph break")
-        free = sum(len(item.places) for item in explanation.findings if item.rule == "break" and item.is_free)
+        free = sum(len(item.places) for item in explanation.findings if item.rule == Rule.BREAK and item.is_free)
         aside = [f"met {count(reports, 'time')}"] if reports > split else []
         aside += [f"{free} at no cost"] if free else []
         breaks += f" ({', '.join(aside)})" if aside else ""

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from os.path import relpath
 from typing import Any
 from urllib.parse import quote
@@ -19,11 +19,12 @@ from dynadiag import __version__
 from dynadiag.check.measurement import Problem
 from dynadiag.check.proved_fixes import NO_FIXES, ProvedFix, ProvedFixes
 from dynadiag.check.result import CheckResult
+from dynadiag.check.rules import CheckRule
 from dynadiag.explanation.formatting import shorten
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
 
-__all__ = ["MAX_BYTES", "MAX_RESULTS", "RULES", "sarif_json"]
+__all__ = ["MAX_BYTES", "MAX_RESULTS", "sarif_json"]
 
 # https://docs.github.com/code-security: results of a run. Of those only the first 5,000 are shown.
 MAX_RESULTS = 25_000
@@ -32,21 +33,6 @@ _MAX_TARGETS = 20  # of a result
 _MAX_TEXT = 1000  # characters of a message; GitHub shows the first lines
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "note": "note"}
-RULES: Mapping[str, str] = {
-    "new-break": "A graph break that the baseline does not know",
-    "new-recompile": "A recompile that the baseline does not know",
-    "new-uncompiled": "A function that Dynamo leaves to Python",
-    "new-cache-bypass": "A compile that a cache cannot keep",
-    "max-breaks": "More graph breaks than the budget",
-    "max-recompiles": "More recompiles than the budget",
-    "max-graphs": "More graphs than the budget",
-    "max-compile-seconds": "More time compiling than the budget",
-    "max-memory": "More memory than the budget",
-    "max-launches": "More kernel calls than the budget",
-    "fallback-kernel": "An operator that Inductor leaves to ATen",
-    "cache-bypass": "More cache bypasses than the budget",
-    "failed": "A program or a compile that fails",
-}
 
 
 def sarif_json(result: CheckResult, fixes: ProvedFixes = NO_FIXES) -> bytes:
@@ -63,7 +49,7 @@ def _is_too_large(log: bytes) -> bool:
 
 
 def _log(result: CheckResult, fixes: ProvedFixes, found: Sequence[tuple[Problem, str]], left_out: int) -> bytes:
-    rules = list(dict.fromkeys(each.rule for each, _ in found))
+    rules = list(dict.fromkeys(CheckRule(each.rule) for each, _ in found))
     seen = Counter[str]()
     notes = [
         *result.unknown,
@@ -80,7 +66,7 @@ def _log(result: CheckResult, fixes: ProvedFixes, found: Sequence[tuple[Problem,
     return encode({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _driver(rules: Iterable[str]) -> dict[str, Any]:
+def _driver(rules: Iterable[CheckRule]) -> dict[str, Any]:
     return {
         "name": "dynadiag",
         "version": __version__,
@@ -89,28 +75,28 @@ def _driver(rules: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _rule(rule: str) -> dict[str, Any]:
+def _rule(rule: CheckRule) -> dict[str, Any]:
     name = "".join(part.capitalize() for part in rule.split("-"))
-    text = RULES.get(rule, rule)
+    text = rule.says
     return {
         "id": rule,
         "name": name,
         "shortDescription": {"text": text},
         "fullDescription": {"text": f"{text}."},
         "help": {"text": f"{text}. `dynadiag explain` shows it in full."},
-        "defaultConfiguration": {"level": "warning" if rule.startswith("new-") else "error"},
+        "defaultConfiguration": {"level": "warning" if rule.is_new else "error"},
         "properties": {"tags": ["torch.compile"]},
     }
 
 
 def _result(
-    item: Problem, state: str, rules: Sequence[str], seen: Counter[str], root: str, fix: ProvedFix | None
+    item: Problem, state: str, rules: Sequence[CheckRule], seen: Counter[str], root: str, fix: ProvedFix | None
 ) -> dict[str, Any]:
     digest = hashlib.sha256(item.identity.encode("utf-8", "replace")).hexdigest()[:16]
     seen[digest] += 1
     result: dict[str, Any] = {
         "ruleId": item.rule,
-        "ruleIndex": rules.index(item.rule),
+        "ruleIndex": rules.index(CheckRule(item.rule)),
         "level": _LEVELS.get(item.severity, "warning"),
         "message": {"text": _message(item)},
         "baselineState": state,

@@ -15,12 +15,13 @@ import pytest
 from dynadiag.check.baseline import Baseline, changes_of, updated_baseline
 from dynadiag.check.configuration import parse_budgets
 from dynadiag.check.result import CheckResult, after_update, check
+from dynadiag.check.rules import CheckRule
 from dynadiag.render import sarif as sarif_module
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.github import annotation_commands, step_summary
 from dynadiag.render.markdown import cell
 from dynadiag.render.printer import Printer
-from dynadiag.render.sarif import MAX_RESULTS, RULES, sarif_json
+from dynadiag.render.sarif import MAX_RESULTS, sarif_json
 from tests.check.build import a_measurement
 from tests.explanation.build import FILE
 from tests.hostile import HOSTILE, assert_no_control
@@ -87,7 +88,7 @@ def test_the_structure_is_that_of_sarif(result: CheckResult) -> None:
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == list(dict.fromkeys(item["ruleId"] for item in run["results"]))
-    assert {rule["id"] for rule in rules} <= set(RULES)
+    assert {rule["id"] for rule in rules} <= {*CheckRule}
     assert run["originalUriBaseIds"]["SRCROOT"]["uri"].endswith("/")
     for item in run["results"]:
         assert rules[item["ruleIndex"]]["id"] == item["ruleId"]

@@ -12,6 +12,7 @@ import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.program_end import bad_end, program_findings
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.recording.records import Frame, Span
 from dynadiag.render.report import explanation_text
@@ -75,7 +76,7 @@ def told(ended: str, compile_error: str | None = None) -> list[str]:
     """The titles of what is told of a program that ends with an exception, perhaps after a failed compile."""
     compiled = a_compile(outcome="error" if compile_error else "ok", error=compile_error)
     run = records(compiles=(compiled,), end=RunEnd(ended, "no\nway", (Frame(FILE, 9, "main"),)))
-    failed = Finding("failed-compile", None, "", "error", Span(FILE, 1), "forward", "compiling forward failed")
+    failed = Finding(Rule.FAILED_COMPILE, None, "", "error", Span(FILE, 1), "forward", "compiling forward failed")
     return [item.title for item in program_findings(run, (failed,) if compile_error else ())]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import GuardFailure, SkippedFrame, Span
 from dynadiag.recording.torch_text.guards import completed
@@ -110,7 +111,7 @@ def test_the_recompiles_of_a_function_are_one_line() -> None:
 def test_a_cause_that_the_title_has_is_not_told_twice() -> None:
     said = "a and b must have same reduction dim"
     item = explain(FakeRecording(break_records=(a_break(),))).findings[0]
-    failed = replace(item, rule="failed-compile", title=f"compiling f failed: RuntimeError: {said}.")
+    failed = replace(item, rule=Rule.FAILED_COMPILE, title=f"compiling f failed: RuntimeError: {said}.")
     for cause, told in ((f"Dynamo failed to run a node: RuntimeError('{said}')", False), ("the sizes differ", True)):
         explanation = replace(explain(FakeRecording()), findings=(replace(failed, cause=cause),))
         texts = [

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.rules import Rule
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
@@ -69,7 +70,7 @@ class BreaksView(ListingView):
 
 def _findings(explanation: Explanation) -> list[Finding]:
     """The findings on breaks, those that torch raised among them; the most important first."""
-    return [item for item in explanation.findings if item.rule in ("break", "failed-compile") and item.records]
+    return [item for item in explanation.findings if item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and item.records]
 
 
 def _of(explanation: Explanation, key: int | str) -> Finding | None:

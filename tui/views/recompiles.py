@@ -40,7 +40,7 @@ class RecompilesView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
-        told = (item for item in explanation.findings if item.rule in ("recompile", "recompile-limit"))
+        told = (item for item in explanation.findings if item.rule.is_recompile)
         found = next((item for item in told if key in item.records), None)
         if found is None:
             return []

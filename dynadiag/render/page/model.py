@@ -12,6 +12,7 @@ from dynadiag.diff.difference import ENVIRONMENT, SIGNS, Difference, NodeDiffere
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
+from dynadiag.explanation.rules import Rule
 from dynadiag.job import divergence_finding, find_divergence, open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
@@ -132,16 +133,6 @@ def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
     )
 
 
-_RULE_NAMES = {
-    "failed-compile": "failed compile",
-    "failed-program": "failed program",
-    "break": "graph break",
-    "divergence": "ranks diverge",
-    "recompile": "recompile",
-    "recompile-limit": "gave up",
-    "uncompiled": "uncompiled",
-    "cache-bypass": "cache bypass",
-}
 _PART_TEXTS = {
     "dynamo": "traces your Python",
     "aot": "AOTAutograd: makes the backward",
@@ -344,7 +335,7 @@ def _anchors(explanation: Explanation, name: str) -> list[tuple[str, ...]]:
     recompiles = {item.index: position for position, item in enumerate(explanation.recompiles)}
     found = []
     for index, item in enumerate(explanation.findings):
-        of_break = item.rule == "break" or (item.rule == "failed-compile" and item.records)
+        of_break = item.rule == Rule.BREAK or (item.rule == Rule.FAILED_COMPILE and item.records)
         kind, position = ("break", breaks) if of_break else ("recompile", recompiles)
         own = [f"{kind}-{position[record]}" for record in item.records if record in position]
         found.append(tuple(f"{name}{each}" for each in (f"finding-{index}", *own)))
@@ -363,7 +354,7 @@ def finding_view(
     return FindingView(
         anchors=anchors,
         rule=item.rule,
-        word=_RULE_NAMES.get(item.rule, item.rule),
+        word=item.rule.view.badge,
         label=item.label or "",
         severity=item.severity,
         title=item.title if is_open else "",
