@@ -20,7 +20,7 @@ from dynadiag.render.printer import Printer
 from dynadiag.render.runtime_cost import break_cost_table, entries_table
 from dynadiag.render.speed_text import break_even_text, speed_text
 from dynadiag.render.table import table
-from dynadiag.render.wrap import truncate_middle, wrap_indented
+from dynadiag.render.wrap import truncate_middle
 from dynadiag.trial.signature import Signature
 
 __all__ = ["compare_document", "comparison_text"]
@@ -35,30 +35,70 @@ Column = tuple[str, Callable[[VariantResult], str]]
 
 def comparison_text(comparison: VariantComparison, target: str, printer: Printer) -> str:
     """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
-    measured = [result for result in comparison.results if result.warm is not None]
-    lines = [*_head(comparison, target, printer), ""]
-    if measured:
-        lines += [*_table(measured, _times(comparison), printer), "", *_table(measured, _figures(measured), printer)]
-    if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
-        lines += ["", *_table(compiled, list(_compile_times()), printer)]
-    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], printer):
-        lines += [*details, ""]
-    for result in comparison.results:
-        if result.failure is not None:
-            lines += _failure(result, comparison, printer)
-    for note in _notes(comparison, measured):
-        lines += printer.labelled("note", note)
-    return "\n".join(lines) + "\n"
+    return "\n".join(_ComparisonPrinter(comparison, target, printer).lines()) + "\n"
 
 
-def _head(comparison: VariantComparison, target: str, printer: Printer) -> list[str]:
-    torch, threads = comparison.torch, comparison.threads
-    device = truncate_middle(clean_line(comparison.device or ""), _MAX_NAME_WIDTH)
-    parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
-    parts += [count(threads, "thread")] if threads else []
-    step = _STEPS[comparison.results[0].variant.step]
-    shown = printer.paint(truncate_middle(clean_line(target), printer.columns - len(step) - 2), "strong")
-    return [", ".join(part for part in parts if part), f"{shown}, {step}"]
+class _ComparisonPrinter:
+    """Prints the tables and notes of a comparison."""
+
+    def __init__(self, comparison: VariantComparison, target: str, printer: Printer) -> None:
+        self._comparison, self._target, self._printer = comparison, target, printer
+
+    def lines(self) -> Iterator[str]:
+        """The report, line by line."""
+        comparison = self._comparison
+        measured = [result for result in comparison.results if result.warm is not None]
+        yield from (*self._head(), "")
+        if measured:
+            yield from (*self._table(measured, _times(comparison)), "", *self._table(measured, _figures(measured)))
+        if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
+            yield from ("", *self._table(compiled, list(_compile_times())))
+        if details := self._warm_calls(measured):
+            yield from (*details, "")
+        for result in comparison.results:
+            if result.failure is not None:
+                yield from self._failure(result, result.failure)
+        for note in _notes(comparison, measured):
+            yield from self._printer.labelled("note", note)
+
+    def _head(self) -> list[str]:
+        comparison, printer = self._comparison, self._printer
+        torch, threads = comparison.torch, comparison.threads
+        device = truncate_middle(clean_line(comparison.device or ""), _MAX_NAME_WIDTH)
+        parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
+        parts += [count(threads, "thread")] if threads else []
+        step = _STEPS[comparison.results[0].variant.step]
+        shown = printer.paint(truncate_middle(clean_line(self._target), printer.columns - len(step) - 2), "strong")
+        return [", ".join(part for part in parts if part), f"{shown}, {step}"]
+
+    def _table(self, results: Sequence[VariantResult], columns: Sequence[Column]) -> list[str]:
+        names = [_name(result, results) for result in results]
+        return table(names, [(title, [show(result) for result in results]) for title, show in columns], self._printer)
+
+    def _failure(self, result: VariantResult, failure: Signature) -> list[str]:
+        message = next((line for line in failure.message.splitlines() if line.strip()), "")
+        kind = f"{failure.type}: " if failure.kind == "exception" else ""
+        lead = f"{clean_line(_name(result, self._comparison.results))}: "
+        first, *rest = self._printer.wrap(f"{kind}{message}", lead)
+        return [self._printer.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
+
+    def _warm_calls(self, measured: Sequence[VariantResult]) -> list[str]:
+        """The tables on warm calls. Variants with the same breaks and the same code share a table."""
+        lines: list[str] = []
+        shown: list[object] = []
+        for result in measured:
+            if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
+                shown.append(pattern)
+                lines += self._code_tables(clean_line(_name(result, measured)), result.compiled)
+        return lines
+
+    def _code_tables(self, name: str, summary: CompileSummary | None) -> Iterator[str]:
+        if summary is None or summary.warm is None:
+            return
+        if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, self._printer):
+            yield from ("", self._printer.paint(f"what the breaks cost in a warm call: {name}", "strong"), *costs)
+        if codes := entries_table(summary.entries, self._printer):
+            yield from ("", self._printer.paint(f"compiled code in a warm call: {name}", "strong"), *codes)
 
 
 def _name(result: VariantResult, results: Sequence[VariantResult]) -> str:
@@ -125,21 +165,6 @@ def _part(part: str) -> Callable[[VariantResult], str]:
     return lambda result: duration(dict(result.compiled.parts).get(part, 0.0)) if result.compiled else _MISSING
 
 
-def _table(results: Sequence[VariantResult], columns: Sequence[Column], printer: Printer) -> list[str]:
-    names = [_name(result, results) for result in results]
-    return table(names, [(title, [show(result) for result in results]) for title, show in columns], printer)
-
-
-def _failure(result: VariantResult, comparison: VariantComparison, printer: Printer) -> list[str]:
-    failure = result.failure
-    assert failure is not None
-    message = next((line for line in failure.message.splitlines() if line.strip()), "")
-    kind = f"{failure.type}: " if failure.kind == "exception" else ""
-    lead = f"{clean_line(_name(result, comparison.results))}: "
-    first, *rest = wrap_indented(lead, f"{kind}{message}", printer.columns)
-    return [printer.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
-
-
 def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> Iterator[str]:
     if comparison.interrupted:
         rounds = max((len(result.rounds) for result in comparison.results), default=0)
@@ -204,20 +229,6 @@ def _size(size: int | None) -> str:
     return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
 
 
-def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], printer: Printer) -> list[str]:
-    """The tables on warm calls. Variants with the same breaks and the same code share a table.
-
-    ``named`` pairs the name of each variant with its result.
-    """
-    lines: list[str] = []
-    shown: list[object] = []
-    for name, result in named:
-        if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
-            shown.append(pattern)
-            lines += _code_tables(name, result, printer)
-    return lines
-
-
 def _break_and_run_pattern(result: VariantResult) -> object:
     """The breaks of a variant and the compiled code that it runs. None if it runs one compiled code only."""
     summary = result.compiled
@@ -225,18 +236,6 @@ def _break_and_run_pattern(result: VariantResult) -> object:
         return None
     sites = frozenset((root.span, root.gb_type) for root, _ in summary.prices)
     return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in summary.entries)
-
-
-def _code_tables(name: str, result: VariantResult, printer: Printer) -> list[str]:
-    summary = result.compiled
-    assert summary is not None
-    assert summary.warm is not None
-    lines: list[str] = []
-    if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, printer):
-        lines += ["", printer.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *costs]
-    if codes := entries_table(summary.entries, printer):
-        lines += ["", printer.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
-    return lines
 
 
 _COMPILE_PARTS = ("dynamo", "aot", "inductor", "codegen", "other")

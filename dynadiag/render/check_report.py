@@ -89,12 +89,60 @@ def check_json(result: CheckResult) -> bytes:
 
 def check_text(result: CheckResult, printer: Printer) -> str:
     """The report: what fails the check first, then what is gone."""
-    lines = [*_verdict(result, printer), "", *_paragraphs(result, printer), *_gone_lines(result, printer)]
-    if result.update is not None:
-        lines += printer.labelled("baseline", _update_text(result.update))
-    for text in (*_no_baseline(result), *result.unknown):
-        lines += printer.wrap(text, "note: ")
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(_CheckPrinter(result, printer).lines()).rstrip("\n") + "\n"
+
+
+class _CheckPrinter:
+    """Prints the result of a check."""
+
+    def __init__(self, result: CheckResult, printer: Printer) -> None:
+        self._result, self._printer = result, printer
+
+    def lines(self) -> Iterator[str]:
+        """The report, line by line."""
+        result, printer = self._result, self._printer
+        yield from (*self._verdict(), "", *self._paragraphs(), *self._gone())
+        if result.update is not None:
+            yield from printer.labelled("baseline", _update_text(result.update))
+        for text in (*_no_baseline(result), *result.unknown):
+            yield from printer.wrap(text, "note: ")
+
+    def _verdict(self) -> list[str]:
+        result, printer = self._result, self._printer
+        runs = count(len(result.runs), "target")
+        known = f", {len(result.known)} known" if result.known else ""
+        gone = f", {len(result.gone)} {'gone' if result.update is None else 'dropped'}" if result.gone else ""
+        if result.ok:
+            return printer.labelled("ok", f"nothing new in {runs}{known}{gone}", "good")
+        return printer.labelled("failed", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", "error")
+
+    def _paragraphs(self) -> Iterator[str]:
+        """Each problem on a line with its place, then the paragraph of its finding. A paragraph is printed once."""
+        result, printer = self._result, self._printer
+        printed = set[str]()
+        for item in result.problems:
+            headline = problem_headline(item, result.root)
+            paragraph = [] if item.shown == item.text else item.shown.splitlines()
+            yield from printer.wrap(headline)
+            if others := [name for name in item.targets if name not in headline]:
+                yield from printer.wrap(list_some(others), "    in: ")
+            if item.shown not in printed:
+                yield from paragraph[1:] if paragraph and item.text in paragraph[0] else paragraph
+            printed.add(item.shown)
+            yield ""
+
+    def _gone(self) -> list[str]:
+        result, printer = self._result, self._printer
+        if not result.gone:
+            return []
+        what = "gone: {}; --update drops them" if result.update is None else "dropped: {}"
+        lines = [printer.paint(what.format(len(result.gone)), "strong")]
+        for item in result.gone[:_MAX_GONE]:
+            label = f"{item.rule}[{item.id}]" if item.id else item.rule
+            lines += printer.wrap(f"{label} {item.file or ''} in {item.function}: {item.title}", "    ")
+        if len(result.gone) > _MAX_GONE:
+            lines.append(f"    ... and {len(result.gone) - _MAX_GONE} more, in the JSON")
+        return [*lines, ""]
 
 
 def _no_baseline(result: CheckResult) -> Iterator[str]:
@@ -114,40 +162,3 @@ def problem_headline(item: Problem, root: str) -> str:
     where = source_location(item.file, item.line, None, root) if item.file else list_some(item.targets)
     function = f" in {item.function}" if item.function and item.file else ""
     return clean_line(f"{label} {where}{function}: {item.text}")
-
-
-def _verdict(result: CheckResult, printer: Printer) -> list[str]:
-    runs = count(len(result.runs), "target")
-    known = f", {len(result.known)} known" if result.known else ""
-    gone = f", {len(result.gone)} {'gone' if result.update is None else 'dropped'}" if result.gone else ""
-    if result.ok:
-        return printer.labelled("ok", f"nothing new in {runs}{known}{gone}", "good")
-    return printer.labelled("failed", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", "error")
-
-
-def _paragraphs(result: CheckResult, printer: Printer) -> Iterator[str]:
-    """Each problem on a line with its place, then the paragraph of its finding. A paragraph is printed once."""
-    printed = set[str]()
-    for item in result.problems:
-        headline = problem_headline(item, result.root)
-        paragraph = [] if item.shown == item.text else item.shown.splitlines()
-        yield from printer.wrap(headline)
-        if others := [name for name in item.targets if name not in headline]:
-            yield from printer.wrap(list_some(others), "    in: ")
-        if item.shown not in printed:
-            yield from paragraph[1:] if paragraph and item.text in paragraph[0] else paragraph
-        printed.add(item.shown)
-        yield ""
-
-
-def _gone_lines(result: CheckResult, printer: Printer) -> list[str]:
-    if not result.gone:
-        return []
-    head = f"gone: {len(result.gone)}; --update drops them" if result.update is None else f"dropped: {len(result.gone)}"
-    lines = [printer.paint(head, "strong")]
-    for item in result.gone[:_MAX_GONE]:
-        label = f"{item.rule}[{item.id}]" if item.id else item.rule
-        lines += printer.wrap(f"{label} {item.file or ''} in {item.function}: {item.title}", "    ")
-    if len(result.gone) > _MAX_GONE:
-        lines.append(f"    ... and {len(result.gone) - _MAX_GONE} more, in the JSON")
-    return [*lines, ""]
