@@ -32,8 +32,8 @@ class FailureCase:
     @property
     def is_known(self) -> bool:
         """Whether a remedy for this very failure fits."""
-        facts = self.facts
-        return facts.constraint in ("fixed", "range", "multiple") or facts.lacks is not None or self.is_of_backend
+        is_bound = self.facts.constraint is not None and self.facts.constraint.kind != "related"
+        return is_bound or self.facts.lacks is not None or self.is_of_backend
 
     @property
     def is_of_backend(self) -> bool:
@@ -41,8 +41,13 @@ class FailureCase:
         return self.facts.backend is not None and self.stage == f"the backend `{self.facts.backend}`"
 
 
-def _bound(constraint: str) -> Callable[[FailureCase], Slots]:
-    return lambda case: slots_if(case.facts.constraint == constraint, held=case.facts.held)
+def _bound(kind: str, *, multiple: bool = False) -> Callable[[FailureCase], Slots]:
+    def needs(case: FailureCase) -> Slots:
+        bound = case.facts.constraint
+        fits = bound is not None and bound.kind == kind and bound.is_multiple == multiple
+        return slots_if(fits, held=bound.held) if bound else None
+
+    return needs
 
 
 def _lacks(what: str) -> Callable[[FailureCase], Slots]:
@@ -61,7 +66,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "failed.mark_dynamic",
         "Drop the mark, or use `torch._dynamo.maybe_mark_dynamic`, which lets it be {held}; for a size that may vary, "
         "take the number out of the code at this line.",
-        _bound("fixed"),
+        _bound("constant"),
         trials=tried("marks_a_fixed_size"),
     ),
     Remedy(
@@ -77,7 +82,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "`mark_dynamic` states a range of sizes, and the code holds only for multiples, `{held}`: use "
         "`torch._dynamo.maybe_mark_dynamic`, which compiles again for other sizes; for one code for all, take out the "
         "branch on the size, or pad before the call.",
-        _bound("multiple"),
+        _bound("range", multiple=True),
         trials=tried("marks_multiples"),
     ),
     Remedy(

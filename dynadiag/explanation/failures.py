@@ -17,7 +17,7 @@ from dynadiag.explanation.unknown_values import asked_decision, undecided
 from dynadiag.recording.records import Compile, Node, Span
 from dynadiag.recording.torch_text.failures import FailureFacts, read_failure
 
-__all__ = ["failure_findings"]
+__all__ = ["failure_findings", "stage_of", "telling_line"]
 
 _MAX_LINE = 300  # characters of the telling line
 # The folders of torch that tell the stage: the last one that the traceback passes.
@@ -101,7 +101,7 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     named = f"{case.stage} (backward)" if facts.is_backward else case.stage
     decision = None if span is None else asked_decision(facts.symbols, item.compile_id, span, run)
     if decision is None:
-        return _Failure(named, _why(facts), span, lines, failure_advice(case))
+        return _Failure(named, telling_line(facts), span, lines, failure_advice(case))
     given = number_advice(replace(decision, is_captured=True, is_whole=True), torch=run.run.torch)
     return _Failure(named, undecided(decision), span, lines, given)
 
@@ -118,7 +118,7 @@ def _stage(item: Compile, facts: FailureFacts) -> str:
         return "the C++ compiler"
     if item.error == "ConstraintViolationError":
         return "Dynamo, while it makes guards"
-    passed = [stage for file in facts.files if (stage := _stage_of(file))]
+    passed = [stage for file in facts.files if (stage := stage_of(file))]
     if passed and not (facts.backend and passed[-1].startswith("Dynamo")):
         return passed[-1]
     if facts.backend:
@@ -128,20 +128,15 @@ def _stage(item: Compile, facts: FailureFacts) -> str:
     return "Inductor" if item.error == "InductorError" else "Dynamo"
 
 
-def _stage_of(file: str) -> str | None:
+def stage_of(file: str) -> str | None:
+    """The stage of compiling that a file of torch's belongs to, None for another file."""
     return next((name for pattern, name in _STAGES if pattern.search(file)), None)
 
 
-def _why(facts: FailureFacts) -> str:
+def telling_line(facts: FailureFacts) -> str:
     """The one line that tells why: a compiler's first error, the constraint with its value, else the exception."""
     if facts.constraint is not None:
-        return {
-            "fixed": f"`{facts.size}` is marked dynamic, but the code fixes it to {facts.held}",
-            "related": f"`{facts.size}` and `{facts.held}` are marked dynamic, but the code fixes one by the other",
-        }.get(
-            facts.constraint,
-            f"`{facts.size}` is marked dynamic for `{facts.marked}`, but the code holds only for `{facts.held}`",
-        )
+        return facts.constraint.said
     if facts.compiler_error is not None:
         return f"error: {facts.compiler_error}"[:_MAX_LINE]
     if facts.inside is not None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols
-from dynadiag.recording.torch_text.sources import source_text
+from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints
 
 __all__ = [
     "CompilerOutput",
@@ -24,8 +23,6 @@ __all__ = [
     "without_place",
     "wrapped_error",
 ]
-
-Constraint = Literal["fixed", "range", "multiple", "related"]
 
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
 _MAX_NAMED = 2000  # characters in which operators are looked for: no message names one later
@@ -52,18 +49,6 @@ _RAISED = re.compile(r"""raised exception \w+\((?P<quote>["'])(?P<text>.*)(?P=qu
 _IN_OPERATOR = re.compile(r"Got graph break/error:\s*(?P<why>\S[^\n]*)")
 _CONSTANT = re.compile(r"""ConstantVariable\(str: ["'](?P<text>[^\n]*)["']\)""")
 _NAMED_OPERATOR = re.compile(r"\b(?:torch\.ops\.)?(?P<name>\w+\.\w+\.\w+)\b")
-# Of sizes that were marked dynamic: symbolic_shapes.py.
-_FIXED = re.compile(
-    r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<value>[^)]*)\)"
-)
-_RANGE = re.compile(
-    r"Not all values of (?P<size>\S+) = \S+ in the specified range (?P<range>.+?) satisfy the generated guard "
-    r"(?P<guard>[^\n]+?)\.?(?:\n|$)"
-)
-_RELATED = re.compile(
-    r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<other>\S+) = \S+ "
-    r"(?:must always be equal|by)"
-)
 _LACKS = {
     "driver": "0 active drivers",  # Triton
     "autograd": "no autograd formula was registered",
@@ -88,8 +73,7 @@ class FailureFacts:
     raised it, ``files`` those that its traceback passes, outermost first, below the call of the backend if there is
     one. ``is_cpp`` and ``is_lowering``: the C++ compiler, or Inductor's lowering, raised it. ``blamed`` is the user's
     line that torch names, ``operators`` the operators that it names, ``quoted`` the generated line that a compiler
-    quotes. ``constraint`` is how a size that was marked dynamic is bound by the code: ``size`` is that size, ``held``
-    what the code holds for (a value, a condition, another size), ``marked`` the range that was stated. ``inside`` is
+    quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
     what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
     ``driver``, an operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
     """
@@ -104,17 +88,14 @@ class FailureFacts:
     operators: frozenset[str] = frozenset()
     quoted: str | None = None
     compiler_error: str | None = None
-    constraint: Constraint | None = None
-    size: str = ""
-    marked: str = ""
-    held: str = ""
+    constraint: ViolatedConstraint | None = None
     operator: str | None = None
     inside: str | None = None
     lacks: str | None = None
     symbols: tuple[str, ...] = ()
 
 
-def read_failure(reason: str, traceback: str) -> FailureFacts:
+def read_failure(reason: str, traceback: str = "") -> FailureFacts:
     """Return what the text of a failed compile says: the exception, and the traceback before it."""
     reason, traceback = reason[:_MAX_TEXT], traceback[-_MAX_TEXT:]
     is_backward = reason.startswith(_BACKWARD)
@@ -124,7 +105,6 @@ def read_failure(reason: str, traceback: str) -> FailureFacts:
     error = _ERROR.search(reason) if _OUTPUT in reason else None
     inside, operator, quoted = _IN_OPERATOR.search(reason), OPERATOR_ITEM.search(traceback), _CODE_OF_ERROR.search(told)
     message = _BACKEND.sub("", reason, count=1).strip().partition("\n")[0].removesuffix(":")
-    constraint, size, marked, held = _constraint(reason)
     return FailureFacts(
         message=message,
         is_backward=is_backward,
@@ -136,27 +116,12 @@ def read_failure(reason: str, traceback: str) -> FailureFacts:
         operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
         quoted=(quoted and quoted["code"].strip()) or None,
         compiler_error=error and error["text"],
-        constraint=constraint,
-        size=size,
-        marked=marked,
-        held=held,
+        constraint=next(iter(read_constraints(reason)), None),
         operator=operator and operator["name"],
         inside=inside and _RAISED.sub(r"\g<text>", _CONSTANT.sub(r"\g<text>", inside["why"])),
         lacks=next((what for what, said in _LACKS.items() if said in message), None),
         symbols=needed_symbols(reason),
     )
-
-
-def _constraint(reason: str) -> tuple[Constraint | None, str, str, str]:
-    """How a marked size is bound, the size, the range that was marked, and what holds."""
-    if found := _FIXED.search(reason):
-        return "fixed", source_text(found["size"]), "", found["value"]
-    if found := _RANGE.search(reason):
-        size, marked, held = (source_text(found[name]) for name in ("size", "range", "guard"))
-        return "multiple" if " % " in held else "range", size, marked, held
-    if found := _RELATED.search(reason):
-        return "related", source_text(found["size"]), "", source_text(found["other"])
-    return None, "", "", ""
 
 
 def _blamed(reason: str, traceback: str) -> Span | None:

@@ -1,0 +1,70 @@
+"""Reads what torch says of a size that was marked dynamic, and is not free.
+
+It is the text of a ``ConstraintViolationError`` (produce_guards_verbose, symbolic_shapes.py).
+Read in torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dynadiag.recording.torch_text.sources import source_text
+
+__all__ = ["ViolatedConstraint", "read_constraints"]
+
+_CONSTANT = re.compile(
+    r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<guard>[^)]*)\)"
+)
+_RANGE = re.compile(
+    r"Not all values of (?P<size>\S+) = \S+ in the specified range(?: (?P<range>\S.*?))? satisfy the generated guard "
+    r"(?P<guard>[^\n]+?)\.?(?:\n|$)"
+)
+_RELATED = re.compile(
+    r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<guard>\S+) = \S+ "
+    r"(?:must always be equal|by)"
+)
+_NO_BOUND = re.compile(r" and \S+ <= IntInfinity\(\)")
+_KINDS = {"constant": _CONSTANT, "range": _RANGE, "related": _RELATED}
+
+
+@dataclass(frozen=True, slots=True)
+class ViolatedConstraint:
+    """A size that the program let be dynamic, and what the code demands of it.
+
+    ``kind`` is "constant" (``held`` is its one value), "range" (``held`` is a condition, ``allowed`` the range that the
+    program named) or "related" (``held`` is another size).
+    """
+
+    kind: str
+    size: str
+    held: str
+    allowed: str = ""
+
+    @property
+    def is_multiple(self) -> bool:
+        """Whether the code holds for multiples of a number only."""
+        return self.kind == "range" and " % " in self.held
+
+    @property
+    def said(self) -> str:
+        """What is wrong, in a sentence."""
+        if self.kind == "constant":
+            return f"`{self.size}` is marked dynamic, but the code fixes it to {self.held}"
+        if self.kind == "related":
+            return f"`{self.size}` and `{self.held}` are marked dynamic, but the code fixes one by the other"
+        marked = f" for `{self.allowed}`" if self.allowed else ""
+        return f"`{self.size}` is marked dynamic{marked}, but the code holds only for `{self.held}`"
+
+
+def read_constraints(text: str) -> tuple[ViolatedConstraint, ...]:
+    """Return what a message says of each size, in the order of its lines: constants first."""
+    return tuple(
+        ViolatedConstraint(kind, *(source_text(part) if part else "" for part in _parts(each)))
+        for kind, pattern in _KINDS.items()
+        for each in pattern.finditer(text)
+    )
+
+
+def _parts(found: re.Match[str]) -> tuple[str, str, str]:
+    return found["size"], _NO_BOUND.sub("", found["guard"]), found.groupdict().get("range") or ""
