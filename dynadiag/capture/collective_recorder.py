@@ -6,8 +6,10 @@ Collectives of compiled code and C++ have no event of their own. The next event 
 from __future__ import annotations
 
 import contextlib
+import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +20,60 @@ from dynadiag.capture.collectives import (
     describe_group,
     describe_standstill,
 )
-from dynadiag.capture.standstill import StandstillWatch
 from dynadiag.torch_private import process_groups
 
 if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
+
+
+_FIRST_PAUSE = 2.0  # seconds without a collective
+
+
+class StandstillWatch:
+    """Calls ``on_standstill`` with the time of the last progress, and the main thread's frame, while there is none.
+
+    There is progress if ``progress`` returns something else than before.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[], object],
+        on_standstill: Callable[[float, FrameType], None],
+        first: float = _FIRST_PAUSE,
+    ) -> None:
+        self._progress = progress
+        self._on_standstill = on_standstill
+        self._first = first
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Watch until `stop`, or until the process ends. A fork has no such thread."""
+        with contextlib.suppress(RuntimeError):  # no thread can be started: everything else is still recorded
+            threading.Thread(target=self._run, name="dynadiag-standstill", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # a thread of ours must print no traceback into the program's output
+            self._watch()
+
+    def _watch(self) -> None:
+        known, since, pause = self._progress(), time.time(), self._first
+        while not self._ended.wait(pause):
+            now = self._progress()
+            if now == known:
+                pause *= 2
+                self._look(since)
+            else:
+                known, since, pause = now, time.time(), self._first
+
+    def _look(self, since: float) -> None:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        if frame is not None:
+            self._on_standstill(since, frame)
+
 
 __all__ = ["CollectiveRecorder"]
 

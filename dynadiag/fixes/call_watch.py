@@ -12,9 +12,10 @@ import random
 import sys
 import time
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,12 +41,51 @@ from dynadiag.fixes.observation import (
     SideTaken,
     VariantRun,
 )
-from dynadiag.fixes.recorded_calls import RecordedCalls, masked_like
+from dynadiag.fixes.printed_output import UNSTABLE
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, variant_names
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.reference_run import ReplayableCall, run_call
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCalls:
+    """The calls, and a digest of the random number generators when the program has ended."""
+
+    calls: tuple[CallRecord, ...]
+    random: str
+
+    @classmethod
+    def read(cls, file: str) -> RecordedCalls:
+        """What `write` wrote."""
+        loaded = torch.load(file, weights_only=True)
+        return cls(tuple(CallRecord(**record) for record in loaded["calls"]), loaded["random"])
+
+    def write(self, file: str) -> None:
+        """Write the file, at once where it stands: a run may be ended at any time."""
+        scratch = Path(f"{file}.part")
+        torch.save({"calls": [record.to_json() for record in self.calls], "random": self.random}, scratch)
+        scratch.rename(file)
+
+    def of_call(self, call: int) -> list[CallRecord]:
+        """The records of one call, with each of the inputs."""
+        return [record for record in self.calls if record.call == call]
+
+    def like(self, record: CallRecord) -> CallRecord | None:
+        """The record of the same call with the same inputs."""
+        return next((each for each in self.calls if (each.call, each.inputs) == (record.call, record.inputs)), None)
+
+    def calls_from(self, count: int) -> Iterable[int]:
+        """The calls that a program which makes ``count`` of them does not make."""
+        return {record.call for record in self.calls if record.call >= count}
+
+
+def masked_like(masked: CallRecord, record: CallRecord) -> CallRecord:
+    """The record without what differs from run to run by the marks of another one."""
+    printed = masked.printed if UNSTABLE in masked.printed else record.printed
+    return replace(record, unstable=masked.unstable, printed=printed)
+
 
 __all__ = ["CallWatch", "CandidateWatch", "ReferenceWatch"]
 

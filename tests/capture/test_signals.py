@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.capture.signals import PASSED_ON
+from dynadiag.capture.launch import PASSED_ON
 from tests.capture.runs import DYNADIAG, LIMIT
 
 LISTENS = """

@@ -8,8 +8,7 @@ from pathlib import Path
 from dynadiag.recording.records import Guard
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
-from tui.guard_tree import condition_text
-from tui.views.guards import GuardsView, _rank, _row
+from tui.views.guards import GuardsView, _rank, _row, condition_text
 
 
 def _guard(kind: str, source: str) -> Guard:

@@ -12,7 +12,7 @@ from dynadiag.errors import UnreadableInput
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.command_palette import all_binding_ids
-from tui.settings import BrowserSettings, read_settings
+from tui.settings_app import BrowserSettings, read_settings
 from tui.themes import THEMES, next_theme, palette_of
 
 

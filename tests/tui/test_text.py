@@ -14,9 +14,9 @@ from tests.tui.build import MODULE
 from tui.colors import LINE_COLORS, line_color
 from tui.documents import DocumentRef, language_regions, split_lines
 from tui.editor import editor_command
-from tui.file_watch import FileWatch
 from tui.highlighting import Highlighter
 from tui.location import History, Location
+from tui.recording_app import FileWatch
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import fit_end, line, printable_code
 from tui.text_match import TextMatcher

@@ -24,9 +24,10 @@ from tui.code_panes import (
     set_stages,
 )
 from tui.compiled_lines import CompiledLines
+from tui.confirm import Choice, Confirm
 from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
-from tui.kernel_stages import CompiledKernel
+from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
 from tui.node_places import called_lines, node_origins, origin_lines
@@ -39,14 +40,73 @@ from tui.pane_labels import (
     user_lines_text,
 )
 from tui.session import Session
-from tui.styled_text import Line, one_line
+from tui.styled_text import Line, line, one_line
 from tui.styled_text import line as styled_line
+from tui.views.base import View
 from tui.views.graph_actions import GraphActions
-from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane, is_kernel_line
 from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
+
+
+class StageActions(View):
+    """A screen on which the cursor can be on a kernel."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "a",
+            "stages",
+            "assembly",
+            id="code.stages",
+            tooltip="compile the kernel of this line and show its IR and machine code",
+        )
+    ]
+
+    def kernel_under_cursor(self) -> tuple[str, str, int] | None:
+        """Return compile id, module key and line (from 0) of the kernel that belongs to the cursor's line."""
+        raise NotImplementedError
+
+    def stages_started(self, call: KernelCall, line: int) -> None:
+        """Go to a line of a kernel, and show that the kernel is being compiled."""
+        raise NotImplementedError
+
+    def show_stages(self, made: CompiledKernel) -> None:
+        """Show the stages."""
+        raise NotImplementedError
+
+    def action_stages(self) -> None:
+        """Compile the kernel of the cursor's line and show its IR and machine code."""
+        here = self.kernel_under_cursor()
+        if here is None:
+            self.notify("no kernel of the generated code belongs to this line", severity="warning")
+        else:
+            self.fetch("call", lambda: self._kernel_at(*here), lambda found: self._confirm(found, here[2]))
+
+    def _kernel_at(self, compile_id: str, module: str, line: int) -> tuple[KernelCall, bool] | None:
+        call = kernel_call_at(self.session, compile_id, module, line)
+        return (call, needs_consent(self.session, call)) if call is not None else None
+
+    def _confirm(self, found: tuple[KernelCall, bool] | None, at: int) -> None:
+        if found is None:
+            self.notify("this line has no generated kernel", severity="warning")
+            return
+        call, ask = found
+        if not ask:
+            self._compile(call, at)
+            return
+        lines = [
+            line((f"compile {one_line(call.name)}", "strong")),
+            Line(),
+            line("Its source is from the recording, and compiling it runs code."),
+            line("Continue only if you trust whoever made the recording."),
+        ]
+        self.app.push_screen(Confirm(Choice(True, lines)), lambda yes: self._compile(call, at) if yes else None)
+
+    def _compile(self, call: KernelCall, at: int) -> None:
+        self.stages_started(call, at)
+        self.fetch("stages", lambda: compile_kernel(self.session, call), self.show_stages)
+
 
 __all__ = ["CodeView"]
 
