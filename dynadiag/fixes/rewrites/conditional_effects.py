@@ -1,8 +1,5 @@
-"""`if` on a tensor's value around what prints, warns, logs, raises or keeps a value, and `assert`: a function of the
-module that takes the condition, and that torch calls after the graph, or in it. What the sides compute besides is
-chosen with `torch.where`. This is right because the condition and the values of the message are computed where they
-were, and only the effect waits; in the graph it does not wait. The proof compares both streams, what is kept, and the
-exceptions with what was changed before, and has to see both sides.
+"""`if` on a tensor's value with an effect on a side, and `assert`: a function of the module that has the effects, and
+that torch calls after the graph, or in it. What the sides compute besides is chosen with `torch.where`.
 """
 
 from __future__ import annotations
@@ -13,13 +10,97 @@ from contextlib import suppress
 import libcst as cst
 
 from dynadiag.fixes.candidate import Candidate, Condition, Site
-from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.rewrites.branch_statement import CONDITION
-from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text
+from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
+from dynadiag.fixes.rewrites.branch_statement import CONDITION, BranchStatement
+from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, position_of
 from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, formatted, values_of
+from dynadiag.fixes.rewrites.effects import EFFECTS
 from dynadiag.fixes.rewrites.number_attributes import counters
-from dynadiag.fixes.rewrites.side_effects import is_effect, name_of, split_effects
+from dynadiag.fixes.rewrites.printing import prints
 from dynadiag.recording.records import Span
+
+
+def split_effects(
+    file: ParsedSource, found: cst.If, span: Span, chosen: Callable[[cst.CSTNode], bool]
+) -> tuple[BranchStatement, EffectFunction]:
+    """The `if` without the chosen effects, and the function for these. Raises `Unsuitable` where it has none."""
+    if isinstance(found.orelse, cst.If):
+        raise Unsuitable("it has an `elif`")
+    statement = BranchStatement(file, found, position_of(file, span), chosen)
+    function = file.enclosing(found, cst.FunctionDef)
+    if not any(side.effects for side in statement.sides) or not isinstance(function, cst.FunctionDef):
+        raise Unsuitable("it has no effect")
+    return statement, EffectFunction(file, function)
+
+
+def is_effect(file: ParsedSource, statement: cst.CSTNode) -> bool:
+    """Whether a statement prints, keeps, sends or raises."""
+    if isinstance(statement, cst.Raise):
+        return statement.exc is not None and statement.cause is None
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    if not isinstance(call, cst.Call):
+        return False
+    method = isinstance(call.func, cst.Attribute) and EFFECTS.match(callee_name(call) or "") is not None
+    return method or prints(file, call)
+
+
+def name_of(statement: BranchStatement) -> str:
+    """What the effects do, for the name of their function. An exception counts most, then the first call."""
+    effects = [effect for side in statement.sides for effect in side.effects]
+    calls = [effect.value for effect in effects if isinstance(effect, cst.Expr)]
+    names = [(callee_name(call) or "").strip("_") for call in calls if isinstance(call, cst.Call)]
+    raised = any(isinstance(effect, cst.Raise) for effect in effects)
+    return "raise" if raised else next(filter(None, names), "count")
+
+
+_WHY_OBJECT = "torch runs the statements as they are, at their place in the graph, and nothing in it depends on them"
+
+
+def object_candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
+    """An effect on the object (`self.spikes += 1`, `self.seen.append(x)`): all effects of both sides, as they are, in a
+    function that gets the object, and that torch runs in the graph.
+
+    This is right where nothing in the graph depends on what the effects change: they run at their place among the
+    operators, once for each call. Code that torch compiled reads the object as it was. The proof compares what is kept.
+    """
+    file, found = site.file, site.node
+    if not isinstance(found, cst.If):
+        return
+    with suppress(Unsuitable):
+        statement, made = split_effects(file, found, site.problem.span, lambda each: is_effect_on_object(file, each))
+        for side, effects in enumerate(each.effects for each in statement.sides):
+            for effect in effects:
+                made.add_whole(side, effect)
+        check_unread(file, made.function, [effect for each in statement.sides for effect in each.effects])
+        if "self" in made.arguments:
+            name = file.free_name(f"_{name_of(statement)}_if", of=found)
+            edits = made.definition(name, WITHIN), statement.edit(made.call(name, CONDITION))
+            both = tuple(Condition(file.name, *file.range(test)) for test in statement.tests)
+            title = f"run what is done on the condition in a function of its own, which torch {WITHIN.when}"
+            yield Candidate(title, "source", edits, _WHY_OBJECT, both)
+
+
+def is_effect_on_object(file: ParsedSource, statement: cst.CSTNode) -> bool:
+    """Whether a statement has an effect, or changes an attribute of the object by a number."""
+    return is_effect(file, statement) or _changed_attribute(file, statement) is not None
+
+
+def _changed_attribute(file: ParsedSource, statement: cst.CSTNode) -> str | None:
+    """The attribute of the object that a statement changes by a number: `self.count` of `self.count += 1`."""
+    if not isinstance(statement, cst.AugAssign) or not isinstance(statement.value, (cst.Integer, cst.Float)):
+        return None
+    text = file.code(statement.target)
+    return text if text.startswith("self.") else None
+
+
+def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cst.CSTNode]) -> None:
+    """Raises where the function reads an attribute that an effect changes: torch has the value from before."""
+    changed, places = {_changed_attribute(file, effect) for effect in effects}, list(map(file.range, effects))
+    for read in file.nodes(cst.Attribute, function):
+        place = file.range(read)[0]
+        if file.code(read) in changed and not any(first <= place < last for first, last in places):
+            raise Unsuitable(f"`{file.code(read)}` is read in the graph")
+
 
 __all__ = ["candidates"]
 
@@ -29,7 +110,12 @@ _WHY_RAISE_LATER = "the condition is computed at its place, and the exception is
 
 
 def candidates(site: Site[cst.If | cst.IfExp | cst.Assert]) -> Iterator[Candidate]:
-    """The function, and its call in place of the effects of an `if`, or of the `assert`."""
+    """What prints, warns, logs, raises or keeps a value: a function that takes the condition, in place of the effects.
+
+    This is right because the condition and the values of the message are computed where they were, and only the effect
+    waits; in the graph it does not wait. The proof compares both streams, what is kept, and the exceptions with what
+    was changed before, and has to see both sides.
+    """
     file, found = site.file, site.node
     with suppress(Unsuitable):
         if isinstance(found, cst.Assert):

@@ -19,11 +19,10 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of, decorator_of_model, plain_parameters
+from dynadiag.fixes.rewrites.conditional_effects import check_unread, is_effect, is_effect_on_object, split_effects
 from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
-from dynadiag.fixes.rewrites.object_effects import check_unread, is_effect_on_object
 from dynadiag.fixes.rewrites.printing import prints
-from dynadiag.fixes.rewrites.side_effects import is_effect, split_effects
 from dynadiag.recording.records import Span
 
 __all__ = ["candidates"]
