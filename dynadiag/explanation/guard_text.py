@@ -11,14 +11,9 @@ from dynadiag.recording.records import GuardFailure, Symbol
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import ARGUMENTS, source_text
 
-__all__ = ["describe_change", "described", "joined_sources", "what_changed"]
+__all__ = ["describe_change", "described", "what_changed"]
 
 _MOST_TITLE = 60  # columns of a condition in a title
-
-
-def joined_sources(found: Sequence[GuardFailure]) -> str:
-    """The subjects, as the program writes them."""
-    return list_some(list(dict.fromkeys(f"`{source_text(item.subject)}`" for item in found)), 3)
 
 
 def what_changed(change: GuardChange) -> str:

@@ -224,8 +224,8 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
         yield from _value("results", f"output {position}", one, other)
     if expected.shared != actual.shared:
         yield CallDifference("results", "other outputs share memory with one another or with the arguments")
-    yield from _same_names("mutations", expected.arguments, actual.arguments, " afterwards")
-    yield from _same_names("mutations", expected.state, actual.state, " afterwards")
+    yield from _mutations(expected.arguments, actual.arguments, " afterwards")
+    yield from _mutations(expected.state, actual.state, " afterwards")
     yield from _scalars(expected, actual, as_tensors)
     if all(_is_finite(value) for value in expected.outputs):  # of NaN and infinity no gradient makes sense
         yield from _compared_gradients(expected.gradients, actual.gradients)
@@ -253,8 +253,8 @@ def _compared_errors(expected: CallRecord, actual: CallRecord, as_tensors: tuple
     if not alike and not undefined:
         yield CallDifference("error", _errors(expected.error, actual.error))
     elif expected.deliberate:
-        yield from _same_names("mutations", expected.arguments, actual.arguments, " after the exception")
-        yield from _same_names("mutations", expected.state, actual.state, " after the exception")
+        yield from _mutations(expected.arguments, actual.arguments, " after the exception")
+        yield from _mutations(expected.state, actual.state, " after the exception")
         yield from _scalars(expected, actual, as_tensors)
         if expected.random != actual.random:
             yield CallDifference("random", _RANDOM)
@@ -273,14 +273,12 @@ def _errors(expected: str | None, actual: str | None) -> str:
     return f"the unchanged program raises {expected}, and it {f'raises {actual}' if actual else 'does not'}"
 
 
-def _same_names(
-    what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str
-) -> Iterator[CallDifference]:
+def _mutations(expected: Mapping[str, Any], actual: Mapping[str, Any], when: str) -> Iterator[CallDifference]:
     for name, value in expected.items():
         if name in actual:
-            yield from _value(what, name + when, value, actual[name])
+            yield from _value("mutations", name + when, value, actual[name])
         else:
-            yield CallDifference(what, f"{name} is not there{when}")
+            yield CallDifference("mutations", f"{name} is not there{when}")
 
 
 def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[CallDifference]:

@@ -30,7 +30,7 @@ def factory_call(tensor: torch.Tensor) -> str | None:
         torch.random.set_rng_state(state)
     first = tensor.reshape(-1)[:1]
     if tensor.numel() > 1 and _same_bits(first.expand(tensor.shape), tensor):
-        return f"torch.full({_shape(tensor)}, {_number(first)}{_dtype(tensor, 'float')})"
+        return f"torch.full({_shape(tensor)}, {_number(first)}{_dtype(tensor)})"
     return None
 
 
@@ -41,7 +41,7 @@ def exact_expression(tensor: torch.Tensor) -> str:
         return packed_expression(plain) + _device(tensor)
     natural = torch.tensor(plain.tolist()) if plain.numel() else torch.empty(tuple(plain.shape))
     if plain.numel() == 0:
-        return f"torch.empty({_shape(plain)}{_dtype(plain, 'float')}){_device(tensor)}"
+        return f"torch.empty({_shape(plain)}{_dtype(plain)}){_device(tensor)}"
     dtype = "" if natural.dtype == plain.dtype else f", dtype={plain.dtype}"
     return _wrap(f"torch.tensor({_nested(plain)}{dtype}){_device(tensor)}")
 
@@ -79,7 +79,7 @@ def _factory_source(kind: str, tensor: torch.Tensor) -> str:
             + ("" if tensor.dtype is torch.complex64 else f".to({tensor.dtype})")
             + _device(tensor)
         )
-    return f"torch.{kind}({shape}{_dtype(tensor, 'float')})" + _device(tensor)
+    return f"torch.{kind}({shape}{_dtype(tensor)})" + _device(tensor)
 
 
 def _arange(tensor: torch.Tensor) -> str:
@@ -127,9 +127,8 @@ def _shape(tensor: torch.Tensor) -> str:
     return "(" + ", ".join(map(str, tensor.shape)) + ("," if tensor.dim() == 1 else "") + ")"
 
 
-def _dtype(tensor: torch.Tensor, default: str) -> str:
-    usual = {"float": torch.float32}[default]
-    return "" if tensor.dtype is usual else f", dtype={tensor.dtype}"
+def _dtype(tensor: torch.Tensor) -> str:
+    return "" if tensor.dtype is torch.float32 else f", dtype={tensor.dtype}"
 
 
 def _device(tensor: torch.Tensor) -> str:
