@@ -110,7 +110,7 @@ def test_each_program_is_in_the_table() -> None:
     assert {trial.program for _, trial in TRIALS} == set(PROGRAMS)
 
 
-def test_advice_is_made_by_the_table_only() -> None:
+def test_advice_is_made_by_remedies_only() -> None:
     """`caches` alone makes its own: its second run tries what it advises."""
     found = {
         str(file.relative_to(PACKAGE))
@@ -118,7 +118,7 @@ def test_advice_is_made_by_the_table_only() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Advice"
     }
-    made = {"explanation/advice_table.py", "explanation/remedy.py", "render/cache_report.py"}
+    made = {"explanation/remedy.py", "render/cache_report.py"}
     assert found == made | {"explanation/break_remedies.py"}  # of torch's hints
 
 

@@ -148,7 +148,20 @@ def test_a_failure_of_an_old_recording_has_its_facts_again() -> None:
 
 
 # The packages that read recordings and show them. Those that run programs (`trial`, `minify`, ...) read their output.
-ABOVE = ("caches", "check", "commands", "diff", "explanation", "job", "kernels", "mcp", "render", "testing", "triage")
+ABOVE: tuple[str, ...] = (
+    "caches",
+    "check",
+    "commands",
+    "diff",
+    "explanation",
+    "fixes",
+    "job",
+    "kernels",
+    "mcp",
+    "render",
+    "testing",
+    "triage",
+)
 # What their patterns are for, none of which is a sentence of torch's or of ours.
 SOURCE, CODE, GRAPH, PATHS = "Python source", "generated code", "printed graphs", "paths"
 KEYS, TYPED, LAYOUT = "values in the keys of caches", "what a user types", "the layout of lines"
@@ -169,6 +182,28 @@ PATTERNS = {
     "dynadiag/explanation/break_remedies.py": SOURCE,
     "dynadiag/explanation/failures.py": PATHS,
     "dynadiag/explanation/glossary.py": "words of a report that the glossary has",
+    "dynadiag/fixes/call_record.py": "names of attributes, and addresses",
+    "dynadiag/fixes/code_swap.py": SOURCE,
+    "dynadiag/fixes/fix_result.py": "names in texts of advice",
+    "dynadiag/fixes/overlay_file.py": SOURCE,
+    "dynadiag/fixes/printed_output.py": "what a program prints",
+    "dynadiag/fixes/rewrites/branch_statement.py": SOURCE,
+    "dynadiag/fixes/rewrites/call_sites.py": SOURCE,
+    "dynadiag/fixes/rewrites/config_lines.py": SOURCE,
+    "dynadiag/fixes/rewrites/effects.py": SOURCE,
+    "dynadiag/fixes/rewrites/expert_loops.py": SOURCE,
+    "dynadiag/fixes/rewrites/library_calls.py": SOURCE,
+    "dynadiag/fixes/rewrites/library_properties.py": SOURCE,
+    "dynadiag/fixes/rewrites/number_attributes.py": SOURCE,
+    "dynadiag/fixes/rewrites/numbers.py": SOURCE,
+    "dynadiag/fixes/rewrites/numpy_calls.py": SOURCE,
+    "dynadiag/fixes/rewrites/outer_contexts.py": SOURCE,
+    "dynadiag/fixes/rewrites/printing.py": SOURCE,
+    "dynadiag/fixes/rewrites/requested_breaks.py": SOURCE,
+    "dynadiag/fixes/rewrites/segment_attention.py": SOURCE,
+    "dynadiag/fixes/rewrites/side_expressions.py": SOURCE,
+    "dynadiag/fixes/rewrites/timers.py": SOURCE,
+    "dynadiag/fixes/trials.py": SOURCE,
     "dynadiag/job/differences.py": GRAPH,
     "dynadiag/job/trace.py": GRAPH,
     "dynadiag/kernels/align.py": CODE,
@@ -208,8 +243,9 @@ PATTERNS = {
     "tui/search_result.py": TYPED,
     "tui/widgets/table.py": LAYOUT,
 }
-# Words of several parts that name a fact, and are compared: those of `GuardFailure`, and code that is looked for.
+# Words of several parts that name a fact, and are compared.
 FACTS = {"torch function modes", "in inference mode", "left inference mode", "an inference tensor"}
+FACTS |= {"the program's inputs", "math domain error"}  # the name of a variant of fix, and Python's own error
 COMPARED = ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "find", "index")
 
 

@@ -18,15 +18,14 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.recording.torch_text.break_types import ignoring_option, named_settings
 
 __all__ = ["candidates", "config_line", "logging_line"]
 
 # Kinds of breaks that a setting ends, and whose hints do not name it.
-_UNHINTED = {"GB0033": ["capture_scalar_outputs"]}
+_UNHINTED = {"GB0033": ("capture_scalar_outputs",)}
 _WHY = "torch takes this into the graph, and what is computed stays the same"
-_IGNORED = re.compile(r"Add the logging method to `(torch\._dynamo\.config\.\w+)`")
 _METHOD = re.compile(r"\.(\w+)\(")
-_SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch leaves "config" out in one hint
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
@@ -36,21 +35,20 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     if problem.file is None:
         yield from _ignored(problem, file)
-    hinted = [found[1] for hint in problem.hints for found in _SETTING.finditer(hint)]
-    for name in dict.fromkeys(hinted or _UNHINTED.get(problem.gb_id or "", [])):
+    for name in named_settings(problem.hints) or _UNHINTED.get(problem.gb_id or "", ()):
         line = f"torch._dynamo.config.{name} = True"
         yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
 
 
 def _ignored(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
     """The line that leaves a message of a library's logger out."""
-    setting = next((found for hint in problem.hints if (found := _IGNORED.search(hint))), None)
+    option = ignoring_option(problem.hints)
     line = linecache.getline(problem.span.file or "", problem.span.line or 0)
     method = _METHOD.search(line, problem.span.column or 0)
-    if setting is None or method is None:
+    if option is None or method is None:
         return
     imported = "" if file.imports("logging") else f"import logging{file.newline}"
-    edit = config_line(file, f"{setting[1]}.add(logging.Logger.{method[1]})")
+    edit = config_line(file, f"{option}.add(logging.Logger.{method[1]})")
     title = f"leave out what the library logs with `Logger.{method[1]}`"
     why = "the program does not show the message"
     yield Candidate(title, "config", (replace(edit, text=imported + edit.text),), why)

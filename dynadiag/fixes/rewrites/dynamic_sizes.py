@@ -7,7 +7,6 @@ that. A message with the size in it needs the number where Python makes its text
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -17,25 +16,22 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
 from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
+from dynadiag.recording.torch_text.sources import is_local, size_of_argument
 
 __all__ = ["candidates", "dynamic_compiles"]
 
-# Of an argument, or of what it holds: `L['batch']['tokens'].size()[1]`.
-_ITEM = r"\[(?:\d+|'\w+')\]"
-_SIZE = re.compile(rf"^L\['(\w+)'\]({_ITEM})?((?:{_ITEM}|\.[A-Za-z]\w*(?!\w|\())*)\.size\(\)\[(\d+)\]$")
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 _MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
-_ARGUMENT = re.compile(r"^L\['(\w+)'\]$")
 _MAX_COMPILES = 3
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """Marks in front of the call, then ``dynamic=True``."""
-    sizes = [found for source in (problem.source, *problem.also) if (found := _SIZE.match(source or ""))]
-    wanted = [_place(found) for found in sizes if found[1] != "self"]
+    sizes = [size for source in (problem.source, *problem.also) if (size := size_of_argument(source))]
+    wanted = [size for size in sizes if size[0] != "self"]
     names = list(dict.fromkeys(name for name, *_ in wanted))
-    if problem.kind != "recompile" or not sizes or _is_argument(problem):
+    if problem.kind != "recompile" or not sizes or is_local(problem.source):
         return
     printed = _printed(problem, sources)
     special = any(value in ("0", "1") for value in (*problem.was, problem.now))
@@ -52,21 +48,6 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     file = calling_file(problem, sources)
     for title, edit in dynamic_compiles(file) if file is not None else ():
         yield Candidate(title, "argument", (edit,), _WHY)
-
-
-def _is_argument(problem: FixProblem) -> bool:
-    """Whether what changed is an argument itself, and no size of one that changed with it."""
-    return _ARGUMENT.match(problem.source or "") is not None
-
-
-def _place(found: re.Match[str]) -> tuple[str, str, int]:
-    """The argument that a size is of, the way from it to the tensor, and the dimension. What ``args`` and ``kwargs``
-    hold are arguments themselves.
-    """
-    name, item, path, dimension = found[1], found[2] or "", found[3], int(found[4])
-    if name == "args" and item:
-        return f"args{item}", path, dimension
-    return (item.strip("[']"), path, dimension) if name == "kwargs" and item else (name, f"{item}{path}", dimension)
 
 
 def _printed(problem: FixProblem, sources: Sources) -> list[tuple[Edit, ...]]:

@@ -5,25 +5,24 @@ range, a shape), the proof sees a graph break or another result. With ``dynamic=
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import call_sites
 from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
+from dynadiag.recording.torch_text.guards import literal_type
+from dynadiag.recording.torch_text.sources import argument_of
 
 __all__ = ["candidates", "is_float", "is_number"]
-
-_VALUE = re.compile(r"^L(?:\['\w+'\])?\['(\w+)'\]$")  # also one of those that a function takes as `**options`
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """`torch.tensor` around the argument, where the function is called; the number may be a symbol."""
-    found = _VALUE.match(problem.source or "")
-    if problem.kind != "recompile" or found is None or not is_number(problem):
+    name = argument_of(problem.source)
+    if problem.kind != "recompile" or name is None or not is_number(problem):
         return
-    yield from _tensors(problem, sources, found[1], "")
+    yield from _tensors(problem, sources, name, "")
     file = sources.file(problem.file)
     for title, edit in dynamic_compiles(file) if file is not None else ():
         yield Candidate(title, "argument", (edit,), "torch compiles with a symbol for the number, and no value changes")
@@ -31,7 +30,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     # float64 is exact, but makes two graphs: torch gives such an argument a symbol for its value, finds in the first
     # graph that nothing computes with it, and traces again without (`TensorifyScalarRestartAnalysis`).
-    yield from _tensors(problem, sources, found[1], ", dtype=torch.float64")
+    yield from _tensors(problem, sources, name, ", dtype=torch.float64")
 
 
 def _tensors(problem: FixProblem, sources: Sources, name: str, dtype: str) -> Iterator[Candidate]:
@@ -53,9 +52,9 @@ def _tensors(problem: FixProblem, sources: Sources, name: str, dtype: str) -> It
 def is_number(problem: FixProblem) -> bool:
     """Whether the value that changed is a number, before and after."""
     values = (*problem.was, problem.now or "")
-    return all(re.fullmatch(r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)", value) for value in values)
+    return all(literal_type(value) in ("int", "float") for value in values)
 
 
 def is_float(problem: FixProblem) -> bool:
     """Whether one of the values was written as a float."""
-    return any(not re.fullmatch(r"-?\d+", value) for value in (*problem.was, problem.now or ""))
+    return any(literal_type(value) != "int" for value in (*problem.was, problem.now or ""))

@@ -20,11 +20,10 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.config_lines import config_line
 from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
+from dynadiag.recording.torch_text.sources import attribute_of, ends_in_attribute
 
 __all__ = ["candidates", "counters"]
 
-_ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
-_ATTRIBUTE_OF_ANY = re.compile(r"^L\[.*\.[A-Za-z_]\w*$")
 _WHY = "torch compiles with a symbol for the"
 _SETTING = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
 
@@ -35,7 +34,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if problem.kind != "recompile" or file is None or not is_number(problem):
         return
     yield from _buffer(problem, file)
-    if _ATTRIBUTE_OF_ANY.match(problem.source or ""):
+    if ends_in_attribute(problem.source):
         yield from _symbol(file, is_float(problem))
 
 
@@ -50,17 +49,17 @@ def _symbol(file: ParsedSource, fractions: bool) -> Iterator[Candidate]:
 
 
 def _buffer(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:
-    found = _ATTRIBUTE.match(problem.source or "")
+    owner, name = attribute_of(problem.source) or ("", "")
     class_ = _class(file, problem.function)
-    if found is None or class_ is None or (made := _first_assignment(file, class_, found[1])) is None:
+    if owner != "self" or class_ is None or (made := _first_assignment(file, class_, name)) is None:
         return
-    edits = [_kept_in_buffer(file, class_, made, is_float(problem)), *_later(file, made, found[1])]
+    edits = [_kept_in_buffer(file, class_, made, is_float(problem)), *_later(file, made, name)]
     yield Candidate(
-        f"keep `self.{found[1]}` in a {'buffer' if _is_module(file, class_) else 'tensor'}",
+        f"keep `self.{name}` in a {'buffer' if _is_module(file, class_) else 'tensor'}",
         "source",
         tuple(edits),
         "torch guards on the value of a number in an attribute, and not on that of a tensor",
-        as_tensors=(found[1],),
+        as_tensors=(name,),
         for_whole_graphs=True,
     )
 

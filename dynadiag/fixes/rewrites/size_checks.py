@@ -15,16 +15,18 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.config_lines import config_line
+from dynadiag.recording.torch_text.break_types import named_settings
 
 __all__ = ["candidates"]
 
-_SETTING = "torch._dynamo.config.capture_scalar_outputs = True"
+_OPTION = "capture_scalar_outputs"
+_SETTING = f"torch._dynamo.config.{_OPTION} = True"
 
 
 def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The setting, and a check behind the line that reads the number."""
     file, call = site.file, site.node
-    edits = _checked(file, call) if any(_SETTING in hint for hint in site.problem.hints) else ()
+    edits = _checked(file, call) if _OPTION in named_settings(site.problem.hints) else ()
     if edits:
         yield Candidate(
             f"set `{_SETTING}` and check that the number is not negative",

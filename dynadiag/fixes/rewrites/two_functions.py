@@ -7,7 +7,6 @@ that is true or false, given or not, or one of two texts. Hooks of the model and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -16,11 +15,10 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
+from dynadiag.recording.torch_text.guards import literal_type
+from dynadiag.recording.torch_text.sources import attribute_of, is_local, local_name
 
 __all__ = ["candidates"]
-
-_FLAG = re.compile(r"^L\['(\w+)'\](?:\.([A-Za-z]\w*))?$")
-_TEXT = re.compile(r"^'[^'\\]*'$")
 
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
@@ -49,16 +47,18 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 def _condition(problem: FixProblem, file: ParsedSource) -> str | None:
     """The condition that tells the two values apart, in the method; ``None`` if there may be more than two."""
-    found, values = _FLAG.match(problem.source or ""), (*problem.was, problem.now or "")
-    if found is None or (found[1] == "self") != (found[2] is not None) or found[2] == "training" or len(values) != 2:
+    owner, flag = attribute_of(problem.source) or ("", "")
+    name = f"self.{flag}" if owner == "self" and flag != "training" else None
+    name = local_name(problem.source) if is_local(problem.source) else name
+    values = (*problem.was, problem.now or "")
+    if name is None or name == "self" or len(values) != 2:
         return None
-    name = found[1] if found[2] is None else f"self.{found[2]}"
     if set(values) == {"False", "True"}:
         return name
     if values[0] == "None":
         return f"{name} is None"
     text = values[0].replace("'", '"') if values[0].replace("'", '"') in file.text else values[0]
-    return f"{name} == {text}" if all(map(_TEXT.match, values)) else None
+    return f"{name} == {text}" if {*map(literal_type, values)} == {"str"} else None
 
 
 def _method(file: ParsedSource, function: str) -> cst.FunctionDef | None:

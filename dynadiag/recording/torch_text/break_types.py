@@ -11,9 +11,11 @@ __all__ = [
     "asks_for_report",
     "family_name",
     "has_placeholder",
+    "ignoring_option",
     "is_code",
     "is_general",
     "join_fragments",
+    "named_settings",
     "plain_text",
 ]
 
@@ -64,6 +66,8 @@ _GENERAL = (
 _REPORT = re.compile(  # torch adds it to many breaks
     r"(if it is a Python builtin, )?(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE
 )
+_SETTING = re.compile(r"torch\._dynamo\.(?:config\.)?(\w+) ?= ?True")  # torch leaves "config" out in one hint
+_IGNORED = re.compile(r"Add the logging method to `(torch\._dynamo\.config\.\w+)`")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
@@ -75,6 +79,17 @@ def family_name(gb_type: str) -> str | None:
     """Return the family that a type of break belongs to; None where it belongs to none."""
     text = gb_type[:_MAX_TYPE]
     return next((name for name, pattern in _FAMILIES.items() if pattern.search(text)), None)
+
+
+def named_settings(hints: Sequence[str]) -> tuple[str, ...]:
+    """Return the options of ``torch._dynamo.config`` that hints say to set to True, each once."""
+    return tuple(dict.fromkeys(match[1] for hint in hints for match in _SETTING.finditer(hint)))
+
+
+def ignoring_option(hints: Sequence[str]) -> str | None:
+    """Return the option, a set of methods of loggers, that a hint says to add the method to; None if none does."""
+    matches = (match for hint in hints if (match := _IGNORED.search(hint)))
+    return next((match[1] for match in matches), None)
 
 
 def is_general(hint: str) -> bool:

@@ -60,6 +60,13 @@ _PARTS = (
     (re.compile(r"\.stride\(\)\[(?P<index>\d+)\]$"), "stride"),
     (re.compile(r"\.dim\(\)$"), "rank"),
 )
+_ATTRIBUTE = re.compile(r"L\['(?P<name>\w+)'\]\.(?P<attribute>[A-Za-z_]\w*)")
+_ARGUMENT = re.compile(r"L(?:\['\w+'\])?\['(?P<name>\w+)'\]")
+_ITEM_OF = r"\[(?:\d+|'\w+')\]"
+_SIZE_OF_ARGUMENT = re.compile(
+    rf"L\['(?P<name>\w+)'\](?P<item>{_ITEM_OF})?(?P<path>(?:{_ITEM_OF}|\.[A-Za-z]\w*(?!\w|\())*)"
+    r"\.size\(\)\[(?P<dimension>\d+)\]"
+)
 _COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
 
 
@@ -138,6 +145,11 @@ def as_called(text: str, name: str) -> str:
     return _KEYWORD.sub(r"L['\1']", text) if name == "partial" else text
 
 
+def is_local(source: str | None) -> bool:
+    """Whether a source is a local itself, and nothing in it."""
+    return _LOCAL.fullmatch(source or "") is not None
+
+
 def is_global(source: str | None) -> bool:
     """Whether a source begins with a global of the program."""
     return _GLOBAL.match(source or "") is not None
@@ -191,6 +203,48 @@ def last_name(source: str | None) -> str | None:
 def numbered_items(source: str | None) -> str:
     """A source with one text for all indices, which the items of one container share."""
     return _ITEM.sub("[]", source or "")
+
+
+def attribute_of(source: str | None) -> tuple[str, str] | None:
+    """Return the local and its attribute where a source is no more than that.
+
+    >>> attribute_of("L['self'].k"), attribute_of("L['self'].a.k")
+    (('self', 'k'), None)
+    """
+    match = _ATTRIBUTE.fullmatch(source or "")
+    return (match["name"], match["attribute"]) if match else None
+
+
+def ends_in_attribute(source: str | None) -> bool:
+    """Whether a source is an attribute of what a local leads to."""
+    step = _LAST_STEP.search(source or "")
+    return _LOCAL.match(source or "") is not None and step is not None and (step[0] == f".{step['attribute']}")
+
+
+def argument_of(source: str | None) -> str | None:
+    """Return the name of an argument where a source is one, also one of those that a function takes as ``**options``.
+
+    >>> argument_of("L['n']"), argument_of("L['options']['n']"), argument_of("L['x'].n")
+    ('n', 'n', None)
+    """
+    match = _ARGUMENT.fullmatch(source or "")
+    return match["name"] if match else None
+
+
+def size_of_argument(source: str | None) -> tuple[str, str, int] | None:
+    """Return the argument that a size is of, the way from it to the tensor, and the dimension.
+
+    What ``args`` and ``kwargs`` hold are arguments themselves.
+
+    >>> size_of_argument("L['batch']['tokens'].size()[1]"), size_of_argument("L['kwargs']['x'].size()[0]")
+    (('batch', "['tokens']", 1), ('x', '', 0))
+    """
+    if (match := _SIZE_OF_ARGUMENT.fullmatch(source or "")) is None:
+        return None
+    name, item, path, dimension = match["name"], match["item"] or "", match["path"], int(match["dimension"])
+    if name == "args" and item:
+        return f"args{item}", path, dimension
+    return (item.strip("[']"), path, dimension) if name == "kwargs" and item else (name, f"{item}{path}", dimension)
 
 
 def source_components(source: str) -> tuple[str, ...]:
