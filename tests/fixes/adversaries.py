@@ -194,6 +194,17 @@ def _setup(test: str, effect: str, found_by: str) -> Adversary:
     return Adversary(source, "with LOCK", "`setup` while torch compiles", frozenset(found_by.split()), compiled=True)
 
 
+def _made_of(statement: str, found_by: str) -> Adversary:
+    """A function of an object that is called while torch compiles."""
+    head = (
+        "import random\n\nCOUNT = [0]\n\n\nclass Box:\n    n = 1\n\n\nBOX = Box()\n\n\n"
+        f"def text(box):\n    made = copy.deepcopy(box)\n    {statement}\n    return made\n\n"
+    )
+    calls, title = f"for COUNT[0] in range(3):\n    y = {_CALL}", "call `text` while torch compiles"
+    body = "return x * text(BOX).n"
+    return _change(body, "copy.deepcopy(box)", title, found_by, calls, head, compiled=True)
+
+
 def _check(body: str, found_by: str, *, compiled: bool = True) -> Adversary:
     """A check of a tensor that becomes an operator."""
     calls = "try:\n    y = call(torch.randn(3, 4))\nexcept (RuntimeError, TypeError):\n    pass"
@@ -799,17 +810,10 @@ ADVERSARIES = {
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),
     "a setup draws a number on each call": _setup("key in ()", "random.random()", "random"),
-    # copies, while torch compiles
-    "what is made of an object depends on a global": _change(
-        "return x * text(BOX).n",
-        "copy.deepcopy(box)",
-        "call `text` while torch compiles",
-        "results gradients",
-        f"for COUNT[0] in range(3):\n    y = {_CALL}",
-        "COUNT = [0]\n\n\nclass Box:\n    n = 1\n\n\nBOX = Box()\n\n\n"
-        "def text(box):\n    made = copy.deepcopy(box)\n    made.n += COUNT[0]\n    return made\n\n",
-        compiled=True,
-    ),
+    # object_copies
+    "what is made of an object depends on a global": _made_of("made.n += COUNT[0]", "results gradients"),
+    "making something of an object draws a number": _made_of("made.n = 2 + 0 * random.random()", "random"),
+    "making something of an object prints": _made_of("print('made')", "printed"),
     # tensor_checks
     "a failed check is caught": _check(
         "try:\n    torch._check_tensor_all(x > 0)\nexcept RuntimeError:\n    return x * 0\nreturn x * 2", "error"
