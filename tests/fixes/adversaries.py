@@ -194,6 +194,35 @@ def _setup(test: str, effect: str, found_by: str) -> Adversary:
     return Adversary(source, "with LOCK", "`setup` while torch compiles", frozenset(found_by.split()), compiled=True)
 
 
+def _made_of(statement: str, found_by: str) -> Adversary:
+    """A function of an object that is called while torch compiles."""
+    head = (
+        "import random\n\nCOUNT = [0]\n\n\nclass Box:\n    n = 1\n\n\nBOX = Box()\n\n\n"
+        f"def text(box):\n    made = copy.deepcopy(box)\n    {statement}\n    return made\n\n"
+    )
+    calls, title = f"for COUNT[0] in range(3):\n    y = {_CALL}", "call `text` while torch compiles"
+    body = "return x * text(BOX).n"
+    return _change(body, "copy.deepcopy(box)", title, found_by, calls, head, compiled=True)
+
+
+def _check(body: str, found_by: str, *, compiled: bool = True) -> Adversary:
+    """A check of a tensor that becomes an operator."""
+    calls = "try:\n    y = call(torch.randn(3, 4))\nexcept (RuntimeError, TypeError):\n    pass"
+    marked = next(line.strip() for line in body.splitlines() if "_check_tensor" in line)
+    return _change(body, marked, "`torch._assert_async`", found_by, calls, "SEEN = []\n\n", compiled=compiled)
+
+
+def _flagged(rest: str, found_by: str) -> Adversary:
+    """A value whose `requires_grad` is set."""
+    body = f"y = x.detach() + 1\ny.requires_grad = True\n{rest}"
+    return _change(body, "y.requires_grad = True", "leave out", found_by, head="SEEN = []\n\n")
+
+
+def _chance(rest: str, found_by: str, head: str) -> Adversary:
+    """A random number that is compared with what need not be a probability."""
+    return _change(f"p = torch.rand([])\n{rest}", "p < ", "where it is above 0", found_by, head=f"SEEN = []\n{head}\n")
+
+
 def _property(getter: str, found_by: str, setter: str = "self.kept = value") -> Adversary:
     """A program whose compiled function reads a property that counts as a library's, and that can be set."""
     head = (
@@ -781,6 +810,43 @@ ADVERSARIES = {
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),
     "a setup draws a number on each call": _setup("key in ()", "random.random()", "random"),
+    # object_copies
+    "what is made of an object depends on a global": _made_of("made.n += COUNT[0]", "results gradients"),
+    "making something of an object draws a number": _made_of("made.n = 2 + 0 * random.random()", "random"),
+    "making something of an object prints": _made_of("print('made')", "printed"),
+    # tensor_checks
+    "a failed check is caught": _check(
+        "try:\n    torch._check_tensor_all(x > 0)\nexcept RuntimeError:\n    return x * 0\nreturn x * 2", "error"
+    ),
+    "the message of a check has an effect": _check(
+        "try:\n    torch._check_tensor_all(x > 0, lambda: SEEN.append(1) or 'no')\n"
+        "except RuntimeError:\n    pass\nreturn x * 2",
+        "mutations",
+        compiled=False,
+    ),
+    "a check refuses what is not true or false": _check("torch._check_tensor_all(x)\nreturn x * 2", "error"),
+    # gradient_flags
+    "a value with a gradient is returned": _flagged("return y * 2", "results gradients"),
+    "a value is asked whether it has a gradient": _flagged(
+        "return x * (2 if y.requires_grad else 3)", "results gradients"
+    ),
+    "a gradient of the value is asked for": _flagged("return torch.autograd.grad((y * y).sum(), y)[0]", "ends"),
+    # chances
+    "the random number is moved": _chance(
+        "p -= 1\nif p < LIMIT:\n    return x * 0\nreturn x", "results gradients", "LIMIT = 0.0\n"
+    ),
+    "the probability counts what it is compared with": _chance(
+        "if p < LIMIT:\n    return x * 0\nreturn x",
+        "mutations",
+        "class Limit:\n    def __gt__(self, other):\n        SEEN.append(1)\n        return True\n\n\n"
+        "LIMIT = Limit()\n",
+    ),
+    "the probability is another one each time": _chance(
+        "if p < BOX.limit:\n    return x * 0\nreturn x",
+        "results gradients mutations",
+        "class Box:\n    @property\n    def limit(self):\n        SEEN.append(1)\n"
+        "        return len(SEEN) % 2 * 9\n\n\nBOX = Box()\n",
+    ),
     # dynamic_sizes
     "a loop needs the number of rows": _size(
         "y = x[0]\nfor row in x.unbind(0):\n    y = y * row.sin()\nreturn y", "ends"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,12 +124,100 @@ def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
 
 
 def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
-    assert one(SETUP, "with LOCK", tmp_path)[0] == "torch._dynamo.assume_constant_result(setup)"
+    (text,) = changed(SETUP, candidates(SETUP, problem_at(SETUP, "with LOCK"), tmp_path)[:1])
+    space: dict[str, Any] = {"LOCK": threading.Lock()}
+    exec(text, space)
+    model = torch.nn.Linear(2, 2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        space["setup"](model)
+        return model(x) if model.done else x
+
+    x = torch.ones(2)
+    torch.testing.assert_close(torch.compile(step, backend="eager", fullgraph=True)(x), model(x))
+    assert model.done is True
     for old, new in (("        return\n", "        return 1\n"), ("if getattr", "x = 1\n    if getattr")):
         text = SETUP.replace(old, new)
         assert not any(
             "while torch" in each.title for each in candidates(text, problem_at(text, "with LOCK"), tmp_path)
         )
+
+
+CONFIGURATION = f"""{HEAD}import copy
+
+
+class Config:
+    def __init__(self):
+        self.layers, self.decoder_layers, self.rate, self.names = 3, 2, 0.5, ["a"]
+
+    def __getattribute__(self, key):
+        return super().__getattribute__(key)
+
+    def decoder(self, more=0):
+        made = copy.deepcopy(self)
+        for key in list(made.__dict__):
+            if key.startswith("decoder_"):
+                setattr(made, key.removeprefix("decoder_"), getattr(made, key) + more)
+                delattr(made, key)
+        return made
+
+
+def f(x, config):
+    first, second = config.decoder(), config.decoder(3)
+    return x * first.layers + second.layers * second.rate + len(first.names)
+"""
+
+
+def test_a_copy_of_an_object_is_made_while_torch_compiles(tmp_path: Path) -> None:
+    found = candidates(CONFIGURATION, problem_at(CONFIGURATION, "copy.deepcopy(self)"), tmp_path)
+    (whole,) = (each for each in found if each.title == "call `decoder` while torch compiles")
+    space: dict[str, Any] = {}
+    exec(changed(CONFIGURATION, [whole])[0], space)
+    config, x = space["Config"](), torch.ones(2)
+    compiled = torch.compile(space["f"], backend="eager", fullgraph=True)
+    for name, value in (("rate", 0.5), ("decoder_layers", 5), ("decoder_layers", 7), ("rate", 0.25), ("rate", 0.125)):
+        setattr(config, name, value)
+        torch.testing.assert_close(compiled(x, config), space["f"](x, config))
+    config.names.append("b")
+    torch.testing.assert_close(compiled(x, config), space["f"](x, config))
+
+
+def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: Path) -> None:
+    text = CONFIGURATION.replace("    first, second", "    config.decoder_layers = 9\n    first, second")
+    found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
+    (whole,) = (each for each in found if each.title == "call `decoder` while torch compiles")
+    space: dict[str, Any] = {}
+    exec(changed(text, [whole])[0], space)
+    compiled, x = torch.compile(space["f"], backend="eager"), torch.ones(2)
+    torch.testing.assert_close(compiled(x, space["Config"]()), space["f"](x, space["Config"]()))
+
+
+DROPS = f"""{HEAD}def f(x, layers, p):
+    for layer in layers:
+        drop = False
+        number = torch.rand([])
+        skip = drop or number < p
+        if not skip:
+            x = layer(x)
+    return x
+"""
+
+
+def test_a_layer_that_is_never_dropped_has_no_branch(tmp_path: Path) -> None:
+    found = candidates(DROPS, problem_at(DROPS, "not skip"), tmp_path)
+    (chance,) = (each for each in found if "above 0" in each.title)
+    (text,) = changed(DROPS, [chance])
+    assert "skip = drop or (p > 0 and number < p)" in text
+    spaces: list[dict[str, Any]] = [{}, {}]
+    exec(text, spaces[0])
+    exec(DROPS, spaces[1])
+    layers, x = [torch.nn.Linear(2, 2) for _ in range(3)], torch.ones(2)
+    compiled = torch.compile(spaces[0]["f"], backend="eager", fullgraph=True)
+    for p, call in ((0.0, compiled), (0.5, spaces[0]["f"]), (1.0, spaces[0]["f"])):
+        torch.manual_seed(0)
+        got, drawn = call(x, layers, p), torch.rand(1)
+        torch.manual_seed(0)
+        torch.testing.assert_close((got, drawn), (spaces[1]["f"](x, layers, p), torch.rand(1)))
 
 
 @pytest.mark.parametrize("call", ['print(n, sep="")', "print(*n)", 'print(f"{n:{x}}")', 'print(f"{n=}")'])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dynadiag.fixes.candidate import Rewrite, at_break
 from dynadiag.fixes.rewrites import (
     branches,
+    chances,
     conditional_effects,
     config_lines,
     dynamic_sizes,
     effects,
     effects_behind,
     expert_loops,
+    gradient_flags,
     library_calls,
     library_properties,
     number_arguments,
@@ -26,8 +28,10 @@ from dynadiag.fixes.rewrites import (
     splits,
     timers,
     two_functions,
+    while_compiling,
 )
 from dynadiag.fixes.rewrites.conditions import call_at, if_around, if_or_assert_at
+from dynadiag.fixes.rewrites.gradient_flags import flag_at
 from dynadiag.fixes.rewrites.outer_contexts import with_at
 from dynadiag.fixes.rewrites.setups import setup_at
 
@@ -39,7 +43,11 @@ CATALOGUE = (
     Rewrite("expert_loops", at_break(call_at, expert_loops.candidates)),
     Rewrite("segment_attention", at_break(call_at, segment_attention.candidates)),
     Rewrite("printing", at_break(call_at, printing.candidates)),
+    Rewrite("tensor_checks", at_break(call_at, library_calls.tensor_checks)),
+    Rewrite("gradient_flags", at_break(flag_at, gradient_flags.candidates)),
+    Rewrite("chances", at_break(if_around, chances.candidates)),
     Rewrite("copies", at_break(call_at, library_calls.copies)),
+    Rewrite("object_copies", at_break(call_at, while_compiling.object_copies)),
     Rewrite("uniform_bounds", at_break(call_at, library_calls.uniform_bounds)),
     Rewrite("python_calls", at_break(call_at, library_calls.python_calls)),
     Rewrite("rotations", at_break(call_at, library_calls.rotations)),

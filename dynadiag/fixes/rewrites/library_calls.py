@@ -12,7 +12,7 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.rewrites.conditions import UNIFORM
 
-__all__ = ["copies", "counts", "python_calls", "rotations", "uniform_bounds"]
+__all__ = ["copies", "counts", "python_calls", "rotations", "tensor_checks", "uniform_bounds"]
 
 _COPY = re.compile(r"^(?:copy\.)?(?:deepcopy|copy)$")
 _PLAIN = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
@@ -43,6 +43,22 @@ def copies(site: Site[cst.Call]) -> Iterator[Candidate]:
     for method in ("detach().clone()", "clone()"):
         edit = file.replace(call, f"{text}.{method}")
         yield Candidate(f"copy the tensor with `{method}`", "source", (edit,), why)
+
+
+def tensor_checks(site: Site[cst.Call]) -> Iterator[Candidate]:
+    """A check that all elements of a tensor are true (`torch._check_tensor_all`): an assertion that is an operator.
+
+    The check reads the tensor in Python. `torch._assert_async` reads it where the graph runs, and raises the same type
+    of exception on a CPU; on a GPU it ends the process's use of the device, at some later call.
+    """
+    file, call = site.file, site.node
+    if file.code(call.func) != "torch._check_tensor_all" or not call.args or call.args[0].keyword is not None:
+        return
+    value = call.args[0].value
+    text = file.code(value) if isinstance(value, (cst.Name, cst.Attribute, cst.Call)) else f"({file.code(value)})"
+    edit = file.replace(call, f"torch._assert_async({text}.all())")
+    why = "it raises where an element is not true, when the graph runs"
+    yield Candidate("check the tensor with `torch._assert_async`", "source", (edit,), why)
 
 
 def uniform_bounds(site: Site[cst.Call]) -> Iterator[Candidate]:

@@ -15,6 +15,7 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
+from dynadiag.fixes.rewrites.while_compiling import DOCSTRING, Constant, now
 from dynadiag.recording.records import Span
 
 __all__ = ["candidates", "setup_at"]
@@ -29,13 +30,10 @@ def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
     if not around or around[0].decorators or not isinstance(around[0].body, cst.IndentedBlock):
         return None
     function = around[0]
-    statements = [each for each in function.body.body if not m.matches(each, _DOCSTRING)]
-    plain = all(each.value is None for each in file.nodes(cst.Return, function))
+    statements = [each for each in function.body.body if not m.matches(each, DOCSTRING)]
+    plain = all(each.value is None for each in file.nodes(cst.Return, function)) and len(function.params.params) == 1
     guarded = statements and m.matches(statements[0], _GUARD) and next(file.nodes(cst.Yield, function), None) is None
     return function if plain and guarded else None
-
-
-_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 
 
 def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
@@ -43,9 +41,12 @@ def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
 
 
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
-    """The function with the mark by which torch calls it while it compiles."""
-    file, name, end = site.file, site.node.name.value, site.file.newline
-    imported = "" if file.imports("torch") else f"import torch{end}{end}"
-    line = f"{end}{end}{imported}torch._dynamo.assume_constant_result({name}){end}"
-    edit = file.insert_line(file.end_line(site.node) + 1, line)
-    yield Candidate(f"call `{name}` while torch compiles", "source", (edit,), _WHY)
+    """The function as one that torch calls while it compiles."""
+    file, function, name = site.file, site.node, site.node.name.value
+    made = Constant(file, f"_{name.strip('_')}", name, function, guarded=False)
+    first = next(each for each in function.body.body if not m.matches(each, DOCSTRING))
+    pad, unit, end = file.indent(first), file.indent_unit, file.newline
+    argument = function.params.params[0].name.value
+    lines = f"{pad}if {now()}:{end}{pad}{unit}{made.name}({argument}){end}{pad}{unit}return{end}"
+    edits = (*made.edits, file.insert_line(file.line(first), lines))
+    yield Candidate(f"call `{name}` while torch compiles", "source", edits, _WHY)
