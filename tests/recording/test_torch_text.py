@@ -188,6 +188,7 @@ PATTERNS = {
     "dynadiag/fixes/overlay_file.py": SOURCE,
     "dynadiag/fixes/printed_output.py": "what a program prints",
     "dynadiag/fixes/rewrites/branch_statement.py": SOURCE,
+    "dynadiag/fixes/rewrites/chances.py": SOURCE,
     "dynadiag/fixes/rewrites/call_sites.py": SOURCE,
     "dynadiag/fixes/rewrites/config_lines.py": SOURCE,
     "dynadiag/fixes/rewrites/effects.py": SOURCE,
