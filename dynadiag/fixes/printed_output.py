@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["comparable", "comparable_run", "difference", "has_same_lines", "mask_unstable"]
+__all__ = ["comparable", "comparable_run", "difference", "has_same_lines", "last_exception", "mask_unstable"]
 
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
@@ -19,6 +19,7 @@ _TORCH_CPP_WARNING = re.compile(
 _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
 _SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
+_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Unsupported)(?::.*)?$", re.M)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _SHOWN = 80  # characters of a line that differs
 UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run of the unchanged program
@@ -44,6 +45,16 @@ def comparable_run(text: str, folders: Iterable[str]) -> str:
             kept.append(line)
         shown.add(line)
     return "".join(kept)
+
+
+def last_exception(text: str) -> str | None:
+    """The last exception that a program has shown, as Python shows it.
+
+    >>> last_exception("Traceback ...\\n  File ...\\nValueError: no rows\\n")
+    'ValueError: no rows'
+    """
+    shown = _EXCEPTION.findall(text)
+    return shown[-1][:200] if shown else None
 
 
 def mask_unstable(one: str, other: str) -> str:

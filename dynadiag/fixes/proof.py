@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
 from dynadiag.fixes.observation import CallDiffers
-from dynadiag.fixes.printed_output import difference, has_same_lines
+from dynadiag.fixes.printed_output import difference, has_same_lines, last_exception
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
@@ -103,7 +103,7 @@ def evidence_of(proof: Proof) -> Evidence:
 
 
 def _ends_alike(proof: Proof) -> str | None:
-    return _ended(proof.recorded.outcome, proof.baseline.exit_code)
+    return _ended(proof.recorded.outcome, proof.baseline.exit_code, proof.recorded.outcome.tail)
 
 
 def _cause_is_gone(proof: Proof) -> str | None:
@@ -195,7 +195,7 @@ TIMED = (_not_slower,)  # measured again before it rejects anything
 
 def _compared_run_ends_alike(proof: Proof) -> str | None:
     assert proof.compared is not None
-    return _ended(proof.compared.outcome, proof.baseline.exit_code)
+    return _ended(proof.compared.outcome, proof.baseline.exit_code, proof.compared.errors)
 
 
 def _calls_were_compared(proof: Proof) -> str | None:
@@ -261,7 +261,7 @@ ALIKE = (  # uncompiled, or compiled
 COMPARISONS = (*RAN, *ALIKE)
 
 
-def _ended(outcome: Outcome, code: int | None) -> str | None:
+def _ended(outcome: Outcome, code: int | None, shown: str) -> str | None:
     if outcome.invalid is None and outcome.exit_code == code:
         return None
     if outcome.signature is not None and outcome.signature.kind == "exception":
@@ -270,7 +270,8 @@ def _ended(outcome: Outcome, code: int | None) -> str | None:
         )
     if outcome.signature is not None and outcome.signature.kind == "hang":
         return f"the program does not end: it was stopped after {outcome.seconds:.0f} s"
-    return f"the program ends with {outcome.exit_code} instead of {code}"
+    raised = last_exception(shown)
+    return f"the program ends with {outcome.exit_code} instead of {code}{f', after {raised}' if raised else ''}"
 
 
 def _differences(proof: Proof) -> tuple[CallDiffers, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.fixes.printed_output import comparable, comparable_run, difference, mask_unstable
+from dynadiag.fixes.printed_output import comparable, comparable_run, difference, last_exception, mask_unstable
 
 
 def test_a_warning_of_a_moved_line_is_the_same() -> None:
@@ -56,3 +56,9 @@ def test_the_place_of_a_difference_in_a_long_line_is_shown() -> None:
     told = difference("a" * 200 + "1\n", "a" * 200 + "2\n") or ""
     assert "a2'" in told
     assert "a1'" in told
+
+
+def test_the_last_exception_is_named() -> None:
+    shown = "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'a'\n\nDuring ...\n\nmy.own.TooLargeError\n"
+    assert last_exception(shown) == "my.own.TooLargeError"
+    assert last_exception("loss 1.0\nan Error: of nobody\n") is None
