@@ -59,6 +59,6 @@ def test_the_place_of_a_difference_in_a_long_line_is_shown() -> None:
 
 
 def test_the_last_exception_is_named() -> None:
-    shown = "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'a'\n\nDuring ...\n\nmy.own.TooLargeError\n"
+    shown = "Traceback:\n  File 1, line 1\nKeyError: 2\n\nDuring ...\n\nmy.own.TooLargeError\n"
     assert last_exception(shown) == "my.own.TooLargeError"
     assert last_exception("loss 1.0\nan Error: of nobody\n") is None
