@@ -123,7 +123,8 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
         if rungs is not None:
-            return FailingRung(first, verdict=_passing_verdict(bisection, first, rungs))
+            verdict = _fails_by_itself(bisection, first) or _passing_verdict(bisection, first, rungs)
+            return FailingRung(first, verdict=verdict)
     bisection.first = first
     search = bisection.search
     search.reference = first.signature
@@ -217,6 +218,18 @@ def _passing_verdict(bisection: Bisection, first: Outcome, rungs: dict[str, str]
         passes = bisection.search.run(precise, "rounded where eager rounds").passed
         notes.append(_PRECISE_CASTS_NOTE if passes else _NO_PRECISE_CASTS_NOTE)
     return Verdict("passes", rungs, notes=tuple(notes), rounding=rounding)
+
+
+def _fails_by_itself(bisection: Bisection, first: Outcome) -> Verdict | None:
+    """The verdict on a program whose compiled calls are right, and which ends with an exception uncompiled too."""
+    if not (bisection.base.accuracy and first.exit_code):
+        return None
+    plan = rung_plan(replace(bisection.base, accuracy=False), "uncompiled")
+    failure = bisection.search.run(plan, "uncompiled, as it ends by itself").signature
+    if failure is None:
+        return None
+    statuses = {**dict.fromkeys(RUNGS, "not_run"), "uncompiled": "same"}
+    return Verdict("fails_uncompiled", statuses, "uncompiled", failure, compiled=_has_compiled(first))
 
 
 def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:

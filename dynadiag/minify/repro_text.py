@@ -32,6 +32,7 @@ class ReproSpec:
     draws_random: bool  # the function draws random numbers
     mutates_inputs: bool  # the function changes its inputs
     backward: bool
+    has_nan: bool = False  # a result of the function has a NaN
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the program's failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
@@ -121,21 +122,32 @@ def _assert_raises(shown: ReproSpec, call: str) -> str:
 
 
 def _compare_outputs(shown: ReproSpec, call: str) -> Iterator[str]:
-    plain = shown.returns_one and not (shown.mutates_inputs or shown.draws_random)
-    exact = _share_storage(shown.inputs) or not any(
-        _is_inexact(v) for v in shown.inputs
-    )  # then float64 has nothing to say
-    if plain and not exact:
-        yield _compare_with_float64(shown, call)
-    if plain:
-        yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
+    if not (shown.mutates_inputs or shown.draws_random):
+        for loose in _tolerances(shown):
+            yield _assert_close(f"{call}($arguments)", "$function($arguments)", shown, loose=loose)
+            if loose and shown.returns_one:
+                yield _compare_with_float64(shown, call)
     changed = (
         "*inputs" if all(isinstance(v, torch.Tensor) for v in shown.inputs) else "*filter(torch.is_tensor, inputs)"
     )
     last = f"    return [{'' if shown.returns_one else '*'}function(*inputs), {changed}]"
-    yield from _compare_runs(shown, call, last, exact=exact)
+    yield from _compare_runs(shown, call, last)
     if _share_storage(shown.inputs) and not shown.draws_random:
         yield _compare_without_copies(shown, call)
+
+
+def _tolerances(shown: ReproSpec) -> tuple[bool, ...]:
+    """Whether to compare with a loose tolerance: first, and then not. Exact values have no tolerance.
+
+    What is wrong by more than that needs no float64 to show that it is not rounding.
+    """
+    exact = _share_storage(shown.inputs) or not any(_is_inexact(v) for v in shown.inputs)
+    return (False,) if exact else (True, False)
+
+
+def _assert_close(actual: str, expected: str, shown: ReproSpec, *, loose: bool) -> str:
+    words = [actual, expected, *(["rtol=0.01, atol=0.01"] * loose), *(["equal_nan=True"] * shown.has_nan)]
+    return f"torch.testing.assert_close({', '.join(words)})"
 
 
 def _compare_without_copies(shown: ReproSpec, call: str) -> str:
@@ -145,7 +157,7 @@ def _compare_without_copies(shown: ReproSpec, call: str) -> str:
         "copies = copy.deepcopy([$arguments])\n"
         f"actual = [{star}{call}($arguments), $arguments]\n"
         f"expected = [{star}$function(*copies), *copies]\n"
-        "torch.testing.assert_close(actual, expected, equal_nan=True)"
+        f"{_assert_close('actual', 'expected', shown, loose=False)}"
     )
 
 
@@ -161,7 +173,7 @@ def _compare_gradients(shown: ReproSpec, call: str, around: CompileSettings) -> 
         for device in _autocast_devices(around):
             lines[1:] = [f'with torch.autocast("{device}", enabled=False):', *(f"    {line}" for line in lines[1:])]
         lines.append("return [t.grad for t in inputs if t.requires_grad]")
-        yield from _compare_runs(shown, call, "\n".join(f"    {line}" for line in lines), exact=False)
+        yield from _compare_runs(shown, call, "\n".join(f"    {line}" for line in lines))
 
 
 def _autocast_devices(around: CompileSettings) -> list[str]:
@@ -169,10 +181,12 @@ def _autocast_devices(around: CompileSettings) -> list[str]:
     return [device for device in ("cpu", "cuda") if f'set_autocast_enabled("{device}"' in names]
 
 
-def _compare_runs(shown: ReproSpec, call: str, last: str, *, exact: bool) -> Iterator[str]:
-    if not exact:
-        yield _WIDEN_FUNCTION + _run_function(shown, last, ", wide=False") + _FLOAT64_COMPARISON.replace("@", call)
-    yield _run_function(shown, last) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+def _compare_runs(shown: ReproSpec, call: str, last: str) -> Iterator[str]:
+    for loose in _tolerances(shown):
+        yield _run_function(shown, last) + _assert_close(f"run({call})", "run($function)", shown, loose=loose)
+        if loose:
+            runs = _WIDEN_FUNCTION + _run_function(shown, last, ", wide=False")
+            yield runs + _FLOAT64_COMPARISON.replace("@", call)
 
 
 def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> str:

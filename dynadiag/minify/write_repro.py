@@ -24,7 +24,7 @@ from dynadiag.trial.signature import Signature
 from minifier.emit import EmitError, write_program
 from minifier.emit.inputs import input_expression
 from minifier.previous_call import previous_inputs
-from minifier.tensors import copy_values
+from minifier.tensors import copy_values, leaves
 from minifier.triton_launches import launched_kernel
 
 __all__ = ["WrittenRepro", "write_repro"]
@@ -128,10 +128,11 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
     single = not isinstance(output, (tuple, list)) or len(output) == 1
     mine, state = copy_values(inputs), torch.get_rng_state()
     try:
-        copy.deepcopy(module)(*mine)
+        returned = copy.deepcopy(module)(*mine)
     except Exception:  # noqa: BLE001 - the failure may be that the function raises uncompiled
-        random = mutates = False
+        random = mutates = has_nan = False
     else:
+        has_nan = any(map(_has_nan, leaves((returned, mine))))
         random = not torch.equal(state, torch.get_rng_state())
         mutates = any(_changed(a, b) for a, b in zip(inputs, mine, strict=True))
     finally:
@@ -147,6 +148,7 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
         random,
         mutates,
         backward,
+        has_nan,
         given.passing_rungs,
         given.message,
         earlier,
@@ -156,6 +158,10 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
 def _previous_arguments(module: GraphModule, inputs: Sequence[Any]) -> str:
     """The arguments of the previous call, for which the code is compiled, as source."""
     return ", ".join(map(input_expression, previous_inputs(module, inputs)))
+
+
+def _has_nan(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()) and value.isnan().any()
 
 
 def _changed(one: Any, other: Any) -> bool:

@@ -29,6 +29,7 @@ __all__ = [
     "constant_globals",
     "exclude_own_frames",
     "failed_compiles",
+    "input_sources",
     "is_disabled",
     "is_hop_compile",
     "is_without_storage",
@@ -47,6 +48,16 @@ __all__ = [
 ]
 
 WrapCompiled = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
+
+
+def input_sources(graph: torch.fx.Graph) -> list[str | None]:
+    """Where each input of a graph of Dynamo's comes from, in torch's notation; ``None`` where torch does not say."""
+    return [_source_name(getattr(node, "_dynamo_source", None)) for node in graph.find_nodes(op="placeholder")]
+
+
+def _source_name(source: Any) -> str | None:
+    name = getattr(source, "name", None)
+    return name() if callable(name) else name  # a method in torch 2.11
 
 
 def exclude_own_frames() -> None:

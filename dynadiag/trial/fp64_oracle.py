@@ -131,7 +131,7 @@ def _compared_values(call: ReplayableCall, expected: RunResult, actual: RunResul
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True))
     ]
     pairs += [
-        _ComparedValue(f"input {i} afterwards", e, a, lambda run, i=i: run.inputs[i])  # type: ignore[misc]
+        _ComparedValue(f"{call.input_names[i]} afterwards", e, a, lambda run, i=i: run.inputs[i])  # type: ignore[misc]
         for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True))
     ]
     pairs += [

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.reachable_state import ContainerSnapshot, bound_object, expand_objects, find_state
 
@@ -62,6 +63,7 @@ class ReplayableCall:
         self._saved_arguments = copy_tensors((args, kwargs))  # the program's own call may write to its arguments
         self._saved_state = [t.detach().clone() for t in self.state]
         self._saved_random_state = _random_state()
+        self.input_names = _input_names(function, args, kwargs)
         self.gradient_names = self._gradient_names()
 
     def restore(self) -> None:
@@ -122,8 +124,27 @@ class ReplayableCall:
         return [(name, t) for name, t in tensors if id(t) not in given], holders
 
     def _gradient_names(self) -> list[str]:
-        inputs = [f"input {i}" for i, t in enumerate(tensors_in((self.args, self.kwargs))) if t.requires_grad]
+        given = zip(self.input_names, tensors_in((self.args, self.kwargs)), strict=True)
+        inputs = [name for name, t in given if t.requires_grad]
         return inputs + [self.state_name(i) for i, t in enumerate(self.state) if t.requires_grad]
+
+
+def _input_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """A name for each tensor among the arguments, as the program has it: ``input 'x'``, by position if that is not
+    known.
+    """
+    held = bound_object(function)
+    if isinstance(held, torch.fx.GraphModule):
+        sources = torch_private.input_sources(held.graph)
+        named = [(source and source_text(source), value) for source, value in zip(sources, args, strict=False)]
+    else:
+        try:
+            bound = inspect.signature(function).bind(*args, **kwargs).arguments
+        except (TypeError, ValueError):  # a builtin, or arguments that the call itself refuses
+            bound = {}
+        named = list(bound.items())
+    found = {id(t): f"input '{name}'" for name, value in named if name for t in tensors_in(value)}
+    return [found.get(id(t), f"input {i}") for i, t in enumerate(tensors_in((args, kwargs)))]
 
 
 def _function_name(function: Callable[..., Any]) -> str:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from dynadiag.capture.run_metadata import text_of
+
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
 
 _RECURSION = "maximum recursion depth exceeded"
@@ -139,7 +141,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
     return Signature(
         kind="exception",
         type=_type_name(error),
-        message=str(error)[:_MAX_MESSAGE],
+        message=text_of(error)[:_MAX_MESSAGE],
         where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),
@@ -150,7 +152,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
 
 def witness_of(error: BaseException) -> tuple[str, ...]:
     """The operators and nodes that the exception's text names. They are hints, which trials must confirm."""
-    text = str(error)
+    text = text_of(error)
     notes = "".join(getattr(error, "__notes__", ()))
     return tuple(dict.fromkeys(_TARGET.findall(text) + _NODE.findall(text + notes)))
 
@@ -162,7 +164,7 @@ def user_lines(error: BaseException) -> list[tuple[str, int]]:
     stack = getattr(error, "real_stack", None)
     if stack:
         return [(stack[-1].filename, stack[-1].lineno)]
-    _, found, after = str(error).rpartition(_USER_CODE)
+    _, found, after = text_of(error).rpartition(_USER_CODE)
     entries = _FILE_LINE.findall(after.split("\n\n")[0]) if found else []
     return [(file, int(line)) for file, line in entries[-1:]]
 
@@ -207,7 +209,7 @@ def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
     again, in an order of their own: the innermost is wherever the stack was full.
     """
     entries = traceback.extract_tb(error.__traceback__)
-    if _RECURSION not in str(error):
+    if _RECURSION not in text_of(error):
         return entries[::-1]
     places = Counter((entry.filename, entry.lineno or 0) for entry in entries)
     often = max(places.values(), default=0) / 4  # one frame may be entered several times in a round

@@ -67,6 +67,7 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("operator", operator),
 )
 _LOADED = {home for home, module in _NAMESPACES if module not in (math, operator)}
+_OF_WARNINGS = "_stacklevel"  # a private argument of softmax and others, which only places a warning
 # Separates the arguments of a call, where a line may be broken. No literal contains it.
 ARGUMENT_SEPARATOR = "\x1f"
 
@@ -123,7 +124,7 @@ def arguments_source(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: 
     for name in kwargs:
         if not name.isidentifier():
             raise EmitError(f"an argument name that is not one: {name!r}")
-    named = [f"{name}={argument_source(value, name_of)}" for name, value in kwargs.items()]
+    named = [f"{name}={argument_source(value, name_of)}" for name, value in kwargs.items() if name != _OF_WARNINGS]
     return ARGUMENT_SEPARATOR.join([*(argument_source(value, name_of) for value in args), *named])
 
 

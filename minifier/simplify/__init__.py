@@ -10,6 +10,7 @@ from minifier.search import BudgetSpentError, Oracle
 from minifier.simplify.loop_carries import fewer_carries
 from minifier.simplify.plain_graphs import (
     fewer_outputs,
+    folded_constants,
     inferred_views,
     inlined_modules,
     lifted_attributes,
@@ -46,6 +47,7 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("subgraphs", fewer_carries),
     ("modules", inlined_modules),
     ("constants", lifted_attributes),
+    ("constants", folded_constants),
     ("sizes", static_sizes),
     ("views", inferred_views),
     ("storage", without_aliasing),

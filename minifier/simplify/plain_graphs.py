@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import operator
 from collections.abc import Collection, Iterator
 from functools import reduce
@@ -20,6 +21,7 @@ from minifier.torch_private import only_rewraps
 
 __all__ = [
     "fewer_outputs",
+    "folded_constants",
     "inferred_views",
     "inlined_modules",
     "lifted_attributes",
@@ -112,6 +114,48 @@ def lifted_attributes(case: Case) -> Iterator[Case]:
     yield from (_lifted(case, chosen) for chosen in all_then_each(names))
 
 
+def folded_constants(case: Case) -> Iterator[Case]:
+    """`torch.full` in place of an operation that reads no input and gives one number throughout, the last first."""
+    values = _values(case)
+    reads_input: set[fx.Node] = set()
+    for node, _ in values:
+        if node.op in ("placeholder", "get_attr") or reads_input.intersection(node.all_input_nodes):
+            reads_input.add(node)
+    for node, value in reversed(values):
+        if node.op.startswith("call_") and node not in reads_input and node.all_input_nodes and _is_uniform(value):
+            yield _folded(case, node.name, value)
+
+
+def _is_uniform(value: Any) -> bool:
+    """Whether a tensor holds one number throughout; NaN is one."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        return False
+    flat = value.detach().reshape(-1)
+    return torch.equal(flat.isnan(), flat[:1].isnan().expand_as(flat)) and torch.equal(
+        flat.nan_to_num(), flat[:1].nan_to_num().expand_as(flat)
+    )
+
+
+def _folded(case: Case, name: str, value: torch.Tensor) -> Case:
+    copied = copy_case(case)
+    graph = copied.module.graph
+    node = next(node for node in graph.nodes if node.name == name)
+    number = value.detach().reshape(-1)[0].item()
+    kwargs: dict[str, Any] = {} if torch.tensor(number).dtype is value.dtype else {"dtype": value.dtype}
+    kwargs |= {} if value.device.type == "cpu" else {"device": value.device}
+    with graph.inserting_before(node):
+        constant = graph.call_function(torch.full, (tuple(value.shape), number), kwargs)
+    constant.meta = copy.copy(node.meta)
+    node.replace_all_uses_with(constant)
+    before = set(node.all_input_nodes)
+    graph.erase_node(node)
+    while unread := [node for node in before if not node.users]:
+        for node in unread:
+            before = (before | set(node.all_input_nodes)) - {node}
+            graph.erase_node(node)
+    return _recompiled(copied, case.inputs)
+
+
 def inlined_modules(case: Case) -> Iterator[Case]:
     """The modules that the graph calls, inlined as functions, if they can be traced."""
     if not case.module.graph.find_nodes(op="call_module"):
@@ -151,7 +195,7 @@ class _InliningTracer(fx.Tracer):
 
 def _fractions(node: fx.Node) -> list[float]:
     written = leaves((node.args, node.kwargs))
-    return list(dict.fromkeys(leaf for leaf in written if isinstance(leaf, float) and leaf % 1))
+    return list(dict.fromkeys(leaf for leaf in written if isinstance(leaf, float) and math.isfinite(leaf) and leaf % 1))
 
 
 def _with_unit_scalar(case: Case, name: str, old: float) -> Case:

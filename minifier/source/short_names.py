@@ -10,6 +10,7 @@ from minifier.source.trees import render
 
 __all__ = ["tidied"]
 
+_MAX_SHORT = 10  # characters of a name of the program that stays: its author knows it
 _FUNCTIONS, _CLASSES, _VARIABLES = "fghpqrstuvw", "ABCDEFGHIJK", "xyzabcdeijklmno"
 
 
@@ -24,7 +25,7 @@ def tidied(text: str) -> Iterator[str]:
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
-    """A short name for each name that the program binds, except imports and names that are short already."""
+    """A short name for each long name that the program binds, except imports."""
     nodes = list(ast.walk(tree))
     imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}
     scopes = [n for n in nodes if isinstance(n, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
@@ -37,7 +38,7 @@ def _short_names(tree: ast.Module) -> dict[str, str]:
     found: dict[str, str] = {}
     fields = {name for node in nodes if isinstance(node, ast.ClassDef) for name in bound_names(node)}  # attributes
     for name in sorted(bound - imported - methods - fields):
-        if len(name) == 1 or name.startswith("__"):
+        if len(name) <= _MAX_SHORT or name.startswith("__"):
             continue
         letters = _CLASSES if name in classes else _FUNCTIONS if name in functions else _VARIABLES
         short = next((letter for letter in letters if letter not in used), name)

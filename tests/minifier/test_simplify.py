@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from minifier import Budget, Reduction, reduce_graph
+from minifier.emit import write_program
 from tests.minifier.random_graphs import operations
 
 aten = torch.ops.aten
@@ -360,3 +361,27 @@ def test_a_view_stays_a_view_of_the_other_input() -> None:
     reduction = reduce_graph(_graph(lambda a, b: (a.add_(1), b.sin())), [base, base[1:]], fails)
     assert reduction.inputs[1]._base is reduction.inputs[0]
     assert all(value.numel() == 1 for value in reduction.inputs[1:])
+
+
+def test_what_reads_no_input_and_is_one_number_becomes_a_constant() -> None:
+    """A NaN that only a maximum shows: where it comes from does not matter."""
+    graph = fx.Graph()
+    grid = graph.call_function(torch.ones, (2, 3))
+    angle = graph.call_function(torch.atan2, (grid, grid))
+    lift = graph.call_function(torch.acosh, (graph.call_function(torch.log, (angle,)),))
+    graph.output((graph.call_method("amax", (lift, -1)),))
+
+    def fails(module: fx.GraphModule, _: list[Any]) -> bool:
+        return _has("amax")(module, []) and bool(module()[0].isnan().all())
+
+    reduction = reduce_graph(fx.GraphModule(torch.nn.Module(), graph), [], fails)
+    assert [node.target for node in operations(reduction.graph_module)] == [torch.full, "amax"]
+
+
+def test_a_private_argument_that_only_places_a_warning_is_not_written() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    soft = graph.call_function(torch.nn.functional.softmax, (x,), {"dim": -1, "_stacklevel": 5})
+    graph.output((soft,))
+    text = write_program(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(2)])
+    assert "softmax(x, dim=-1)" in text

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 
 from minifier.source.short_names import tidied
 
 PROGRAM = """
 import math
 import json
-class Region:
+class RegionOfPage:
     hidden: int = 1
     def method(self, given):
         return self.hidden + given
 def compute(hidden):
-    value = Region()
+    value = RegionOfPage()
     value.hidden = hidden
-    return [value.method(number) for number in range(hidden)]
+    return [value.method(line_number) for line_number in range(hidden)]
 def fill():
-    global shared
-    shared = 5
+    global shared_value
+    shared_value = 5
 fill()
-print(compute(3), shared, math.pi, json.dumps(1))
+print(compute(3), shared_value, math.pi, json.dumps(1))
 """
 
 
 def test_the_tidiest_form_does_the_same_with_short_names() -> None:
+    """Names that are short stay: the author of the program knows them."""
     texts = [PROGRAM, next(tidied(PROGRAM))]
     printed = []
     for text in texts:
@@ -35,6 +37,7 @@ def test_the_tidiest_form_does_the_same_with_short_names() -> None:
         printed.append(output.getvalue())
     assert printed[0] == printed[1]
     assert "import json, math" in texts[1]
-    assert "shared" not in texts[1]
-    assert "Region" not in texts[1]
-    assert "number" not in texts[1]
+    assert "shared_value" not in texts[1]
+    assert "RegionOfPage" not in texts[1]
+    assert "line_number" not in texts[1]
+    assert {"compute", "fill", "hidden", "value"} <= set(re.findall(r"\w+", texts[1]))
