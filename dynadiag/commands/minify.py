@@ -30,9 +30,10 @@ from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
+from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.render.json_document import encode
+from dynadiag.triage.issue import TriagedCase, environment_or_versions, issue_text
 from dynadiag.trial.program import Program
 
 
@@ -65,10 +66,36 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
-        outputs.write_file(args.issue, issue_text(result).encode(), force=args.force)
+        text = issue_text(_case(result, program))
+        outputs.write_file(args.issue, text.encode("utf-8", "backslashreplace"), force=args.force)
     _report(result, program, args)
     common.print_path(log.kept)
     return result.exit_code
+
+
+def _case(result: MinifyResult, program: Program) -> TriagedCase:
+    """What the issue of a result tells."""
+    return TriagedCase(
+        bisect=None,
+        minify=minify_document(result, program.text),
+        explain=None,
+        parts=(),
+        environment=environment_or_versions(),
+        versions=result.versions,
+        repro=result.text,
+        repro_name=Path(result.repro or "repro.py").name,
+        program=program_text(program),
+        repro_output=result.printed,
+        command=program.text,
+    )
+
+
+def program_text(program: Program) -> str:
+    """The text of the program's file, for an issue; empty where it is none."""
+    try:
+        return "" if program.module else Path(program.target).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def reduce_to_repro(
@@ -90,21 +117,24 @@ def reduce_to_repro(
     with trial_search(program, options, log, progress, HOOKS) as search:
         result = minify(search, MinifyRequest(options.of_bisection, output, source))
     if releases is None or not result.proved:
-        return _complete(result, program, log, output)
+        return _complete(result, program, log, output, force=options.force)
+    result = save_repro(result, output, force=options.force)
     try:
-        return _complete(releases(save_repro(result, output)), program, log, output)
+        return _complete(releases(result), program, log, output, force=options.force)
     except KeyboardInterrupt:
-        raise Interrupted(_complete(result, program, log, output)) from None
+        raise Interrupted(_complete(result, program, log, output, force=options.force)) from None
 
 
-def _complete(result: MinifyResult, program: Program, log: TrialLog, output: Path) -> MinifyResult:
-    """Write the repro, and complete the recording with the result."""
-    named = replace(result, repro=str(output.absolute())) if result.text else result
-    log.add_verdict(
-        encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
-    )
-    log.finish(result.exit_code, force=True)
-    return save_repro(result, output)
+def _complete(result: MinifyResult, program: Program, log: TrialLog, output: Path, *, force: bool) -> MinifyResult:
+    """Write the repro, and complete the recording with the result, also if the repro cannot be written."""
+    try:
+        result = save_repro(result, output, force=force)
+    finally:
+        named = replace(result, repro=str(Path(result.repro).absolute())) if result.repro else result
+        texts = {named.repro: result.text} if named.repro else None
+        log.add_verdict(encode(minify_document(named, program.text)).decode(), texts)
+        log.finish(result.exit_code, force=True)
+    return result
 
 
 def _prepare_releases(
@@ -148,23 +178,31 @@ def _recording(args: argparse.Namespace, program: Program) -> Path:
     return outputs.new_recording(args.recording, program.text, force=args.force)
 
 
-def save_repro(result: MinifyResult, output: Path) -> MinifyResult:
-    """Write the repro, if there is one. Returns the result with the path."""
+def save_repro(result: MinifyResult, output: Path, *, force: bool) -> MinifyResult:
+    """Write the repro, if there is one. Returns the result with the path.
+
+    The search was long: where another program has made that file since, the repro is written beside it, and a note
+    says so.
+    """
     if not result.text:
         return result
-    outputs.write_file(output, result.text.encode(), force=True)
-    return replace(result, repro=str(output))
+    place = Path(result.repro) if result.repro else output  # this search has written it before
+    if not (force or result.repro) and place.exists():
+        place = outputs.unused_beside(output)
+        result = replace(result, notes=(*result.notes, f"{output} was made by another program since: {place} is it"))
+    outputs.write_file(place, result.text.encode(), force=force or result.repro is not None)
+    return replace(result, repro=str(place))
 
 
 def _interrupted(
     interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: ProgressPrinter, args: argparse.Namespace
 ) -> int:
     if isinstance(interrupt, Interrupted):
-        result = save_repro(interrupt.result, output)
+        result = save_repro(interrupt.result, output, force=args.force)
         common.write_json(args.json, encode(minify_document(result, str(args.target))))
         if result.text:
             proved = "proved" if result.proved else "not proved"
-            progress.message(f"interrupted: the best so far ({sizes(result)}) is in {output}; it is {proved}")
+            progress.message(f"interrupted: the best so far ({sizes(result)}) is in {result.repro}; it is {proved}")
     progress.message(f"resume with --resume {recording}")
     return common.INTERRUPTED
 

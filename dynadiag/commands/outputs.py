@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.machinery
+import itertools
 import os
 import shutil
 import stat
@@ -50,6 +51,7 @@ __all__ = [
     "new_recording",
     "opened_log",
     "set_aside",
+    "unused_beside",
     "write_document",
     "write_file",
     "writing",
@@ -341,6 +343,12 @@ def write_file(path: Path, content: bytes, *, force: bool, kind: Kind | None = N
     """Write bytes to a file, completely or not at all. Raises `DynadiagError` as `writing`."""
     with writing(path, force=force, kind=kind) as scratch:
         scratch.write_bytes(content)
+
+
+def unused_beside(path: Path) -> Path:
+    """A path beside this one at which nothing is: ``repro-2.py`` for ``repro.py``."""
+    names = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    return next(each for each in names if not os.path.lexists(each))
 
 
 def change_input(path: Path, content: bytes) -> None:

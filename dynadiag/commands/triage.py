@@ -32,7 +32,7 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_issue import NO_PROGRAM, is_issue, issue_program, triage_issue
-from dynadiag.commands.triage_run import FILES, OF_RELEASES, TriageRun
+from dynadiag.commands.triage_run import TriageRun, check_replaceable, files_in
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import sizes
 from dynadiag.render.clean import clean_line
@@ -45,7 +45,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "the folder to make")
-    parser.add_argument("--force", action="store_true", help="write into an existing folder")
+    parser.add_argument(
+        "--force", action="store_true", help="write into an existing folder, over the files of a triage"
+    )
     parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     add_search_options(parser)
@@ -90,7 +92,8 @@ def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
     """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
     folder, is_new = _folder(args, target)
     try:
-        with outputs.set_aside(folder, lambda: _files(folder)):
+        check_replaceable(folder)
+        with outputs.set_aside(folder, lambda: files_in(folder)):
             yield folder
     except DynadiagError:
         if is_new:
@@ -116,11 +119,6 @@ def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
     return folder, not exists
 
 
-def _files(folder: Path) -> list[Path]:
-    """What a triage writes into its folder, by the names."""
-    return [*(folder / name for name in FILES), *folder.glob(OF_RELEASES)]
-
-
 def _private_folder(program: Program) -> Path:
     kept = outputs.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
     kept.mkdir()
@@ -136,5 +134,5 @@ def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespac
     if triage.minified is not None and triage.minified.text:
         lines.append(f"repro: {sizes(triage.minified)}, {'proved' if triage.minified.proved else 'not proved'}")
     lines += [f"{each.name}: {each.status}: {clean_line(each.reason or '')}" for each in triage.parts if each.reason]
-    lines += ["", *(f"  {name}" for name in FILES if (triage.folder / name).exists())]
+    lines += ["", *(f"  {path.name}" for path in files_in(triage.folder))]
     common.print_text("\n".join(lines) + "\n")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,12 +17,13 @@ from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
-from dynadiag.commands.minify import reduce_to_repro, save_repro
+from dynadiag.commands.minify import program_text, reduce_to_repro, save_repro
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.report import write_report
 from dynadiag.commands.search_options import SearchOptions
 from dynadiag.commands.target_options import RecordOptions, run_recorded
+from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
 from dynadiag.minify.minimizer import Interrupted
 from dynadiag.render.json_document import ExplainDocument, encode
@@ -28,13 +32,13 @@ from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, red
 from dynadiag.triage.issue import TriagedCase, describe_environment, issue_text, short_environment
 from dynadiag.trial.program import Program, TargetError
 
-__all__ = ["FILES", "OF_RELEASES", "TriageRun"]
+__all__ = ["FILES", "TriageRun", "check_replaceable", "files_in"]
 
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
 _REPRO, _OUTPUT = "repro.py", "output.txt"
 _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
 _VERSIONS = "versions.dynadiag"
-OF_RELEASES = "versions-torch-*.dynadiag"  # the trials with each release, beside the recording of the search
+_OF_RELEASES = "versions-torch-*.dynadiag"  # the trials with each release, beside the recording of the search
 FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
 _NO_VERDICT = 5
 _OUT_OF_TIME = "the time of --budget was used up"
@@ -49,6 +53,33 @@ _NOT_MINIFIED = {
     "fails_uncompiled": "the program fails uncompiled too",
     "flaky": "the program does not fail every time; --repeat N tries each candidate up to N times",
 }
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files in a folder that have names of a triage's."""
+    named = [*(folder / name for name in FILES), *folder.glob(_OF_RELEASES)]
+    return [path for path in named if path.exists() or path.is_symlink()]
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise `DynadiagError` if a file with a name of a triage's is not what a triage wrote."""
+    files = files_in(folder)
+    known: object = {}
+    if folder / _JSON in files:
+        outputs.check_writable(folder / _JSON, force=False, kind=outputs.DOCUMENT)
+        with suppress(ValueError, AttributeError):
+            known = json.loads((folder / _JSON).read_bytes()).get("files")
+    for path in files:
+        if path.name != _JSON and not (isinstance(known, dict) and known.get(path.name) == _digest(path)):
+            raise DynadiagError(f"{path} is not what a triage wrote there: move it, or name another folder")
+
+
+def _digest(path: Path) -> str | None:
+    """The digest of a file; ``None`` if it is no plain file."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 @dataclass(slots=True)
@@ -180,7 +211,7 @@ class TriageRun:
         try:
             self.minified = reduce_to_repro(self.program, options, log, self.progress, output)
         except Interrupted as interrupt:
-            self.minified = save_repro(interrupt.result, output)
+            self.minified = save_repro(interrupt.result, output, force=False)
             raise
         finally:
             self._add_recording(_MINIFY)
@@ -205,7 +236,8 @@ class TriageRun:
             self._add_recording(_VERSIONS)
         self.releases = report.document()
         if self.minified is not None and proved:
-            self.minified = save_repro(replace(self.minified.with_versions(self.releases), versions=None), repro)
+            named = replace(self.minified.with_versions(self.releases), versions=None)
+            self.minified = save_repro(named, repro, force=False)
         return None
 
     def _add_recording(self, name: str) -> None:
@@ -247,6 +279,7 @@ class TriageRun:
             environment=environment,
             repro=self.minified.text if self.minified and not redact else "",
             repro_name=_REPRO,
+            program="" if redact else program_text(self.program),
             output="" if redact else _end_of(self.kept / _OUTPUT),
             repro_output=self.minified.printed if self.minified and not redact else "",
             command=_command_in_folder(verdict.command, self.program) if verdict else "",
@@ -272,6 +305,7 @@ class TriageRun:
             report=self._shown(_REPORT),
             redacted=redact,
             parts=tuple(parts),
+            files={path.name: str(_digest(path)) for path in files_in(self.folder) if path.name != _JSON},
             seconds=round(time.monotonic() - self.began, 2),
         )
 

@@ -1,20 +1,17 @@
-"""The result of minifying: as data, as text, as JSON, and as a bug report in Markdown."""
+"""The result of minifying: as data, as text and as JSON."""
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from dynadiag import __version__
 from dynadiag.bisection.document import BisectDocument, FailureDocument
 from dynadiag.bisection.verdict import Verdict, first_few
 from dynadiag.explanation.formatting import count
-from dynadiag.minify.repro_header import add_header_line, strip_directories
-from dynadiag.render.clean import clean, clean_line
+from dynadiag.minify.repro_header import add_header_line
+from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, document_of
-from dynadiag.render.markdown import escape_commands, fenced, inline_code
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
@@ -25,7 +22,6 @@ __all__ = [
     "MinifyDocument",
     "MinifyResult",
     "culprit_names",
-    "issue_text",
     "minify_document",
     "result_text",
     "sizes",
@@ -101,6 +97,7 @@ class MinifyResult:
     proved: bool = False
     proof: tuple[str, ...] = ()
     printed: str = ""
+    passes_fresh: bool = False  # in a fresh process it did not fail
     trials: int = 0
     cached: int = 0
     seconds: float = 0.0
@@ -248,33 +245,3 @@ def _first_line(result: MinifyResult, printer: Printer) -> str:
             printer.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
         )
     return printer.paint(_VERDICT_SENTENCES[result.verdict], "error")
-
-
-_MAX_OUTPUT_LINES = 60  # lines of the repro's output; its end names the failure
-
-
-def issue_text(result: MinifyResult) -> str:
-    """The report in Markdown, without paths of this machine."""
-    failure = result.reduced or result.failure
-    assert failure is not None
-    message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
-    printed = "\n".join(clean(strip_directories(result.printed)).splitlines()[-_MAX_OUTPUT_LINES:])
-    since = f"; the repro {result.since}" if result.since else ""
-    proof = "\n".join(f"- {inline_code(strip_directories(line))}" for line in result.proof)
-    return (
-        f"# torch.compile: {inline_code(f'{failure.type}: {strip_directories(message)[:120]}')}\n\n"
-        f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced: "
-        f"{sizes(result)}.{_bisect_summary(result)}\n\n"
-        f"{fenced(result.text, 'python')}\n\n"
-        f"## What it prints\n\n{fenced(escape_commands(printed))}\n\n"
-        f"## What was run\n\n{proof}\n\n"
-        f"## Versions\n\n- torch {result.torch}{since}\n- Python {platform.python_version()}, {platform.system()} "
-        f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
-    )
-
-
-def _bisect_summary(result: MinifyResult) -> str:
-    if result.bisect_verdict is None:
-        return ""
-    found = "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])
-    return f" Bisected to {inline_code(found)}."

@@ -45,6 +45,8 @@ _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has 
 # A proof runs the repro in two fresh interpreters and once at each rung below; the repro is smaller than the program,
 # but its caches are empty. A small budget is shared: without a repro there is nothing to prove.
 _RUNS_OF_PROOF, _SHARE_OF_PROOF = 3.0, 0.3
+# A read of memory that nothing has set shows in one process and not in the next: with simple values it may be right.
+_INPUTS_KEPT = "with simpler inputs the repro does not fail in each process"
 _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph in the trial log
 
 
@@ -173,7 +175,17 @@ class _Minimizer:
         return self._prove(result, {"uncompiled": "pass"}) if result.text else None
 
     def _reduce(self, base: MinifyResult, place: FailingCall, located: FailingRung) -> MinifyResult:
-        end, interrupted, listener = self._reduce_with_seeds(base, place, located)
+        result = self._reduce_and_prove(base, place, located)
+        if result.proved or not result.passes_fresh:
+            return result
+        self.search.on_message(f"{_INPUTS_KEPT}: reducing it again with the inputs of the program")
+        again = self._reduce_and_prove(base, place, located, plain_inputs=False)
+        return replace(again, notes=(*again.notes, _INPUTS_KEPT)) if again.proved else result
+
+    def _reduce_and_prove(
+        self, base: MinifyResult, place: FailingCall, located: FailingRung, *, plain_inputs: bool = True
+    ) -> MinifyResult:
+        end, interrupted, listener = self._reduce_with_seeds(base, place, located, plain_inputs)
         if interrupted:
             raise Interrupted(self._result(base, listener) if listener.repro else replace(base, verdict="stopped"))
         if listener.repro is None and not listener.ended and self.search.budget.is_out_of_time:
@@ -188,7 +200,7 @@ class _Minimizer:
         return self._prove(result, located.rungs) if result.text else result
 
     def _reduce_with_seeds(
-        self, base: MinifyResult, place: FailingCall, located: FailingRung
+        self, base: MinifyResult, place: FailingCall, located: FailingRung, plain_inputs: bool
     ) -> tuple[TaskResult, bool, _ReductionListener]:
         """Run the reduction with several seeds, until the graph fails standalone.
 
@@ -198,7 +210,8 @@ class _Minimizer:
         seen_inputs: set[str | None] = set()
         for seed in range(_MAX_SEEDS):
             listener = _ReductionListener(self.search)
-            end, interrupted = self._run_task(self._reduction_task(base, place, located, listener), listener, seed)
+            task = replace(self._reduction_task(base, place, located, listener), plain_inputs=plain_inputs)
+            end, interrupted = self._run_task(task, listener, seed)
             if interrupted or not listener.passed_standalone or listener.inputs in seen_inputs:
                 break
             seen_inputs.add(listener.inputs)

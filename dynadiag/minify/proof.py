@@ -114,7 +114,7 @@ def _prove(
             proved = proved and (at.passed or fails_otherwise)
             as_well = ", and the program fails there too" if fails_otherwise and not at.passed else ""
             words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
-    return replace(result, proved=proved, proof=tuple(words), printed=printed)
+    return replace(result, proved=proved, proof=tuple(words), printed=printed, passes_fresh=outcome.passed)
 
 
 def _search_of(search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None) -> TrialSearch:

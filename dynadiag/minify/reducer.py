@@ -280,6 +280,7 @@ class _Reducer:
             module,
             inputs,
             self._fails,
+            simplify_inputs=self._task.plain_inputs,
             budget=Budget(seconds=self._task.budget),
             suspects=nodes_to_try(whole),
             votes=self._task.repeat,

@@ -38,7 +38,8 @@ LOWERING_STARTED = "begun"  # the same nodes for each operator, before it is low
 class ReductionTask:
     """One call of one graph to reduce. ``memo`` and ``answers`` are paths of JSON files.
 
-    ``own_numbers``: it fails only if Inductor draws its own random numbers.
+    ``own_numbers``: it fails only if Inductor draws its own random numbers. ``plain_inputs``: the inputs are reduced
+    too.
     """
 
     graph: int
@@ -58,6 +59,7 @@ class ReductionTask:
     stop: bool = False  # use known outcomes only, make no new trial
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     own_numbers: bool = False
+    plain_inputs: bool = True
 
     def is_at(self, graph: int, call: int, rank: int | None) -> bool:
         """Whether this is the call: of a job's ranks that of the one that fails."""

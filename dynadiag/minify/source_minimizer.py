@@ -21,7 +21,7 @@ from dynadiag.minify.source_trials import FILE, OUTPUT_DIFFERS, UNCOMPILED, Sour
 from dynadiag.trial.events import LaunchedJob
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
-from minifier.source.altered import enlarged, programs_without_line
+from minifier.source.altered import enlarged, programs_without_line, with_backend
 from minifier.source.assertions import (
     asserting_programs,
     output_asserting_program,
@@ -84,6 +84,8 @@ def _reduce(
         reduced = _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped and alone:
         reduced = replace(reduced, text=_outlasting(trials, reduced.text))
+    if not trials.stopped and alone and trials.fails(named := with_backend(reduced.text, trials.rung)):
+        reduced = replace(reduced, text=named)  # it fails there already: a reader need not wait for the rest
     trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
     small = trials.file(reduced.text)
     result = replace(
@@ -196,9 +198,10 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), "")
     where = f", in {failure.where}" if failure.where else ""
+    compares = failure.type == "AssertionError" and is_raised_by_program(failure)
     lines = [
-        f"{failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
-        f"{failure.type}: {message}",
+        f"{'wrong result' if compares else failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
+        f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{failure.type}: {message}",
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),
         "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",

@@ -40,7 +40,8 @@ class PartDocument:
 class TriageDocument(CommandDocument):
     """The document of a triage. A part that was not done is null, and ``parts`` says why.
 
-    ``versions`` is the bisection over releases of torch. With ``redacted``, ``explain`` is null, and texts and names of
+    ``versions`` is the bisection over releases of torch. ``files`` has the name of each other file in the folder with
+    its digest (BLAKE2b of 16 bytes), by which a later triage knows what it may replace. With ``redacted``, ``explain`` is null, and texts and names of
     the program are left out of the rest.
     """
 
@@ -54,6 +55,7 @@ class TriageDocument(CommandDocument):
     report: str | None
     redacted: bool
     parts: tuple[PartDocument, ...]
+    files: dict[str, str]
     seconds: float
 
 

@@ -16,19 +16,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag import __version__
+from dynadiag.bisection.bisector import BACKWARD_FAILS_TOO
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.minify.repro_header import strip_directories
-from dynadiag.recording.torch_text.failures import is_comparison, wrapped_error
+from dynadiag.recording.torch_text.failures import compared_values, first_error, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
 
-__all__ = ["TriagedCase", "describe_environment", "issue_text", "short_environment"]
+__all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
@@ -36,11 +37,19 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
-_WRONG = ("wrong_result", "nan")
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
+_BACKENDS = {
+    "eager": '`backend="eager"` (Dynamo alone)',
+    "aot_eager": '`backend="aot_eager"` (Dynamo and AOTAutograd)',
+    "aot_eager_decomp_partition": '`backend="aot_eager_decomp_partition"` (with the decompositions of Inductor)',
+    "inductor": '`backend="inductor"`',
+    "triton": "Inductor, which writes Triton code",
+    "custom": "the backend of the program",
+}
+_MAX_PROGRAM = 20_000  # characters of a program that stands in an issue: GitHub takes 65,536 in all
 _SENTENCES = {
-    "found": "The program passes uncompiled and fails compiled.",
+    "found": "Uncompiled it passes.",
     "passes": "The program does not fail.",
     "fails_uncompiled": "The program fails without torch.compile too.",
     "flaky": "The program fails, but not every time.",
@@ -58,9 +67,9 @@ _PUBLIC = re.compile(r"(PyTorch version|CUDA used|ROCM used|OS|GCC version|Pytho
 class TriagedCase:
     """What a triage found. A part that was not done is ``None``; ``parts`` says why.
 
-    ``repro`` is the text of the repro, ``repro_name`` its file in the folder. ``output`` is what the program printed,
-    ``repro_output`` what the repro printed. ``command`` is the program for a shell, which only dynadiag can run if it
-    is a function.
+    ``repro`` is the text of the repro, ``repro_name`` its file in the folder, ``program`` the text of the program.
+    ``output`` is what the program printed, ``repro_output`` what the repro printed. ``command`` is the program for a
+    shell, which only dynadiag can run if it is a function.
     """
 
     bisect: BisectDocument | None
@@ -71,6 +80,7 @@ class TriagedCase:
     versions: BisectDocument | None = None
     repro: str = ""
     repro_name: str = "repro.py"
+    program: str = ""
     output: str = ""
     repro_output: str = ""
     command: str = ""
@@ -104,14 +114,19 @@ def _failure_of(case: TriagedCase) -> FailureDocument | None:
     return found or (case.bisect.failure if case.bisect else None)
 
 
+def _rung(case: TriagedCase) -> str | None:
+    return case.bisect.rung if case.bisect is not None else case.minify.rung if case.minify is not None else None
+
+
 def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
     type_, message = _error(failure)
-    message = first_line(message).removeprefix(_GRAPH).partition(_TOLERANCE)[0]
+    message = first_line(message).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
-    at = f" with backend {inline_code(case.bisect.rung)}" if case.bisect is not None and case.bisect.rung else ""
+    rung = _rung(case)
+    at = f" with backend {inline_code(rung)}" if rung else ""
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
     first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
@@ -119,13 +134,16 @@ def _title(case: TriagedCase) -> list[str]:
 
 
 def _error(failure: FailureDocument) -> tuple[str, str]:
-    """The type and the message of the error itself: without the wrapper that Dynamo puts around a backend's, and a
-    comparison of values as the wrong result that it is.
+    """The type and the message of the error itself: without the wrappers that torch puts around it, and an assertion
+    of the program as the wrong result that it is.
     """
-    type_, message = failure.type.rpartition(".")[2].replace("wrong_result", "wrong result"), failure.message
-    if (inner := wrapped_error(message)) is not None:
-        type_, message = inner
-    return ("wrong result" if is_comparison(message) else type_), message
+    type_, message = unwrapped_error(failure.type, failure.message.removeprefix(_GRAPH))
+    if (difference := compared_values(message)) is not None:
+        return "wrong result", difference
+    if type_ == "AssertionError" and not failure.where:
+        return "wrong result", f"an assertion fails: {message}" if message.strip() else "an assertion fails"
+    diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
+    return type_.replace("wrong_result", "wrong result"), diagnostic or message
 
 
 def _whole_words(text: str) -> str:
@@ -136,27 +154,46 @@ def _whole_words(text: str) -> str:
 
 
 def _description(case: TriagedCase) -> Iterator[str]:
-    if case.bisect is None:
+    if case.bisect is None and case.minify is None:
         yield "The program was not bisected: see below."
         return
-    passes = case.bisect.verdict == "passes"
-    yield from (inline_code(strip_directories(text)) for text in _about_culprits(case))
-    yield _NOT_WRONG if passes and case.accuracy else _SENTENCES[case.bisect.verdict]
-    if passes and case.bisect.notes:  # such as why the program's own comparison fails all the same
-        yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
-    if (failure := case.bisect.failure) is not None:
-        where = f" in {inline_code(failure.where)}" if failure.where else ""
-        at = f"; the first backend that fails is {inline_code(case.bisect.rung)}" if case.bisect.rung else ""
+    verdict = case.bisect.verdict if case.bisect is not None else "found"
+    yield from (inline_code(strip_directories(text)) for text in _leading_notes(case))
+    passes = verdict == "passes"
+    sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
+    failure = _failure_of(case)
+    if failure is not None:
+        rung = _rung(case)
+        compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
-    yield from _wrong_result(case)
+        sentence = f"{compiled}, it {_how_it_fails(failure, redacted=case.redacted)}. {sentence}{how}"
+    yield sentence
+    if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
+        yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
 
-def _about_culprits(case: TriagedCase) -> list[str]:
-    """The notes that say of a culprit by name what it does wrong, such as what a fake kernel promises in vain."""
+def _how_it_fails(failure: FailureDocument, *, redacted: bool) -> str:
+    """The verb of a failure, with what is known of it."""
+    type_, message = _error(failure)
+    message = "" if redacted else strip_directories(first_line(message))
+    if type_ == "wrong result":
+        return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
+    plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
+    if failure.kind in plain:
+        return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
+    if failure.kind in ("signal", "exit"):
+        return f"{'is killed by' if failure.kind == 'signal' else 'ends with exit code'} {inline_code(failure.type)}"
+    where = f" in {inline_code(failure.where)}" if failure.where else ""
+    return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
+
+
+def _leading_notes(case: TriagedCase) -> list[str]:
+    """The notes that say more than the failure: what a culprit does wrong, such as what a fake kernel promises in vain,
+    and that the program is at fault uncompiled too.
+    """
     notes = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
     names = tuple(f"{each.name} " for each in case.bisect.culprits) if case.bisect else ()
-    return [text for text in dict.fromkeys(notes) if names and text.startswith(names)]
+    return [text for text in dict.fromkeys(notes) if text == BACKWARD_FAILS_TOO or (names and text.startswith(names))]
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
@@ -173,30 +210,26 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     yield f"Search for duplicates: <{_SEARCH}{query}>"
 
 
-def _wrong_result(case: TriagedCase) -> Iterator[str]:
-    """What the program's own exception comes from, where that is a compiled call with wrong results."""
-    told = case.bisect.failure if case.bisect else None
-    found = case.minify.failure if case.minify else None
-    if told is not None and found is not None and found.kind in _WRONG and told.kind not in _WRONG:
-        message = found.message.removeprefix(_GRAPH)
-        yield f"A compiled call returns a wrong result, which the program notices: {inline_code(message)}"
-
-
 def _repro(case: TriagedCase) -> Iterator[str]:
+    """The repro where it is proved, else the program itself."""
     made = case.minify
-    if made is None or not case.repro:
+    if _has_proved_repro(case) and made is not None:
+        yield "#### Minimal repro"
+        yield f"{_sizes(made)} It fails as the program does, in a fresh process."
+        yield _source(case.repro, f"the file {inline_code(case.repro_name)} beside this issue")
         return
-    yield "#### Minimal repro" if made.proved else "#### Reduced program, not proved"
-    proved = (
-        "It fails as the program does, in a fresh process."
-        if made.proved
-        else "It is **not** proved to fail as the program does: rely on the program itself."
-    )
-    yield f"{_sizes(made)} {proved}"
-    if has_commands(case.repro):  # it must stay as it is, and could not be printed by a step of GitHub Actions
-        yield f"It is in the file {inline_code(case.repro_name)} beside this issue."
-    else:
-        yield fenced(case.repro, "python")
+    if made is not None and case.repro:
+        why = f": {inline_code(strip_directories(made.proof[0]))}" if made.proof else ""
+        yield f"A reduced program is not proved to fail in the same way{why}. So this is the program itself."
+    if case.program:
+        yield "#### Program"
+        yield _source(case.program, f"the file of {inline_code(strip_directories(case.command))}")
+
+
+def _source(text: str, place: str) -> str:
+    """A program as code, or where it is: it must stay as it is, and some text cannot be shown so."""
+    shown = not has_commands(text) and len(text) <= _MAX_PROGRAM  # a step of GitHub Actions would obey a command
+    return fenced(text, "python") if shown else f"It is in {place}."
 
 
 def _has_proved_repro(case: TriagedCase) -> bool:
@@ -214,6 +247,10 @@ def _sizes(made: MinifyDocument) -> str:
 
 
 def _bisection(case: TriagedCase) -> Iterator[str]:
+    if case.bisect is None and case.minify is not None and case.minify.bisected:
+        yield "#### Bisection"
+        rows = [f"| {each.kind} | {cell(each.name)} | {each.graph or ''} |" for each in case.minify.bisected]
+        yield "\n".join(["| at fault in the repro | name | graph |", "| --- | --- | --- |", *rows])
     found = case.bisect
     tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"} if found else {}
     if found is None or not tried:
@@ -241,6 +278,8 @@ def _versions(case: TriagedCase) -> Iterator[str]:
     if made is None or not made.versions:
         return
     yield "#### Releases of torch"
+    if made.since:
+        yield f"It {made.since}."
     rows = [f"| {cell(release)} | {_WORDS.get(status, status)} |" for release, status in made.versions.items()]
     yield "\n".join(["| torch | result |", "| --- | --- |", *rows])
     ends = {"last good": made.last_good, "first bad": made.first_bad}
@@ -266,7 +305,7 @@ def _tried(case: TriagedCase) -> Iterator[str]:
             yield f"- {part.name}: {part.status}: {inline_code(strip_directories(part.reason or ''))}"
     told = case.bisect.notes if case.bisect is not None and case.bisect.verdict == "passes" else ()
     found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
-    told = (*told, *_about_culprits(case))
+    told = (*told, *_leading_notes(case))
     notes = [text for text in found if text not in told]
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
@@ -278,9 +317,9 @@ def _tried(case: TriagedCase) -> Iterator[str]:
 
 def _commands(case: TriagedCase) -> list[str]:
     """Commands that show the failure, and where it goes."""
-    if case.redacted or case.bisect is None or case.bisect.failure is None:
-        return []
     proved = _has_proved_repro(case)
+    if case.redacted or not (proved or (case.bisect is not None and case.bisect.failure is not None)):
+        return []
     bisect = f"dynadiag bisect{' --accuracy' * (case.accuracy and not proved)}"
     program = case.repro_name if proved else case.command
     if case.is_function and not proved:
@@ -330,6 +369,14 @@ def describe_environment(*, redact: bool) -> str:
     lines = done.stdout.splitlines()
     kept = [line for line in lines if _PUBLIC.match(line)] if redact else lines[1:]  # "Collecting ..." is the first
     return "\n".join(kept)
+
+
+def environment_or_versions() -> str:
+    """The report of `describe_environment`, or the versions alone where it cannot be had."""
+    try:
+        return describe_environment(redact=False)
+    except (OSError, subprocess.SubprocessError):
+        return short_environment()
 
 
 def short_environment() -> str:

@@ -1,4 +1,4 @@
-"""Programs that are altered to learn something, not to reduce them: with larger numbers, or without one statement."""
+"""Programs that are altered, not reduced: with larger numbers, without one statement, or with a named backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minifier.source.observed import Observed
 from minifier.source.trees import Edit, apply_edit, expression, render, size
 from minifier.source.validity import can_run
 
-__all__ = ["enlarged", "programs_without_line"]
+__all__ = ["enlarged", "programs_without_line", "with_backend"]
 
 _FACTORS = (10, 100, 1000, 10000)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -26,6 +26,34 @@ def enlarged(text: str) -> Iterator[str]:
     for factor in _FACTORS:
         for value, node in sorted(numbers, key=lambda pair: -pair[0]):
             yield render(apply_edit(tree, {node: ast.Constant(value * factor)}))
+
+
+def with_backend(text: str, backend: str) -> str:
+    """The program in which each ``torch.compile`` names this backend, where it names neither a backend nor a mode."""
+    return render(_NameBackend(backend).visit(ast.parse(text)))
+
+
+class _NameBackend(ast.NodeTransformer):
+    def __init__(self, backend: str) -> None:
+        self._backend = ast.keyword("backend", ast.Constant(backend))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        given = {keyword.arg for keyword in node.keywords}
+        if _is_compile(node.func) and len(node.args) <= 1 and not given & {"backend", "mode", "options", None}:
+            node.keywords.append(self._backend)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list = [
+            ast.Call(each, [], [self._backend]) if _is_compile(each) else each for each in node.decorator_list
+        ]
+        return node
+
+
+def _is_compile(node: ast.expr) -> bool:
+    return ast.unparse(node) == "torch.compile"
 
 
 def programs_without_line(text: str, line: int, observed: Observed) -> Iterator[tuple[str, str]]:

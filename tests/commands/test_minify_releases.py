@@ -145,3 +145,23 @@ def test_after_an_interrupt_the_repro_is_there(
     assert run("--torch", "2.11..2.13", "--yes")[0] == 130
     assert Path("repro.py").read_text() == REPRO.text
     assert Path("m.dynadiag").exists()
+
+
+def test_what_another_program_wrote_during_the_search_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "train.py").write_text("import torch\n")
+    output = tmp_path / "repro.py"
+
+    def reduced(*_: object) -> MinifyResult:
+        output.write_text("mine")
+        return REPRO
+
+    monkeypatch.setattr(minify, "trial_search", lambda *_: nullcontext())
+    monkeypatch.setattr(minify, "minify", reduced)
+    assert main(["minify", "-o", str(output), str(tmp_path / "train.py")]) == 0
+    assert (output.read_text(), (tmp_path / "repro-2.py").read_text()) == ("mine", REPRO.text)
+    assert "repro-2.py" in capsys.readouterr().out
+    assert main(["minify", "--force", "-o", str(output), str(tmp_path / "train.py")]) == 0
+    assert output.read_text() == REPRO.text

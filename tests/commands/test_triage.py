@@ -66,7 +66,9 @@ def _found(verdict: str) -> Any:
 def _reduced(program: object, args: object, rows: Any, progress: object, output: Path) -> MinifyResult:
     rows.finish(0, force=True)
     output.write_text(REPRO.text)
-    return REPRO.__class__(**{name: getattr(REPRO, name) for name in REPRO.__dataclass_fields__} | {"proved": True})
+    return REPRO.__class__(
+        **{name: getattr(REPRO, name) for name in REPRO.__dataclass_fields__} | {"proved": True, "repro": str(output)}
+    )
 
 
 def _raises(error: BaseException) -> Any:
@@ -201,16 +203,31 @@ def test_redacted_the_folder_has_nothing_of_the_program(capsys: pytest.CaptureFi
 def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out", "mine.txt").write_text("mine")
-    Path("out", "versions-torch-2.11.0.dynadiag").write_text("of an earlier triage")
     assert main(["triage", "-o", "out", "secret.py"]) == 2
     assert "--force" in capsys.readouterr().err
     assert main(["triage", "-o", "out", "--force", "secret.py"]) == 0
+    assert main(["triage", "-o", "out", "--force", "secret.py"]) == 0
     assert Path("out", "mine.txt").read_text() == "mine"
-    assert not list(Path("out").glob("versions*"))
     Path("file").write_text("mine")
     assert main(["triage", "-o", "file", "--force", "secret.py"]) == 2
     assert main(["triage", "-o", "no/such/out", "secret.py"]) == 2
     assert Path("file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["repro.py", "output.txt", "triage.json", "versions-torch-2.11.0.dynadiag"])
+@pytest.mark.parametrize("after_a_triage", [False, True])
+def test_a_file_that_no_triage_wrote_is_never_replaced(
+    name: str, after_a_triage: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither one that was there before, nor one that somebody has changed since."""
+    Path("out").mkdir()
+    if after_a_triage:
+        assert main(["triage", "-o", "out", "--force", "secret.py"]) == 0
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()} | {name: b"mine"}
+    Path("out", name).write_bytes(b"mine")
+    assert main(["triage", "-o", "out", "--force", "secret.py"]) == 2
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+    assert f"out/{name}" in capsys.readouterr().err
 
 
 def test_a_target_that_is_none_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
-from dynadiag.minify.minify_result import issue_text as minify_issue_text
 from dynadiag.render.json_document import encode
 from dynadiag.triage.document import PartDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.issue import TriagedCase, issue_text
@@ -38,6 +37,7 @@ def a_case(text: str = "relu", **values: object) -> TriagedCase:
         parts=(PartDocument("explain", "failed", f"ValueError: {text}", 1.0, ()),),
         environment="PyTorch version: 2.13.0",
         repro=made.text,
+        program=f"import torch\n# {text!r}\n",
         output=text,
         repro_output=text,
         command="train.py --lr 1",
@@ -78,8 +78,28 @@ def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_o
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {message}", None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure, nodes_before=1, minimal=True)))
     assert "`wrong result: output 0 differs in 3 of 6 elements, by up to 1.54`" in text.splitlines()[0]
-    assert f"A compiled call returns a wrong result, which the program notices: `{message}`" in text
+    said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{message}`. Uncompiled it passes.'
+    assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(said)
     assert "Nothing of it can go: it has 1 operation. It fails as the program does" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "message", "said"),
+    [
+        ("exception", "ValueError", "no\nmore", "raises `ValueError: no` in `torch/a.py:1 in f`"),
+        ("signal", "SIGSEGV", "killed by SIGSEGV", "is killed by `SIGSEGV`"),
+        ("exit", "3", "exit code 3", "ends with exit code `3`"),
+        ("hang", "timeout", "did not end in time", "does not end"),
+        ("nan", "nan", "GraphModule: output 0", "gives NaN where it gives none uncompiled: `output 0`"),
+    ],
+)
+def test_its_first_sentence_says_how_it_fails(kind: str, type_: str, message: str, said: str) -> None:
+    case = a_case(minify=None, repro="")
+    assert case.bisect is not None
+    failure = FailureDocument(kind, type_, message, "torch/a.py:1 in f", None)
+    text = issue_text(replace(case, bisect=replace(case.bisect, failure=failure, rung="eager")))
+    told = f'Compiled with `backend="eager"` (Dynamo alone), it {said}. Uncompiled it passes.'
+    assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(told)
 
 
 def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
@@ -108,7 +128,24 @@ def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
             "backend='inductor' raised:\nRuntimeError: one of the variables was modified\nmore",
             "RuntimeError: one of the variables was modified",
         ),
-        ("AssertionError", "Tensor-likes are not close!\n\nMismatched", "wrong result: Tensor-likes are not close!"),
+        (
+            "torch._dynamo.exc.InternalTorchDynamoError",
+            "PendingUnbackedSymbolNotFound: Pending unbacked symbols {u0}",
+            "PendingUnbackedSymbolNotFound: Pending unbacked symbols {u0}",
+        ),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            "backend='inductor' raised:\nLoweringException: ValueError: nan\n  target: aten.amax",
+            "ValueError: nan",
+        ),
+        ("AssertionError", "Tensor-likes are not close!\n\n", "wrong result: Tensor-likes are not close!"),
+        (
+            "AssertionError",
+            "Tensor-likes are not close!\n\nMismatched elements: 22 / 24 (91.7%)\n"
+            "Greatest absolute difference: 0.437 at index (2, 0) (up to 0.001 allowed)",
+            "wrong result: 22 of 24 elements differ, by up to 0.437",
+        ),
+        ("AssertionError", "rotate() saw rows", "wrong result: an assertion fails: rotate() saw rows"),
         ("ValueError", "word " * 40, f"ValueError: {'word ' * 20}word ..."),
     ],
 )
@@ -163,9 +200,29 @@ def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
 
 def test_a_minify_that_was_interrupted_tells_its_trials() -> None:
     made = replace(a_case().minify, trials=7, proved=False)  # type: ignore[type-var]
-    text = issue_text(a_case(minify=made))
-    assert "minify: 7 trials" in text
-    assert "It is **not** proved to fail as the program does" in text
+    assert "minify: 7 trials" in issue_text(a_case(minify=made))
+
+
+def test_where_no_repro_is_proved_the_program_itself_stands_there() -> None:
+    made = replace(a_case().minify, proved=False, proof=("in a fresh process it passes",))  # type: ignore[type-var]
+    case = a_case(minify=made, repro="import torch\n# a blob\n", program="import torch\n# the program\n")
+    text = issue_text(case)
+    assert "#### Program\n\n```python\nimport torch\n# the program\n```" in text
+    assert "is not proved to fail in the same way: `in a fresh process it passes`. So this is the program" in text
+    assert "a blob" not in text
+    large = issue_text(replace(case, program="import torch\n" * 9_000))
+    assert "#### Program\n\nIt is in the file of `train.py --lr 1`." in large
+
+
+def test_an_issue_of_minify_alone_has_the_same_form() -> None:
+    case = a_case()
+    assert case.minify is not None
+    found = ReproCulpritDocument("lowering", "tanh", "backward")
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, bisected=(found,))))
+    assert text.startswith("# torch.compile with backend `inductor`: `relu: relu`, at fault: lowering `tanh`\n")
+    assert 'Compiled with `backend="inductor"`, it raises `relu: relu`' in text
+    assert "| lowering | `tanh` | backward |" in text
+    assert commands(text)[0] == "python repro.py"
 
 
 def test_an_issue_does_not_rest_on_a_repro_that_is_not_proved() -> None:
@@ -215,18 +272,13 @@ def test_with_nothing_at_all_it_says_why() -> None:
 
 def test_hostile_text_stays_text() -> None:
     case = a_case(HOSTILE)
-    for text in (issue_text(case), minify_issue_text(a_result(HOSTILE))):
+    for text in (issue_text(case), issue_text(replace(case, bisect=None)), issue_text(replace(case, repro=""))):
         assert_no_control(text)
         assert_no_workflow_command(text)
         left = outside_code(text)
         for sign in ("<img", "<!--", "](", "@maintainer", "approve", "# Heading"):
             assert sign not in left, left
             assert sign in text or sign == "<!--"
-
-
-def a_result(text: str) -> MinifyResult:
-    failure = Signature("exception", text, text)
-    return MinifyResult("reduced", "inductor", failure, failure, "import torch\n", printed=text, proof=(text,))
 
 
 def test_a_repro_that_would_command_a_runner_is_named_and_not_shown() -> None:
@@ -241,7 +293,7 @@ def test_redacted_it_has_nothing_of_the_program() -> None:
     assert case.minify is not None
     bisect, minify = redacted_bisect(case.bisect), redacted_minify(case.minify)
     parts = tuple(replace(each, reason="(left out)") for each in case.parts)
-    hidden = replace(case, bisect=bisect, minify=minify, parts=parts, repro="", output="", redacted=True)
+    hidden = replace(case, bisect=bisect, minify=minify, parts=parts, repro="", program="", output="", redacted=True)
     for text in (issue_text(hidden), encode(bisect).decode(), encode(minify).decode()):
         assert [secret for secret in SECRETS if secret in text] == []
     assert bisect.failure is not None

@@ -15,13 +15,13 @@ __all__ = [
     "CompilerOutput",
     "FailureFacts",
     "first_error",
-    "is_comparison",
+    "compared_values",
     "is_peer_gone",
     "is_timeout",
     "parse_compiler_output",
     "read_failure",
     "without_place",
-    "wrapped_error",
+    "unwrapped_error",
 ]
 
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
@@ -62,6 +62,11 @@ _PEER_IS_GONE = re.compile(
     re.IGNORECASE,
 )
 _COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
+_MISMATCHED = re.compile(r"Mismatched elements: (\d+) / (\d+)")
+_LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
+# What torch puts around an error: the message has its type and its own message.
+_WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
+_INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL)
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -166,18 +171,33 @@ def first_error(lines: list[str]) -> str:
     return next((text[text.find(_ERROR_MARK) :] for text in lines if _ERROR_MARK in text), "")
 
 
-def wrapped_error(message: str) -> tuple[str, str] | None:
-    """Return the type and the message of a backend's error, where BackendCompilerFailed is around it."""
-    if not (wrapper := _BACKEND.match(message)):
+def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
+    """Return the type and the message of the error itself, without the wrappers that torch puts around it.
+
+    >>> unwrapped_error("torch._inductor.exc.InductorError", "LoweringException: ValueError: no")
+    ('ValueError', 'no')
+    >>> unwrapped_error("ValueError", "of ours: no")
+    ('ValueError', 'of ours: no')
+    """
+    type_ = type_.rpartition(".")[2]
+    while type_ in _WRAPPERS and (inner := _INNER.match(message)) and inner["type"].rpartition(".")[2].isidentifier():
+        type_, message = inner["type"].rpartition(".")[2], inner["message"]
+    return type_, message
+
+
+def compared_values(message: str) -> str | None:
+    """Return what `torch.testing` found in values that differ, as a line; None if the message is none of its.
+
+    >>> compared_values("Tensor-likes are not close!\\n\\nMismatched elements: 2 / 24 (8.3%)")
+    '2 of 24 elements differ'
+    """
+    if _COMPARISON.match(message) is None:
         return None
-    name, colon, said = message[wrapper.end() :].partition(": ")
-    name = name.rpartition(".")[2]
-    return (name, said) if colon and name.isidentifier() else None
-
-
-def is_comparison(message: str) -> bool:
-    """Whether `torch.testing` raised an exception, since values differ."""
-    return _COMPARISON.match(message) is not None
+    apart, largest = _MISMATCHED.search(message), _LARGEST.search(message)
+    if apart is None:
+        return message.partition("\n")[0]
+    by = f", by up to {float(largest[1]):.3g}" if largest else ""
+    return f"{apart[1]} of {apart[2]} elements differ{by}"
 
 
 def is_timeout(message: str | None) -> bool:

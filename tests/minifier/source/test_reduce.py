@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minifier.source import Observed, count_lines, count_tokens, observer_file, plan, reduce_source
-from minifier.source.altered import programs_without_line
+from minifier.source.altered import programs_without_line, with_backend
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
@@ -419,3 +419,21 @@ def test_a_pass_that_raises_is_left_out_and_the_others_go_on(monkeypatch: pytest
         on_fault=lambda name, error: faults.append(f"{name}: {error}"),
     )
     assert (reduced.text, faults) == ("print\n", ["raises: of this pass"])
+
+
+def test_each_compile_that_names_no_backend_gets_one() -> None:
+    text = """
+@torch.compile
+def f(x):
+    return x
+@torch.compile(fullgraph=True)
+def g(x):
+    return torch.compile(f, mode="max-autotune")(x)
+h = torch.compile(g)
+k = torch.compile(h, backend="inductor")
+"""
+    named = with_backend(text, "eager")
+    assert named.count("backend='eager'") == 3
+    assert "torch.compile(f, mode='max-autotune')" in named
+    assert "torch.compile(h, backend='inductor')" in named
+    assert "@torch.compile(backend='eager')\ndef f(x):" in named
