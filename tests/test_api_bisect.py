@@ -113,3 +113,22 @@ def test_a_console_has_no_files(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "fails_uncompiled\n"
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [ValueError("of ours"), SilentError()])
+def test_a_call_that_raises_by_itself_fails_uncompiled_too(error: Exception) -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise error
+
+    verdict = dynadiag.bisect(fails, (torch.ones(2),))
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert verdict.failure is not None
+    assert (verdict.failure.type.rpartition(".")[2], "of ours" in str(verdict)) == (
+        type(error).__name__,
+        isinstance(error, ValueError),
+    )

@@ -25,7 +25,7 @@ from dynadiag.bisection.ladder import (
 )
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.bisection.verdict import Verdict
+from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.trial.in_process import InProcessRunner
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
@@ -59,15 +59,24 @@ _RANDOM_NUMBERS_NOTE = (
 
 
 def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
-    """The verdict on the search's program. Raises `TargetError` if the target cannot be used."""
+    """The verdict on the search's program. Raises `TargetError` if the target cannot be used, and `InterruptedSearch`
+    with what is known after Ctrl-C.
+    """
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
     bisection = Bisection(search, options, base, [])
     try:
-        verdict = _run_again_without_forks(bisection)
+        return _complete(_run_again_without_forks(bisection), bisection, began)
     except SearchStoppedError as stop:
-        verdict = _stopped(bisection, stop)
-    first = bisection.first or Outcome()
+        contradict = isinstance(stop, AnswersContradictError)
+        return _complete(_stopped(bisection, str(stop), "flaky" if contradict else "stopped"), bisection, began)
+    except KeyboardInterrupt:
+        raise InterruptedSearch(_complete(_stopped(bisection, "interrupted"), bisection, began)) from None
+
+
+def _complete(verdict: Verdict, bisection: Bisection, began: float) -> Verdict:
+    """The verdict with what is known of the whole search."""
+    search, first = bisection.search, bisection.first or Outcome()
     return replace(
         verdict,
         notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
@@ -115,15 +124,14 @@ def _run(bisection: Bisection) -> Verdict:
         return _found(located, finding)
 
 
-def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
+def _stopped(bisection: Bisection, why: str, verdict: str = "stopped") -> Verdict:
     """The verdict of a search that ended before its answer, with what is known so far."""
     search, failure = bisection.search, bisection.first.signature if bisection.first else None
     rungs = {rung: search.known_status(bisection.labeled_rung(rung)) or "not_run" for rung in RUNGS}
     last = search.last_answers
     known = [f"{words}: {last[status].label}" for status, words in _WHAT_IS_KNOWN.items() if status in last]
-    verdict = "flaky" if isinstance(stop, AnswersContradictError) else "stopped"
     cure = "--repeat N tries each candidate up to N times" if verdict == "flaky" else "--resume continues it"
-    return Verdict(verdict, rungs, bisection.rung, failure, notes=(f"{stop}: {cure}", *known))
+    return Verdict(verdict, rungs, bisection.rung, failure, notes=(f"{why}: {cure}", *known))
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
+__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "InterruptedSearch", "Verdict", "first_few", "verdict_text"]
 
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
@@ -98,6 +98,14 @@ class Verdict:
             seconds=round(self.seconds, 2),
             side_finds=self.other_failures,
         )
+
+
+class InterruptedSearch(KeyboardInterrupt):
+    """Raised after Ctrl-C. ``verdict`` says what is known so far."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__()
+        self.verdict = verdict
 
 
 def _culprit_document(culprit: Culprit) -> CulpritDocument:

@@ -27,7 +27,7 @@ from dynadiag.bisection.bisector import HOOKS, bisect
 from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.bisection.verdict import Verdict
+from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
@@ -69,25 +69,28 @@ def run(args: argparse.Namespace) -> int:
     resumed = args.output is None and args.resume is not None
     output = linked_file(args.resume) if resumed else outputs.new_recording(args.output, program.text, force=args.force)
     log = new_trial_log("bisect", program, options, output)
-    with ProgressPrinter(sys.stderr) as progress:
-        verdict = find_culprits_of(program, options, log, progress)
+    try:
+        with ProgressPrinter(sys.stderr) as progress, common.interrupted_by_signals():
+            verdict, code = find_culprits_of(program, options, log, progress), None
+    except InterruptedSearch as interrupt:
+        verdict, code = interrupt.verdict, common.INTERRUPTED
     common.write_result(args.json, verdict.to_json().encode(), verdict.text)
     common.print_path(log.kept)
-    return verdict.exit_code
+    return verdict.exit_code if code is None else code
 
 
 def find_culprits_of(program: Program, options: SearchOptions, log: TrialLog, progress: ProgressPrinter) -> Verdict:
     """Search, and complete the recording of the search.
 
-    Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C: then the recording has
-    the trials so far.
+    Raises `DynadiagError` if the target is not a program, and `InterruptedSearch` with what is known after Ctrl-C: then
+    the recording has the trials so far.
     """
     try:
         with trial_search(program, options, log, progress) as search:
             verdict = replace(bisect(search, options.of_bisection), **_report_fields(program))
-    except KeyboardInterrupt:
+    except InterruptedSearch as interrupt:
         progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
-        raise
+        raise InterruptedSearch(replace(interrupt.verdict, **_report_fields(program))) from None
     log.add_verdict(verdict.to_json())
     log.finish(verdict.exit_code, force=True)
     return verdict

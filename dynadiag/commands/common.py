@@ -7,8 +7,10 @@ import math
 import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dynadiag.commands.outputs import write_document
@@ -20,6 +22,7 @@ __all__ = [
     "INTERRUPTED",
     "STDERR",
     "for_log",
+    "interrupted_by_signals",
     "positive_int",
     "positive_number",
     "print_error",
@@ -34,6 +37,23 @@ INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
 _CONTROL_CHARS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM (the time limit of a CI job) and SIGHUP (a terminal that closes) interrupt the block as Ctrl-C does.
+
+    One that is ignored stays so, as `nohup` has it.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def write_json(destination: str | None, document: bytes) -> None:

@@ -73,7 +73,11 @@ def run(args: argparse.Namespace) -> int:
     recording = outputs.new_recording(args.recording, program.text, force=args.force)
     log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
     began = time.monotonic()
-    with ProgressPrinter(sys.stderr) as progress, runner_of(program, args.timeout) as runner:
+    with (
+        ProgressPrinter(sys.stderr) as progress,
+        common.interrupted_by_signals(),
+        runner_of(program, args.timeout) as runner,
+    ):
         trials = Trials(project, runner, partial(_on_outcome, log, progress))
         try:
             result, note = _find(trials, log, progress)

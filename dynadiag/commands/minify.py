@@ -30,8 +30,10 @@ from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import first_line
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
+from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import encode
 from dynadiag.triage.issue import TriagedCase, environment_or_versions, issue_text
 from dynadiag.trial.program import Program
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     options = SearchOptions.of(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    with ProgressPrinter(sys.stderr) as progress:
+    with ProgressPrinter(sys.stderr) as progress, common.interrupted_by_signals():
         releases = _prepare_releases(program, args, recording, progress) if asks_for_releases else None
         log = new_trial_log("minify", program, options, recording)
         try:
@@ -203,6 +205,10 @@ def _interrupted(
         if result.text:
             proved = "proved" if result.proved else "not proved"
             progress.message(f"interrupted: the best so far ({sizes(result)}) is in {result.repro}; it is {proved}")
+        elif result.failure is not None:
+            where = f", first at rung {result.rung}" if result.rung else ""
+            shown = first_line(clean_line(f"{result.failure.type}: {result.failure.message}"))
+            progress.message(f"interrupted before there was a smaller program; it fails{where}: {shown}")
     progress.message(f"resume with --resume {recording}")
     return common.INTERRUPTED
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,19 +66,19 @@ def run(args: argparse.Namespace) -> int:
         with _made_folder(args, args.target) as folder:
             return triage_issue(args, source, folder)
     program = parse_program(args)
-    ending = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit: as after Ctrl-C
-    try:
-        with _made_folder(args, program.target) as folder, ProgressPrinter(sys.stderr) as progress:
-            kept = _private_folder(program) if args.redact else folder
-            try:
-                triage = TriageRun(program, args, folder, kept, progress)
-                document = triage.run()
-            except DynadiagError:
-                if kept != folder:
-                    shutil.rmtree(kept, ignore_errors=True)
-                raise
-    finally:
-        signal.signal(signal.SIGTERM, ending)
+    with (
+        common.interrupted_by_signals(),
+        _made_folder(args, program.target) as folder,
+        ProgressPrinter(sys.stderr) as progress,
+    ):
+        kept = _private_folder(program) if args.redact else folder
+        try:
+            triage = TriageRun(program, args, folder, kept, progress)
+            document = triage.run()
+        except DynadiagError:
+            if kept != folder:
+                shutil.rmtree(kept, ignore_errors=True)
+            raise
     _report(triage, document, args)
     if kept != folder:
         progress.message(f"not in the folder, as they show the program: {kept}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynadiag.bisection.document import BisectDocument
-from dynadiag.bisection.verdict import Verdict
+from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
@@ -196,6 +196,9 @@ class TriageRun:
         log = new_trial_log("bisect", self.program, options, self.kept / _BISECT)
         try:
             self.verdict = find_culprits_of(self.program, options, log, self.progress)
+        except InterruptedSearch as interrupt:
+            self.verdict = interrupt.verdict
+            raise
         finally:
             self._add_recording(_BISECT)
         return "; ".join(self.verdict.notes) if self.verdict.verdict == "stopped" else None

@@ -73,6 +73,7 @@ class _Minimizer:
     request: MinifyRequest
     notes: list[str] = field(default_factory=list)
     torch: str | None = None
+    rung: str | None = None
     began: float = field(default_factory=time.monotonic)
 
     def run(self) -> MinifyResult:
@@ -96,7 +97,7 @@ class _Minimizer:
         )
 
     def _stopped(self, verdict: str = "stopped") -> MinifyResult:
-        return MinifyResult(verdict, failure=self.search.reference)
+        return MinifyResult(verdict, rung=self.rung, failure=self.search.reference)
 
     def _minify(self) -> MinifyResult:
         try:
@@ -116,6 +117,7 @@ class _Minimizer:
                 return found
             return MinifyResult(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
         rung, failure = located.rung, located.outcome.signature
+        self.rung = rung
         self.search.reference = failure
         base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch)
         self.search.budget.keep_back(self._seconds_to_prove(located.first.seconds))

@@ -52,10 +52,11 @@ WrapCompiled = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable
 
 def input_sources(graph: torch.fx.Graph) -> list[str | None]:
     """Where each input of a graph of Dynamo's comes from, in torch's notation; ``None`` where torch does not say."""
-    return [_source_name(getattr(node, "_dynamo_source", None)) for node in graph.find_nodes(op="placeholder")]
+    return [_source_name(node) for node in graph.find_nodes(op="placeholder")]
 
 
-def _source_name(source: Any) -> str | None:
+def _source_name(node: torch.fx.Node) -> str | None:
+    source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)  # of a copy
     name = getattr(source, "name", None)
     return name() if callable(name) else name  # a method in torch 2.11
 

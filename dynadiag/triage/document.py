@@ -41,8 +41,8 @@ class TriageDocument(CommandDocument):
     """The document of a triage. A part that was not done is null, and ``parts`` says why.
 
     ``versions`` is the bisection over releases of torch. ``files`` has the name of each other file in the folder with
-    its digest (BLAKE2b of 16 bytes), by which a later triage knows what it may replace. With ``redacted``, ``explain`` is null, and texts and names of
-    the program are left out of the rest.
+    its digest (BLAKE2b of 16 bytes), by which a later triage knows what it may replace. With ``redacted``,
+    ``explain`` is null, and texts and names of the program are left out of the rest.
     """
 
     target: str

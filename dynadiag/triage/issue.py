@@ -53,8 +53,9 @@ _SENTENCES = {
     "passes": "The program does not fail.",
     "fails_uncompiled": "The program fails without torch.compile too.",
     "flaky": "The program fails, but not every time.",
-    "stopped": "The program fails. The search for the culprit was stopped before it had one.",
+    "stopped": "The search for the culprit was stopped before it had one.",
 }
+_NOT_KNOWN = "The search was stopped before it was known whether the program fails."
 _NOT_WRONG = (
     "No compiled call gives a wrong result. Each was compared with its uncompiled self, and a float64 run judged what "
     "differs."
@@ -115,7 +116,10 @@ def _failure_of(case: TriagedCase) -> FailureDocument | None:
 
 
 def _rung(case: TriagedCase) -> str | None:
-    return case.bisect.rung if case.bisect is not None else case.minify.rung if case.minify is not None else None
+    """The rung at which the failure of `_failure_of` is seen first: at a lower one another failure may show."""
+    if case.minify is not None and case.minify.failure is not None and case.minify.rung is not None:
+        return case.minify.rung
+    return case.bisect.rung if case.bisect is not None else None
 
 
 def _title(case: TriagedCase) -> list[str]:
@@ -162,6 +166,8 @@ def _description(case: TriagedCase) -> Iterator[str]:
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
     failure = _failure_of(case)
+    if failure is None and verdict == "stopped":
+        sentence = _NOT_KNOWN
     if failure is not None:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"

@@ -17,7 +17,7 @@ from dynadiag.bisection.descent import DescentResult
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisection.verdict import Culprit, Verdict
+from dynadiag.bisection.verdict import Culprit, InterruptedSearch, Verdict
 from dynadiag.trial.events import RunFacts
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch
@@ -312,3 +312,21 @@ def test_the_rung_is_the_first_at_which_the_culprit_makes_it_fail_in_any_way(
     first = str(verdict).splitlines()[0]
     assert ("fails first at rung aot_eager" in first) == explains
     assert ("at rung inductor, and first at aot_eager with another error" in first) == (not explains)
+
+
+def test_an_interrupted_search_has_the_verdict_that_is_known_so_far(rows: TrialLog) -> None:
+    def answer(plan: Plan, _: int) -> Outcome:
+        if plan.rung == "aot_eager":
+            raise KeyboardInterrupt
+        return PASSED if plan.rung in ("uncompiled", "eager") else FAILED
+
+    with pytest.raises(InterruptedSearch) as interrupt:
+        bisect(search_of(rows, answer), BisectOptions())
+    verdict = interrupt.value.verdict
+    assert (verdict.verdict, verdict.failure) == ("stopped", FAILURE)
+    assert (verdict.rungs["uncompiled"], verdict.rungs["eager"], verdict.rungs["aot_eager"]) == (
+        "pass",
+        "pass",
+        "not_run",
+    )
+    assert verdict.notes[0] == "interrupted: --resume continues it"

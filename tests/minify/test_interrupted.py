@@ -70,3 +70,22 @@ def test_a_proof_without_time_is_none_and_says_so(rows: TrialLog) -> None:
     (note,) = result.notes
     assert "--budget" in note
     assert rows.count == 0
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_repro_that_passes_in_a_fresh_process_is_reduced_again_with_its_own_inputs(
+    again: bool, rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simple = MinifyResult("reduced", text="simple", passes_fresh=True)
+    asked: list[bool] = []
+
+    def reduce(_: object, *__: object, plain_inputs: bool = True) -> MinifyResult:
+        asked.append(plain_inputs)
+        return simple if plain_inputs else MinifyResult("reduced", text="own inputs", proved=again)
+
+    monkeypatch.setattr(minimizer._Minimizer, "_reduce_and_prove", reduce)
+    search = TrialSearch(Answers(lambda _plan, _n: FAILED), rows)  # type: ignore[arg-type]
+    made = minimizer._Minimizer(search, MinifyRequest(BisectOptions(), Path("repro.py")))
+    result = made._reduce(simple, None, None)  # type: ignore[arg-type]  # the fake asks neither
+    assert asked == [True, False]
+    assert result.text == ("own inputs" if again else "simple")
