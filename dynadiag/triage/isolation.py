@@ -21,6 +21,7 @@ INSIDE = Path("/sandbox")  # where the command finds the folder that it may writ
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "os-release")  # of /etc
 _TEMPORARY = ("--size", str(1 << 30), "--tmpfs", "/tmp")  # bytes
+_PROC = ("--proc", "/proc", "--remount-ro", "/proc")  # root may write the settings of the kernel there
 _PACKAGES = ("dynadiag", "minifier", "tui")
 _MAX_FILE = 2 << 30  # bytes of a file that it writes
 _LIMITED = f'ulimit -c 0; ulimit -f {_MAX_FILE >> 9}; exec "$@"'  # blocks of 512 bytes
@@ -48,7 +49,7 @@ def why_not_isolated() -> str | None:
 
 def _bubblewrap() -> list[str]:
     apart = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]
-    return ["bwrap", *apart, "--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev", *_TEMPORARY]
+    return ["bwrap", *apart, "--hostname", "sandbox", *_PROC, "--dev", "/dev", *_TEMPORARY]
 
 
 def _mounts(folder: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ folder in which the program was run.
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 import subprocess
@@ -162,7 +163,8 @@ def _description(case: TriagedCase) -> Iterator[str]:
         yield "The program was not bisected: see below."
         return
     verdict = case.bisect.verdict if case.bisect is not None else "found"
-    yield from (inline_code(strip_directories(text)) for text in _leading_notes(case))
+    leading, following = _notes_on_culprits(case)
+    yield from (inline_code(strip_directories(text)) for text in leading)
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
     failure = _failure_of(case)
@@ -174,6 +176,7 @@ def _description(case: TriagedCase) -> Iterator[str]:
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         sentence = f"{compiled}, it {_how_it_fails(failure, redacted=case.redacted)}. {sentence}{how}"
     yield sentence
+    yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
@@ -193,13 +196,16 @@ def _how_it_fails(failure: FailureDocument, *, redacted: bool) -> str:
     return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
 
 
-def _leading_notes(case: TriagedCase) -> list[str]:
-    """The notes that say more than the failure: what a culprit does wrong, such as what a fake kernel promises in vain,
-    and that the program is at fault uncompiled too.
+def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
+    """The notes that say more than the failure does, such as what a fake kernel promises in vain, and that uncompiled
+    code is at fault too; then other notes on a culprit by its name.
     """
-    notes = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
-    names = tuple(f"{each.name} " for each in case.bisect.culprits) if case.bisect else ()
-    return [text for text in dict.fromkeys(notes) if text == BACKWARD_FAILS_TOO or (names and text.startswith(names))]
+    notes = dict.fromkeys(text for part in (case.bisect, case.minify) if part is not None for text in part.notes)
+    culprits = case.bisect.culprits if case.bisect else ()
+    operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
+    names = tuple(f"{each.name} " for each in culprits)
+    leading = [text for text in notes if text == BACKWARD_FAILS_TOO or (operators and text.startswith(operators))]
+    return leading, [text for text in notes if names and text.startswith(names) and text not in leading]
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
@@ -311,7 +317,7 @@ def _tried(case: TriagedCase) -> Iterator[str]:
             yield f"- {part.name}: {part.status}: {inline_code(strip_directories(part.reason or ''))}"
     told = case.bisect.notes if case.bisect is not None and case.bisect.verdict == "passes" else ()
     found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
-    told = (*told, *_leading_notes(case))
+    told = (*told, *itertools.chain(*_notes_on_culprits(case)))
     notes = [text for text in found if text not in told]
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"

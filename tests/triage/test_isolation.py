@@ -30,6 +30,14 @@ REACHES_OUT = {
     "mounts": "assert ctypes.CDLL(None, use_errno=True).mount(b'/', b'/sandbox', None, 4096, None) == 0",
     "changes root": "os.chroot('/proc/1/root')",
     "traces": "assert ctypes.CDLL(None).ptrace(16, PARENT, 0, 0) == 0",
+    "changes this Python": "open(sys.prefix + '/of-an-issue', 'w')",
+    "connects to a socket without a file": "socket.socket(socket.AF_UNIX).connect('\\0' + ABSTRACT)",
+    "makes namespaces": "ctypes.CDLL(None).unshare(0x10020000); print(pathlib.Path(OUTSIDE).read_text())",
+    "reads memory of others": "print(open(f'/proc/{PARENT}/mem', 'rb').read(1))",
+    "asks the machine's host": "socket.create_connection(('169.254.169.254', 80), 2)",
+    # Opened for writing only: where this is not refused, the setting of the machine stays as it is.
+    "changes the kernel": "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)",
+    "asks the kernel by a key": "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
     "makes a device": "os.mknod('/sandbox/device', 0o60600, os.makedev(8, 0))",
 }
 
@@ -59,9 +67,12 @@ def test_what_reaches_out_fails_and_changes_nothing(what: str, folder: Path, mon
     monkeypatch.setenv("SECRET_OF_THE_USER", "hunter2")
     outside = folder.parent / "outside.txt"
     outside.write_text("hunter2")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    abstract = f"dynadiag-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as without_file:
+        without_file.bind(f"\0{abstract}")
+        without_file.listen()
         names = {"HOME": str(folder.parent), "OUTSIDE": str(outside), "PARENT": os.getpid()}
-        names |= {"PORT": listener.getsockname()[1]}
+        names |= {"PORT": listener.getsockname()[1], "ABSTRACT": abstract}
         given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
         done = _run(f"{given}{REACHES_OUT[what]}", folder)
     assert "hunter2" not in done.stdout + done.stderr
@@ -69,6 +80,7 @@ def test_what_reaches_out_fails_and_changes_nothing(what: str, folder: Path, mon
     assert outside.read_text() == "hunter2"
     assert not Path("/of-an-issue").exists()
     assert not Path("/usr/bin/of-an-issue").exists()
+    assert not Path(sys.prefix, "of-an-issue").exists()
 
 
 @needs_bubblewrap

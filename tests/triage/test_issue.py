@@ -157,13 +157,18 @@ def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str,
     assert f"`{said}`" in text.splitlines()[0]
 
 
-def test_what_is_known_of_the_culprit_comes_first_and_once() -> None:
+def test_a_broken_promise_comes_first_and_another_note_on_the_culprit_after_the_failure() -> None:
     case = a_case()
     assert case.bisect is not None
     told = "relu returns float16 where its fake kernel promises float32"
-    text = issue_text(replace(case, bisect=replace(case.bisect, notes=(told,))))
-    assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(f"`{told}`")
-    assert text.count(told) == 1
+    for kind in ("operator", "lowering"):
+        culprit = msgspec.structs.replace(case.bisect.culprits[0], kind=kind)
+        bisect = replace(case.bisect, notes=(told,), culprits=(culprit,))
+        first, second, *_ = (
+            issue_text(replace(case, bisect=bisect)).split("### 🐛 Describe the bug\n\n")[1].split("\n\n")
+        )
+        assert (first if kind == "operator" else second) == f"`{told}`"
+        assert issue_text(replace(case, bisect=bisect)).count(told) == 1
 
 
 def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
