@@ -71,41 +71,65 @@ def compare_runs(
     structure = _structure_difference(expected, actual)
     if structure is not None:
         return [ResultDifference(structure, rounding=False)]
-    if not values:
-        return []
-    apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)]
-    if not apart:
-        return []
-    oracle = _Oracle(call)
-    return [_judge(pair, oracle, tolerance) for pair in apart]
+    apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)] if values else []
+    found = _judge_all(call, apart, tolerance)
+    if all(difference.rounding for difference in found) and (form := _form_difference(expected, actual)) is not None:
+        found.append(ResultDifference(form, rounding=False))
+    return found
+
+
+def _judge_all(
+    call: ReplayableCall, apart: list[_ComparedValue], tolerance: tuple[float, float] | None
+) -> list[ResultDifference]:
+    oracle = _Oracle(call) if apart else None  # it runs the call again
+    return [_judge(pair, oracle, tolerance) for pair in apart] if oracle else []
 
 
 def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:
-    """A difference in the number of outputs, their metadata, or which of them share memory."""
+    """A difference in the number of outputs, or in what each is, so that values cannot be compared."""
     if len(expected.outputs) != len(actual.outputs):
         return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
-    for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
-        text = _metadata_difference(e, a)
-        if text:
-            return f"output {i}: {text}"
+    return _first_difference(_type_difference, expected, actual)
+
+
+def _form_difference(expected: RunResult, actual: RunResult) -> str | None:
+    """A difference that equal values do not show: gradients, strides, shared memory. A wrong value says more."""
+    if (text := _first_difference(_layout_difference, expected, actual)) is not None:
+        return text
     if shared_memory(expected) != shared_memory(actual):
         return "other outputs share memory with the inputs or one another than uncompiled"
     return None
 
 
-def _metadata_difference(expected: Any, actual: Any) -> str | None:
+def _first_difference(
+    difference: Callable[[Any, Any], str | None], expected: RunResult, actual: RunResult
+) -> str | None:
+    texts = ((i, difference(e, a)) for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)))
+    return next((f"output {i}: {text}" for i, text in texts if text), None)
+
+
+def _type_difference(expected: Any, actual: Any) -> str | None:
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
         same = isinstance(expected, torch.Tensor) == isinstance(actual, torch.Tensor)
         return None if same else f"{type(actual).__name__} instead of {type(expected).__name__}"
-    for what in ("dtype", "shape", "device", "requires_grad"):
-        e, a = getattr(expected, what), getattr(actual, what)
-        if e != a:
-            return f"{what} {a} instead of {e}"
+    return _attribute_difference(expected, actual, "dtype", "shape", "device")
+
+
+def _layout_difference(expected: Any, actual: Any) -> str | None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        return None
+    if (text := _attribute_difference(expected, actual, "requires_grad")) is not None:
+        return text
     if expected.layout is torch.strided and actual.layout is torch.strided and expected.numel() > 1:
         e_strides, a_strides = effective_strides(expected), effective_strides(actual)
         if e_strides != a_strides:
             return f"strides {a_strides} instead of {e_strides}"
     return None
+
+
+def _attribute_difference(expected: torch.Tensor, actual: torch.Tensor, *names: str) -> str | None:
+    pairs = ((name, getattr(expected, name), getattr(actual, name)) for name in names)
+    return next((f"{name} {a} instead of {e}" for name, e, a in pairs if e != a), None)
 
 
 def effective_strides(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -126,3 +126,17 @@ def test_of_integers_made_of_integers_float64_is_no_referee() -> None:
 def test_of_integers_made_of_floating_numbers_float64_is_the_referee() -> None:
     (difference,) = _judged(lambda x: x.argmax(), lambda x: x.argmin(), torch.tensor([1.0, 2.0, 0.5]))
     assert "1 of them wrong by float64" in difference.text
+
+
+def test_a_wrong_value_is_told_before_shared_memory_and_strides() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    x = torch.zeros(2, 3)
+    for otherwise in (lambda x: x, lambda x: x.t().contiguous().t()):
+        (found,) = _judged(function, otherwise, x)
+        assert found.text.startswith("output 0 differs in 6 of 6 elements")
+    (shared,) = _judged(lambda x: x.clone(), lambda x: x, x)
+    assert shared.text == "other outputs share memory with the inputs or one another than uncompiled"
+    (strides,) = _judged(lambda x: x.clone(), lambda x: x.t().contiguous().t(), x)
+    assert strides.text == "output 0: strides (1, 2) instead of (3, 1)"
