@@ -33,6 +33,7 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
+from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.ray_runner import RayRunner
@@ -79,15 +80,23 @@ def run(args: argparse.Namespace) -> int:
     return verdict.exit_code if code is None else code
 
 
-def find_culprits_of(program: Program, options: SearchOptions, log: TrialLog, progress: ProgressPrinter) -> Verdict:
-    """Search, and complete the recording of the search.
+def find_culprits_of(
+    program: Program,
+    options: SearchOptions,
+    log: TrialLog,
+    progress: ProgressPrinter,
+    hooks: Sequence[str] = HOOKS,
+    record: Sequence[str] = REPORTED_KINDS,
+) -> Verdict:
+    """Search, and complete the recording of the search. ``record`` is what each rung reports, by these ``hooks``.
 
     Raises `DynadiagError` if the target is not a program, and `InterruptedSearch` with what is known after Ctrl-C: then
     the recording has the trials so far.
     """
     try:
-        with trial_search(program, options, log, progress) as search:
-            verdict = replace(bisect(search, options.of_bisection), **_report_fields(program))
+        with trial_search(program, options, log, progress, hooks) as search:
+            asked = replace(options.of_bisection, record=tuple(record))
+            verdict = replace(bisect(search, asked), **_report_fields(program))
     except InterruptedSearch as interrupt:
         progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
         raise InterruptedSearch(replace(interrupt.verdict, **_report_fields(program))) from None
@@ -114,7 +123,7 @@ def _runner(program: Program, options: SearchOptions, hooks: Sequence[str] = HOO
     """What runs the trials: this machine, or Ray."""
     limits = Limits.default(options.timeout)
     if options.on is None:
-        with Runner(program, hooks, limits, fresh_caches=options.fresh) as runner:
+        with Runner(program, hooks, limits, fresh_caches=options.fresh, jobs=options.jobs) as runner:
             yield runner
         return
     ray = load_ray()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.commands import common
 from dynadiag.trial.plan import RUNGS
+from dynadiag.trial.runner import default_jobs
 
 __all__ = ["SearchOptions", "add_resume", "add_search_options", "linked_file"]
 
@@ -29,6 +30,7 @@ class SearchOptions:
     repeat: int = 1
     fresh: bool = False
     on: str | None = None
+    jobs: int = field(default_factory=default_jobs)
     rungs: tuple[str, ...] | None = None
     resume: Path | None = None
     force: bool = False
@@ -58,6 +60,7 @@ class SearchOptions:
             "--rungs": ",".join(self.rungs) if self.rungs else None,
             "--budget": self.budget,
             "--on": self.on,
+            "--jobs": self.jobs if self.jobs != default_jobs() else None,
         }
         words = ["--accuracy"] * self.accuracy + ["--fresh"] * self.fresh
         words += [word for name, value in given.items() if value is not None for word in (name, f"{value}")]
@@ -92,6 +95,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
     parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
+    parser.add_argument(
+        "--jobs",
+        type=common.positive_int("trials"),
+        default=default_jobs(),
+        metavar="N",
+        help="run up to N trials side by side (default: all cores but one)",
+    )
     parser.add_argument("--on", choices=["ray"], help="run the trials as tasks of Ray (pip install 'dynadiag[ray]')")
     parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
 

@@ -25,7 +25,7 @@ from dynadiag.commands.search_options import SearchOptions
 from dynadiag.commands.target_options import RecordOptions, run_recorded
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
-from dynadiag.minify.minimizer import Interrupted
+from dynadiag.minify.minimizer import HOOKS, RECORD, Interrupted
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.printer import Printer
 from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
@@ -195,7 +195,7 @@ class TriageRun:
         options = self._options("bisect")
         log = new_trial_log("bisect", self.program, options, self.kept / _BISECT)
         try:
-            self.verdict = find_culprits_of(self.program, options, log, self.progress)
+            self.verdict = find_culprits_of(self.program, options, log, self.progress, HOOKS, RECORD)  # as minify
         except InterruptedSearch as interrupt:
             self.verdict = interrupt.verdict
             raise

@@ -18,7 +18,7 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
-from dynadiag.minify.other_failures import FRAME, look_for_other_failures
+from dynadiag.minify.other_failures import look_for_other_failures
 from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
@@ -30,6 +30,7 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
+from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -38,9 +39,10 @@ from dynadiag.trial.remote_task import STOP_TIMEOUT, TaskResult, run_task
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump
 
-__all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
+__all__ = ["HOOKS", "RECORD", "Interrupted", "MinifyRequest", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
+RECORD = (*REPORTED_KINDS, GRAPH_CALLS)  # what each rung reports: a bisection that reports it too has made these trials
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
 # A proof runs the repro in two fresh interpreters and once at each rung below; the repro is smaller than the program,
 # but its caches are empty. A small budget is shared: without a repro there is nothing to prove.
@@ -101,7 +103,7 @@ class _Minimizer:
 
     def _minify(self) -> MinifyResult:
         try:
-            located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS, FRAME)))
+            located = find_failing_rung(self.search, replace(self.request.options, record=RECORD))
             self.torch = located.torch
             self.notes += located.notes
             return self._after_ladder(located)

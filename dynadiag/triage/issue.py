@@ -33,7 +33,7 @@ from dynadiag.trial.compiler_log import without_warnings
 __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
-_MAX_TITLE = 120
+_MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
@@ -135,7 +135,7 @@ def _title(case: TriagedCase) -> list[str]:
     culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
     first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
-    return [f"# torch.compile{at}: {inline_code(_whole_words(said))}{named}"]
+    return [f"# torch.compile{at}: {inline_code(_whole_words(said, _MAX_TITLE))}{named}"]
 
 
 def _error(failure: FailureDocument) -> tuple[str, str]:
@@ -151,11 +151,11 @@ def _error(failure: FailureDocument) -> tuple[str, str]:
     return type_.replace("wrong_result", "wrong result"), diagnostic or message
 
 
-def _whole_words(text: str) -> str:
-    """The text, cut between two words if it is too long for a title."""
-    if len(text) <= _MAX_TITLE:
+def _whole_words(text: str, most: int) -> str:
+    """The text, cut between two words if it is longer than ``most`` characters."""
+    if len(text) <= most:
         return text
-    return f"{text[:_MAX_TITLE].rpartition(' ')[0] or text[:_MAX_TITLE]} ..."
+    return f"{text[:most].rpartition(' ')[0] or text[:most]} ..."
 
 
 def _description(case: TriagedCase) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _description(case: TriagedCase) -> Iterator[str]:
 def _how_it_fails(failure: FailureDocument, *, redacted: bool) -> str:
     """The verb of a failure, with what is known of it."""
     type_, message = _error(failure)
-    message = "" if redacted else strip_directories(first_line(message))
+    message = "" if redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}

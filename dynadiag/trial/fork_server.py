@@ -102,11 +102,9 @@ RunTrial = Callable[[ForkServer, Plan], Outcome]
 _MAX_MEMORY_GROWTH = 3  # a trial may use up to this many times the memory of the stopped program
 
 
-def max_parallel_forks(server: ForkServer, memory: int) -> int:
-    """How many forks of ``server`` may run at once: at most one per core, and only as many as fit into ``memory``
-    bytes.
-    """
-    return min(len(os.sched_getaffinity(0)), memory // (_MAX_MEMORY_GROWTH * max(1, session_memory(server.leader))))
+def max_parallel_forks(server: ForkServer, memory: int, jobs: int) -> int:
+    """How many forks of ``server`` may run at once: at most ``jobs``, and only as many as fit into ``memory`` bytes."""
+    return min(jobs, memory // (_MAX_MEMORY_GROWTH * max(1, session_memory(server.leader))))
 
 
 def run_parallel(

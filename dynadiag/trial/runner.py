@@ -26,11 +26,16 @@ from dynadiag.trial.sandbox import Sandboxes, changed_files, snapshot, trial_env
 from dynadiag.trial.supervise import Limits, RunningProcess
 from dynadiag.trial.zygote import ForkRequest
 
-__all__ = ["START_TIMEOUT", "Runner"]
+__all__ = ["START_TIMEOUT", "Runner", "default_jobs"]
 
 # Triton reads the variable when it is imported, so this rung needs processes of its own.
 _TRITON_INTERPRETER = ("dynadiag.trial.triton_interpreter", {"TRITON_INTERPRET": "1"})
 START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
+
+
+def default_jobs() -> int:
+    """How many trials run side by side unless the user says otherwise: one core is left to them."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
 @dataclass(slots=True)
@@ -49,6 +54,7 @@ class Runner:
     one_at_a_time: bool = False  # two trials at once could collide in the files that the program writes
     interpret: bool = True  # run the triton rung in Triton's interpreter; off where the program uses a GPU
     cwd: Path | None = None  # where the program runs; None for the current folder
+    jobs: int = field(default_factory=default_jobs)  # how many trials may run side by side
     seed: int | None = None  # of a fork's random number generators; None gives each fork its own numbers
     _threads: int = 1
     _zygote: ForkServer | None = None
@@ -148,7 +154,7 @@ class Runner:
         """How many trials of the stopped program may run at once. Such a program does not use a GPU."""
         if self.one_at_a_time or self._checkpoint is None:
             return 1
-        return max_parallel_forks(self._checkpoint, self.limits.memory)
+        return max_parallel_forks(self._checkpoint, self.limits.memory, self.jobs)
 
     def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
         """The fork server of each plan; an empty list if they cannot all exist at the same time."""
@@ -171,7 +177,9 @@ class Runner:
             return self
         if self._triton_runner is None:
             hook, environment = _TRITON_INTERPRETER
-            other = Runner(self.program, (hook, *self.hooks), self.limits, self.fresh_caches, interpret=False)
+            other = Runner(
+                self.program, (hook, *self.hooks), self.limits, self.fresh_caches, interpret=False, jobs=self.jobs
+            )
             other.environment, other.notes = {**self.environment, **environment}, self.notes
             self._triton_runner = other
         self._triton_runner.limits = self.limits
@@ -183,7 +191,16 @@ class Runner:
 
         With ``imports`` it has a replica of the zygote that has run these import statements.
         """
-        other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment, cwd=cwd, seed=self.seed)
+        other = Runner(
+            program,
+            self.hooks,
+            self.limits,
+            self.fresh_caches,
+            self.environment,
+            cwd=cwd,
+            jobs=self.jobs,
+            seed=self.seed,
+        )
         own = self._zygote.with_imports(imports) if imports and self._zygote is not None else None
         other._zygote, other._threads = own or self._zygote, self._threads
         try:

@@ -37,7 +37,7 @@ def bisected(tmp_path: Path) -> Bisected:
         def tell(number: int, label: str, status: str, seconds: float) -> None:
             log.write(f"{number} {label} {status} {seconds}\n")
 
-        with warm(), Runner(program, HOOKS, Limits.default(timeout)) as runner:
+        with warm(), Runner(program, HOOKS, Limits.default(timeout), jobs=2) as runner:
             search = TrialSearch(runner, rows, tell, repeat=repeat)
             verdict = bisect(search, BisectOptions(repeat=repeat, **options))  # type: ignore[arg-type]
         rows.finish(verdict.exit_code, force=True)

@@ -54,7 +54,7 @@ def _recorded(program: object, recording: Path, args: object, **_: object) -> La
 
 
 def _found(verdict: str) -> Any:
-    def find(program: object, args: object, rows: Any, progress: object) -> Verdict:
+    def find(program: object, args: object, rows: Any, progress: object, *_: object) -> Verdict:
         rows.finish(0, force=True)
         failure = None if verdict == "passes" else FAILURE
         command = f"{Path.cwd() / 'secret.py'} --lr 1"

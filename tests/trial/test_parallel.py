@@ -54,7 +54,7 @@ IN_INDUCTOR = [Plan("inductor", caches=False), OFF]
 def runner(tmp_path: Path, source: str) -> Runner:
     program = tmp_path / "program.py"
     program.write_text(source)
-    return Runner(Program(str(program)), HOOKS)
+    return Runner(Program(str(program)), HOOKS, jobs=2)
 
 
 @pytest.mark.parametrize(
