@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget
 from dynadiag.bisection.hash_search import Speculate
 from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.runner import Runner
@@ -208,8 +209,9 @@ class TrialSearch:
 
     def note_other_failure(self, found: Signature, label: str) -> None:
         """Keep a failure other than the one that is searched for, unless it was seen before."""
-        first = "".join(found.message.splitlines()[:1])
-        self._other_failures.setdefault(found.identity(), f"{label}: {found.type}: {first[:200]}")
+        error, message = unwrapped_error(found.type, found.message)
+        first = "".join(message.splitlines()[:1])
+        self._other_failures.setdefault(found.identity(), f"{label}: {error}: {first[:200]}")
 
     @property
     def other_failures(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import torch
 
 from dynadiag.minify.candidate_trials import CompileSettings
 from dynadiag.minify.repro_header import comment
+from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.trial.signature import Signature
 
 __all__ = ["ReproSpec", "call_sites", "header"]
@@ -42,11 +43,14 @@ def header(shown: ReproSpec, lines: Sequence[str]) -> str:
     """The comment at the top of a repro. It has no paths of this machine. ``lines`` are added at its end."""
     signature = shown.signature
     where = f", in {signature.where}" if signature.where else ""
-    message = _first_informative_line(shown.message or signature.message).removeprefix("GraphModule: ")
+    whole = (shown.message or signature.message).removeprefix("GraphModule: ")
+    error, message = (
+        unwrapped_error(signature.type, whole) if signature.kind == "exception" else ("in the program", whole)
+    )
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
     text = [
         f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
-        f"{signature.type}: {message}" if signature.kind == "exception" else f"in the program: {message}",
+        f"{error}: {_first_informative_line(message)}",
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
         *([f"the program passes at {', '.join(shown.passing_rungs)}"] if shown.passing_rungs else []),
         *lines,

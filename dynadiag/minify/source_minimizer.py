@@ -18,6 +18,7 @@ from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
 from dynadiag.minify.source_trials import FILE, OUTPUT_DIFFERS, UNCOMPILED, SourceTrials, source_trials
+from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.trial.events import LaunchedJob
 from dynadiag.trial.signature import Signature
 from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
@@ -196,12 +197,13 @@ def _outlasting(trials: SourceTrials, text: str) -> str:
 def header(base: MinifyResult, failure: Signature | None, form: JobForm | None = None) -> str:
     """The comment at the top of the repro."""
     assert failure is not None
-    message = next((line for line in failure.message.splitlines() if line.strip()), "")
+    error, whole = unwrapped_error(failure.type, failure.message)
+    message = next((line for line in whole.splitlines() if line.strip()), "")
     where = f", in {failure.where}" if failure.where else ""
     compares = failure.type == "AssertionError" and is_raised_by_program(failure)
     lines = [
         f"{'wrong result' if compares else failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
-        f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{failure.type}: {message}",
+        f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{error}: {message}",
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),
         "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",

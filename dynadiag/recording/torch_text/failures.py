@@ -14,14 +14,14 @@ from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_c
 __all__ = [
     "CompilerOutput",
     "FailureFacts",
-    "first_error",
     "compared_values",
+    "first_error",
     "is_peer_gone",
     "is_timeout",
     "parse_compiler_output",
     "read_failure",
-    "without_place",
     "unwrapped_error",
+    "without_place",
 ]
 
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
