@@ -24,6 +24,8 @@ from dynadiag.explanation.unknown_values import (
     takes_from_arguments,
     uses_of_number,
 )
+from dynadiag.known_fixes import KnownFix, known_fixes
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Break, BreakFacts, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
@@ -70,6 +72,15 @@ class BreakCase:
     def owner(self) -> Owner:
         """Whose the line is."""
         return owner_of(self.item.span.file)
+
+    @property
+    def known(self) -> KnownFix | None:
+        """The change of a library's function that was proved to end this break."""
+        inside = path_in_packages(self.item.span.file or "")
+        if not inside or self.source is None or self.item.span.line is None:
+            return None
+        module = inside.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return next(known_fixes(module, self.source, self.item.span.line, self.item.gb_id), None)
 
     @property
     def is_theirs(self) -> bool:

@@ -7,7 +7,7 @@ and as the remedy says. Where none fits, torch's own hints are passed on as torc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.break_case import BreakCase
@@ -110,6 +110,11 @@ def _about(*uses: str) -> _Condition:
     return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
 
 
+def _some(names: Sequence[str]) -> str:
+    """The first three names."""
+    return ", ".join([*names[:3], *(["and others"] if len(names) > 3 else [])])
+
+
 _RULES = (
     Remedy(
         "wrapper.ddp",
@@ -158,6 +163,18 @@ _RULES = (
         "`torch.where(torch.rand(()) < p, a, b)`.",
         _when(_theirs, lambda case: case.is_chance and case.is_condition),
         trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
+    ),
+    Remedy(
+        "library.known",
+        "A change of `{function}` ends this break, proved on {package} {version} ({classes}): `dynadiag fix --overlay "
+        "overlay.py PROGRAM` tries it on your program and writes it. The installation stays as it is.",
+        _when(
+            lambda case: case.known is not None,
+            function=lambda case: case.known.function if case.known else "",
+            package=lambda case: case.known.package if case.known else "",
+            version=lambda case: case.known.version if case.known else "",
+            classes=lambda case: _some(case.known.classes if case.known else ()),
+        ),
     ),
     Remedy(
         "branch.inside",

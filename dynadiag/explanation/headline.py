@@ -77,7 +77,8 @@ def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
     broken = [item for item in findings if item.rule == Rule.BREAK and item.severity == "warning" and item.compile_ids]
     for item in broken:
         first = next((each for each in run.compiles if each.compile_id == item.compile_ids[0]), None)
-        if first is not None and not run.is_compiled_below(first.compile_id):
+        given = first is not None and run.begins_calls(first.file, first.function)
+        if first is not None and given and not run.is_compiled_below(first.compile_id):
             return f"Nothing of {first.function} is compiled: {item.title}."
     skipped = [item for item in findings if item.rule == Rule.UNCOMPILED and item.advice]
     return f"Not all is compiled: {skipped[0].title}." if skipped else ""

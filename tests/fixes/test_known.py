@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.fixes import known
-from dynadiag.fixes.known import KnownFix, entry_of, known_titles, merged
+from dynadiag import known_fixes
+from dynadiag.fixes.known import entry_of, known_titles, merged
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
+from dynadiag.known_fixes import KnownFix, function_at
 from dynadiag.recording.records import Span
 from dynadiag.trial.program import Program
 from tests.fixes.library import SCALE, install_package
@@ -21,11 +22,11 @@ def test_what_was_proved_for_this_text_of_a_function_is_known(tmp_path: Path, mo
     line = SCALE[: SCALE.index(".item()")].count("\n") + 1
     name = project.name(str(place / "fakelib" / "scale.py"))
     problem = FixProblem("break", "b", name, Span(None, line), "Scale.forward", "0/0", "", "GB0124")
-    function = known.function_of(project, problem)
+    function = function_at(SCALE, line)
     assert function is not None
     assert function[0] == "Scale.forward"
     entry = KnownFix("fakelib", "1.2", "fakelib.scale", *function, "GB0124", "keep it", ("A",), "python x")
-    monkeypatch.setattr(known, "_collection", lambda: (entry,))
+    monkeypatch.setattr(known_fixes, "collection", lambda: (entry,))
     assert known_titles(project, problem) == {"keep it"}
     project.sources[str(name)] = SCALE.replace("torch.relu", "torch.tanh")
     assert known_titles(project, problem) == frozenset()
@@ -36,7 +37,7 @@ def test_what_was_proved_for_this_text_of_a_function_is_known(tmp_path: Path, mo
 
 
 def test_the_collection_is_data_that_names_rewrites() -> None:
-    for entry in known._collection():
+    for entry in known_fixes.collection():
         assert len(entry.sha256) == 64
         assert entry.classes
         assert "\n" not in entry.title
