@@ -13,6 +13,7 @@ from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
+from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.job.rank_remedies import RANKS
 
 PAGE = Path(__file__).with_name("advice.md")
@@ -64,7 +65,8 @@ class _Item(NamedTuple):
 
 def _remedy(each: Remedy[Any]) -> _Item:
     told = f"Tried on: {'; '.join(map(_trial, each.trials))}" if each.trials else "not tried; given where it fits"
-    return _Item(each.key, each.text, told + (f". `dynadiag fix` can do it: {each.edit}" if each.edit else ""))
+    rewrites = ", ".join(rewrite.name for rewrite in CATALOGUE if each.key in rewrite.remedies)
+    return _Item(each.key, each.text, told + (f". `dynadiag fix` can do it: {rewrites}" if rewrites else ""))
 
 
 def _trial(trial: Trial) -> str:

@@ -79,16 +79,15 @@ class Remedy(Generic[F]):
     """What helps against problems whose facts are of type ``F``.
 
     ``says`` is a text with ``{slots}``. ``needs`` returns the slots where each presupposition of the text is a fact
-    that holds, else None. ``ends``: it ends the problem, rather than explains it or makes it cheaper. ``edit`` is the
-    key of the rewrite of `dynadiag fix` that carries it out. ``usual``: it usually helps with problems of this kind,
-    and counts as checked only where it was tried on one.
+    that holds, else None. ``ends``: it ends the problem, rather than explains it or makes it cheaper. ``usual``: it
+    usually helps with problems of this kind, and counts as checked only where it was tried on one. The rewrites of
+    `dynadiag fix` name the remedies that they carry out.
     """
 
     key: str
     says: str
     needs: Callable[[F], Slots] = lambda _: {}
     ends: bool = True
-    edit: str | None = None
     trials: tuple[Trial, ...] = ()
     usual: bool = False
 

@@ -171,7 +171,6 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "The size changes: call {calls} before the first call{who}, or use `torch.compile(..., dynamic=True)`. (By "
         "itself torch makes a size a symbol when it first changes, at the price of this recompile.)",
         _changed_size(many=False),
-        edit="dynamic_sizes",
         trials=tried("a_size", "a_size_marked"),
     ),
     Remedy(

@@ -123,8 +123,9 @@ def at_break(
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first, and those that
-    are wrong by the look of the source.
+    are wrong by the look of the source. ``remedies`` are the keys of the remedies of `dynadiag explain` that they are.
     """
 
     name: str
     candidates: Callable[[FixProblem, Sources], Candidates]
+    remedies: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from dynadiag.fixes.project import Project, is_library
 __all__ = ["Fix", "FixResult", "document_of", "entries_of", "exit_code_of"]
 
 _NOT_THEIRS = "the cause lies in torch or Python, where nothing is changed"
-_NAMED = re.compile(r"`[^`]*?(\w+)(?:\s*=\s*\w+)?`")  # the last name of a setting or a function
 _NO_REWRITE = "no rewrite fits this place"
 
 
@@ -32,6 +30,7 @@ class Fix:
     """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons.
 
     ``combined`` says that the candidate is all proved changes: they remove the cause, and it has none of its own.
+    ``advice`` is what `dynadiag explain` advises and no candidate was.
     """
 
     problem: FixProblem
@@ -39,6 +38,7 @@ class Fix:
     evidence: Evidence | None = None
     rejected: tuple[Rejected, ...] = ()
     combined: bool = False
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         tried = ("rejected", "every change that was considered is wrong here")
         verdict, title = tried if fix.rejected else ("none", _none(fix))
         place, why = _place_of(fix.problem, project), fix.problem.title
-        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, _untried(fix))
+        return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.advice)
     edits = fix.candidate.edits
     own = tuple(edit for edit in edits if not is_library(edit.file))
     inside = library_edits(edits)
@@ -153,12 +153,6 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         where="library" if inside else "program",
         package="==".join(package_of(inside[0].file)) if inside else None,
     )
-
-
-def _untried(fix: Fix) -> tuple[str, ...]:
-    """The advice without what was tried and rejected, by the names of its settings and functions."""
-    tried = {name for each in fix.rejected for name in _NAMED.findall(each.title)}
-    return tuple(text for text in fix.problem.advice if tried.isdisjoint(re.findall(r"\w+", text)))
 
 
 def _none(fix: Fix) -> str:

@@ -32,7 +32,7 @@ from dynadiag.fixes.prover import Prover, refuse_failing
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
 
-__all__ = ["find_fixes"]
+__all__ = ["Cause", "find_fixes"]
 
 _MAX_HIDDEN = 4  # breaks behind one another that are looked for
 Message = Callable[[str], None]
@@ -52,14 +52,20 @@ def find_fixes(trials: Trials, message: Message) -> FixResult:
 
 
 @dataclass(slots=True)
-class _Cause:
+class Cause:
     """One cause, with the candidates that were not tried yet, and what was found."""
 
     problem: FixProblem
     untried: list[Candidate | Refusal]
+    remedies: frozenset[str] = frozenset()  # the keys of those that its candidates are
     proved: Candidate | None = None
     evidence: Evidence | None = None
     rejected: list[Rejected] = field(default_factory=list)
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What `explain` advises and no candidate is."""
+        return tuple(each.text for each in self.problem.advice if each.key not in self.remedies)
 
     def next(self) -> Candidate | None:
         """The next candidate; refusals before it are noted."""
@@ -81,7 +87,7 @@ class _Cause:
         self.rejected = [each for each in self.rejected if each.title != candidate.title]
 
 
-_Pick = tuple[_Cause, Candidate]
+_Pick = tuple[Cause, Candidate]
 
 
 @dataclass(slots=True)
@@ -90,7 +96,7 @@ class _Search:
     message: Message
     prover: Prover
     _sources: Sources = field(init=False)
-    _causes: list[_Cause] = field(default_factory=list)
+    _causes: list[Cause] = field(default_factory=list)
     _behind: list[_Pick] = field(default_factory=list)  # rejected for what another change may mend
     _whole: Proof | None = None  # of all proved fixes
 
@@ -146,8 +152,9 @@ class _Search:
             found = self._cause(moved).untried if moved is not None else []
             cause.untried = [*found, *(each for each in cause.untried if each not in found)]
 
-    def _cause(self, problem: FixProblem) -> _Cause:
-        found = [each for rewrite in CATALOGUE for each in self._candidates(rewrite, problem)]
+    def _cause(self, problem: FixProblem) -> Cause:
+        made = [(rewrite, each) for rewrite in CATALOGUE for each in self._candidates(rewrite, problem)]
+        found = [each for _, each in made]
         if problem.file is not None and is_library(problem.file) and not any(map(edits_of, found)):
             outside = problem.from_outside
             found += [each for rewrite in CATALOGUE for each in self._candidates(rewrite, outside)]
@@ -155,7 +162,7 @@ class _Search:
         found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
         for each in found:
             self.prover.conditions += each.both_sides if isinstance(each, Candidate) else ()
-        return _Cause(problem, found)
+        return Cause(problem, found, frozenset(key for rewrite, _ in made for key in rewrite.remedies))
 
     def _candidates(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
         """The candidates of a rewrite. One in a package has to be a change of functions, which an overlay can hold."""
@@ -187,7 +194,7 @@ class _Search:
         for pick in again if self._whole else ():
             self._add([pick])
 
-    def _first_picks(self, causes: Iterable[_Cause]) -> list[_Pick]:
+    def _first_picks(self, causes: Iterable[Cause]) -> list[_Pick]:
         """The next candidate of each cause that the program still has."""
         left = [cause for cause in causes if cause.problem.identity in self._summary.causes]
         found = [(cause, cause.next()) for cause in left]
@@ -217,7 +224,7 @@ class _Search:
             self._behind.append(picks[0])
         self._add(self._first_picks([cause]))
 
-    def _replaces(self, cause: _Cause, candidate: Candidate) -> bool:
+    def _replaces(self, cause: Cause, candidate: Candidate) -> bool:
         """Whether a change that conflicts with proved ones is proved in their place, for their causes too: a function
         that is split further down is split for the breaks before as well.
         """
@@ -270,7 +277,7 @@ class _Search:
             return []
         return [(cause, candidate) for cause in found if (candidate := cause.next()) is not None]
 
-    def _is_left(self, cause: _Cause, proof: Proof) -> bool:
+    def _is_left(self, cause: Cause, proof: Proof) -> bool:
         return cause.problem.kind == "recompile" and cause.problem.identity in proof.recorded.summary.causes
 
     def _new_problems(self, proof: Proof | None, kind: str, known: Sequence[_Pick] = ()) -> Iterator[FixProblem]:
@@ -374,15 +381,16 @@ def refused_in(broken: Collection[str], problem: FixProblem, candidate: Candidat
     return Refusal(candidate.title, why)
 
 
-def _fix(cause: _Cause, whole: Proof | None) -> Fix:
+def _fix(cause: Cause, whole: Proof | None) -> Fix:
     """The fix of a cause: its own change, or all changes together if these alone removed it."""
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
         if (instead := _recompiled_instead(whole, cause.problem)) is not None:
             why = f"torch recompiles for something else instead, at {instead}"
-            return Fix(cause.problem, rejected=(*cause.rejected, Rejected(whole.candidate.title, why)))
+            rejected = (*cause.rejected, Rejected(whole.candidate.title, why))
+            return Fix(cause.problem, rejected=rejected, advice=cause.advice)
         return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)
-    return Fix(cause.problem, cause.proved, cause.evidence, tuple(cause.rejected))
+    return Fix(cause.problem, cause.proved, cause.evidence, tuple(cause.rejected), advice=cause.advice)
 
 
 def _recompiled_instead(whole: Proof, problem: FixProblem) -> str | None:
@@ -394,6 +402,6 @@ def _recompiled_instead(whole: Proof, problem: FixProblem) -> str | None:
     return after.places[new[0]]
 
 
-def _taken_back(cause: _Cause, why: str) -> Fix:
+def _taken_back(cause: Cause, why: str) -> Fix:
     own = (Rejected(cause.proved.title, why),) if cause.proved is not None else ()
-    return Fix(cause.problem, rejected=(*cause.rejected, *own))
+    return Fix(cause.problem, rejected=(*cause.rejected, *own), advice=cause.advice)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dynadiag.diff import canonical_graph
 from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.identity import computed_names, identity
 from dynadiag.explanation.recompile_case import cases_of
 from dynadiag.fixes.edits import Edit, SourceMap
@@ -48,7 +49,7 @@ class FixProblem:
     guarded: Span | None = None
     also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
     stack: tuple[Frame, ...] = ()
-    advice: tuple[str, ...] = ()  # what `explain` advises
+    advice: tuple[Advice, ...] = ()  # what `explain` advises
     nothing_before: bool = False  # torch compiled no operator of the function in front of the break
     from_before_break: bool = False  # what changes was computed before a graph break: the recompile ends with it
 
@@ -153,7 +154,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         hints=item.hints,
         stack=_in_project(item.user_stack, project),
         nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),
-        advice=tuple(each.text for finding in told for each in finding.advice[:_MAX_ADVICE]),
+        advice=tuple(each for finding in told for each in finding.advice[:_MAX_ADVICE]),
     )
 
 
@@ -185,7 +186,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 guarded=Span(project.relative(fact.file), fact.line),
                 also=tuple(other.source for _, other, _ in own if other.source and other is not fact),
                 stack=stack,
-                advice=tuple(each.text for each in advise_on((case,), explanation.run.torch)),
+                advice=advise_on((case,), explanation.run.torch),
                 from_before_break=case.is_computed,
             )
         )

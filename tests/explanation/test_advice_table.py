@@ -1,4 +1,4 @@
-"""Every piece of advice is in the table, and each trial that the table names is made here."""
+"""Every piece of advice is a remedy of the catalogue, and each trial that a remedy names is made here."""
 
 from __future__ import annotations
 

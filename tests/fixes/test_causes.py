@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
+from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
+from dynadiag.explanation.findings import Advice
 from dynadiag.fixes.candidate import Candidate, Refusal
-from dynadiag.fixes.fix_report import Rejected
 from dynadiag.fixes.fix_result import Fix, FixResult, document_of
-from dynadiag.fixes.fix_search import refused_in
+from dynadiag.fixes.fix_search import Cause, refused_in
 from dynadiag.fixes.problems import FixProblem, _each_once, _tensor_operators
 from dynadiag.fixes.project import Project
+from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.recording.records import Span
 from dynadiag.trial.program import Program
 from tests.fixes.build import HEAD, problem_at
@@ -47,23 +50,19 @@ def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:
     assert refused_in({"Other.forward"}, problem, number) is number
 
 
-def test_what_was_tried_and_rejected_is_no_advice(tmp_path: Path) -> None:
+def test_what_a_rewrite_carries_out_is_no_advice() -> None:
     advice = (
-        "call `torch._dynamo.mark_dynamic(x, 2)` before the first call",
-        "use `torch.compile(..., dynamic=True)`",
-        "Set `torch._dynamo.config.capture_scalar_outputs = True`",
-        "Pad to a few sizes",
-    )
-    rejected = (
-        Rejected("mark the size with `torch._dynamo.mark_dynamic`", "it raises"),
-        Rejected("compile with `dynamic=True`", "the recompile is still there"),
-        Rejected("set `torch._dynamo.config.capture_scalar_outputs = True`", "it is slower"),
-        Rejected("keep `x.mean()` a tensor", "another result"),
+        Advice("call `torch._dynamo.mark_dynamic(x, 2)` before the first call", "tried", key="size.changed"),
+        Advice("Pad to a few sizes", "tried", key="size.number"),
+        Advice("Change the code", "unchecked", "torch"),
     )
     problem = problem_at(f"{HEAD}x = 1\n", "x = 1", advice=advice)
-    project = Project.of(Program(str(tmp_path / "f.py")))
-    document = document_of(FixResult((Fix(problem, rejected=rejected),), (), {}, None), project, 1, 1.0)
-    assert document.fixes[0].advice == ("Pad to a few sizes",)
+    assert Cause(problem, [], frozenset({"size.changed"})).advice == ("Pad to a few sizes", "Change the code")
+
+
+def test_each_remedy_that_a_rewrite_names_is_one() -> None:
+    known = {*REMEDIES, *(each.key for each in NUMBERS), *(each.key for each in RECOMPILES)}
+    assert {key for rewrite in CATALOGUE for key in rewrite.remedies} <= known
 
 
 def test_a_recompile_that_ends_with_a_break_that_is_left_is_not_told(tmp_path: Path) -> None:

@@ -184,7 +184,6 @@ PATTERNS = {
     "dynadiag/explanation/glossary.py": "words of a report that the glossary has",
     "dynadiag/fixes/call_record.py": "names of attributes, and addresses",
     "dynadiag/fixes/code_swap.py": SOURCE,
-    "dynadiag/fixes/fix_result.py": "names in texts of advice",
     "dynadiag/fixes/overlay_file.py": SOURCE,
     "dynadiag/fixes/printed_output.py": "what a program prints",
     "dynadiag/fixes/rewrites/branch_statement.py": SOURCE,
