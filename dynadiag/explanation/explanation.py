@@ -12,6 +12,7 @@ from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
 from dynadiag.explanation.coverage import Coverage, read_coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.exports import export_findings, read_exports
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.explanation.headline import Headline, headline
@@ -28,6 +29,7 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
+    EXPORT,
     Break,
     Compile,
     Graph,
@@ -74,6 +76,7 @@ class Explanation:
     warm: WarmCalls | None = None
     cuda_graphs: tuple[CudaGraph, ...] = ()
     coverage: Coverage | None = None
+    export_count: int = 0
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -126,6 +129,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         warm=run.warm,
         cuda_graphs=read_cuda_graphs(recording),
         coverage=run.coverage,
+        export_count=sum(each.assumed is None for each in run.exports),
     )
 
 
@@ -134,13 +138,17 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     breaks = group_breaks([registry.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
     recompiles = tuple(_recompile(item) for item in recording.recompiles())
-    graphs = recording.graphs()
+    graphs, symbols = recording.graphs(), recording.symbols()
     failed = {item.compile_id for item in compiles if item.outcome == "error"}
     nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses else set()
-    end = read_end(recording)
+    end, exports = read_end(recording), read_exports(recording)
+    files |= {frame.file for each in exports for frame in (*each.callers, *each.stack)} | {
+        each.file for each in exports
+    }
+    files |= {frame.file for each in symbols if each.compile_id.startswith(EXPORT) for frame in each.user_stack}
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
         run=recording.run,
@@ -149,7 +157,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         recompiles=recompiles,
         skipped=recording.skipped(),
         graphs=graphs,
-        symbols=recording.symbols(),
+        symbols=symbols,
         sources=_sources(recording, files),
         modules=method_classes(guards),
         warm=read_warm_calls(recording),
@@ -160,6 +168,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         coverage=read_coverage(recording),
         end=end,
         modes=read_modes(recording),
+        exports=exports,
     )
 
 
@@ -167,7 +176,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     """All findings of a run, ranked."""
     found = [*break_findings(run)]
     told = {id_ for item in found if item.rule == Rule.FAILED_COMPILE for id_ in item.compile_ids} | run.at_limit
-    found += failure_findings(run, told)
+    found += [*failure_findings(run, told), *export_findings(run, told)]
     found += recompile_findings(run, found)
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.program_end import bad_end
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
@@ -55,6 +55,8 @@ def _no_failure(run: RunRecords) -> str:
 def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
     """What was compiled, where no compile failed."""
     made = len(run.compiled)
+    if run.exports and not run.compiles:
+        return Headline(_exported(run), _severity(findings))
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
     breaks = _breaks(findings)
@@ -70,6 +72,22 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     if breaks:
         return Headline(f"{left or f'Not one graph: {breaks} in the way.'}{worse}{share}", "warning")
     return Headline(f"{_whole(run, made)}{worse}{share}", "warning" if given_up else "good")
+
+
+def _exported(run: RunRecords) -> str:
+    """What was exported, where nothing was compiled and no export failed."""
+    named = list(dict.fromkeys(each.function for each in run.exports if each.file))
+    assumed = sum(each.assumed is not None for each in run.exports)
+    made = f"{list_some(named) or 'A program'} was exported; nothing was compiled."
+    if not assumed:
+        return made
+    return (
+        f"Not all of {list_some(named) or 'a program'} can be exported: the draft made {count(assumed, 'assumption')}."
+    )
+
+
+def _severity(findings: Sequence[Finding]) -> str:
+    return findings[0].severity if findings else "good"
 
 
 def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
@@ -142,10 +160,7 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
             "own code, such as an `nn.Sequential` after `.compile()` (`torch.compile(module)` compiles one).",
         )
     if events.get("describe_tensor"):
-        return (
-            "No call reached a function that `torch.compile` had returned. Something was traced without Dynamo, as "
-            "`torch.export` does it: that is not recorded (`torch.export.export(..., strict=True)` is).",
-        )
+        return ("No call reached a function that `torch.compile` had returned. Something was traced without Dynamo.",)
     return ("No call reached a function that `torch.compile` had returned.",)
 
 

@@ -174,9 +174,10 @@ class _Sections:
         aside = [f"met {count(reports, 'time')}"] if reports > split else []
         aside += [f"{free} at no cost"] if free else []
         breaks += f" ({', '.join(aside)})" if aside else ""
+        exports = f", {count(explanation.export_count, 'export')}" if explanation.export_count else ""
         return (
             f"{count(explanation.graph_count, 'graph')}, {breaks}, {count(explanation.recompile_count, 'recompile')}, "
-            f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}"
+            f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}{exports}"
         )
 
     def _exit_note(self) -> str | None:
