@@ -23,7 +23,14 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_frames
 from dynadiag.explanation.run_records import Export, RunRecords
 from dynadiag.explanation.source import ExplainedRecording, event_data
-from dynadiag.explanation.unknown_values import NumberCondition, asked_decision, called_name, number_names, undecided
+from dynadiag.explanation.unknown_values import (
+    NumberCondition,
+    asked_decision,
+    called_name,
+    condition_at,
+    number_names,
+    undecided,
+)
 from dynadiag.recording.code_origin import is_generated_file
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import EXPORT, Span, Symbol
@@ -108,10 +115,23 @@ class ExportCase:
         return asked_decision(self.export.symbols, self.export.id, self.span, self.run)
 
     @cached_property
-    def is_tensor_condition(self) -> bool:
-        """Whether the values of a tensor decide a branch at this line, without a number taken of it."""
+    def tensor_condition(self) -> str | None:
+        """The condition at the line, if the values of a tensor decide it and no number is taken of it before."""
         found = self.decision
-        return found is not None and bool(found.condition) and found.origin_line == found.line and not found.is_taken
+        if self.export.condition is None or (found is not None and (found.is_taken or found.origin_line != found.line)):
+            return None
+        is_made_here = self.span.line in self._unbacked_lines
+        return condition_at(self._source, self.span) if is_made_here else None
+
+    @cached_property
+    def _unbacked_lines(self) -> set[int | None]:
+        """The lines of the file that make numbers without a value."""
+        stacks = [each.user_stack for each in self.symbols if each.event == "unbacked" and each.user_stack]
+        return {stack[-1].line for stack in stacks if stack[-1].file == self.span.file}
+
+    @property
+    def _source(self) -> str | None:
+        return self.run.sources.get(self.span.file or "")
 
     @cached_property
     def constraints(self) -> tuple[ViolatedConstraint, ...]:
@@ -182,20 +202,17 @@ class ExportCase:
         """A name at the line whose value is a number that a tensor holds."""
         if self.export.condition is None:
             return None
-        stacks = [each.user_stack for each in self.symbols if each.event == "unbacked" and each.user_stack]
-        lines = {stack[-1].line for stack in stacks if stack[-1].file == self.span.file}
-        return next(iter(number_names(self.run.sources.get(self.span.file or ""), self.span, lines)), None)
+        return next(iter(number_names(self._source, self.span, self._unbacked_lines)), None)
 
     @cached_property
     def converted(self) -> str | None:
         """A size or number at the line that `int` or `float` is called on, which makes it a constant."""
         if not (self.constant or self.export.condition):
             return None
-        source = self.run.sources.get(self.span.file or "")
-        function = enclosing_function(source, self.span.line)
-        for node in ast.walk(function) if function is not None and source else ():
+        function = enclosing_function(self._source, self.span.line)
+        for node in ast.walk(function) if function is not None else ():
             if isinstance(node, ast.Call) and node.lineno == self.span.line and called_name(node) in _CONVERTS:
-                return ast.get_source_segment(source or "", node)
+                return ast.get_source_segment(self._source or "", node)
         return None
 
     def written(self, guard: Symbol) -> str:
@@ -209,8 +226,8 @@ class ExportCase:
     def why(self) -> str:
         """Why it failed, in a line."""
         found, needed = self.decision, f"`{self.export.condition}`"
-        if found is not None and self.is_tensor_condition:
-            return f"`{found.condition}` cannot be decided while tracing: the values of a tensor decide it"
+        if self.tensor_condition is not None:
+            return f"`{self.tensor_condition}` cannot be decided while tracing: the values of a tensor decide it"
         if found is not None and not found.condition and found.origin_line == found.line and not found.is_taken:
             name = f" (`{self.taken_name}`)" if self.taken_name else ""
             return f"this line needs to know whether {needed}, of a size that the values of a tensor decide{name}"
@@ -252,7 +269,7 @@ def _when(holds: Callable[[ExportCase], bool], /, **slots: Callable[[ExportCase]
 
 
 def _condition(case: ExportCase) -> str:
-    return case.decision.condition if case.decision else ""
+    return case.tensor_condition or ""
 
 
 def _held(case: ExportCase) -> str:
@@ -282,13 +299,13 @@ EXPORTS = (
         "export.tensor.where",
         "Where both sides are cheap and free of side effects, compute both and choose: "
         "`torch.where({condition}, a, b)`.",
-        _when(lambda case: case.is_tensor_condition, condition=_condition),
+        _when(lambda case: case.tensor_condition is not None, condition=_condition),
         trials=(Trial("exports_a_tensor_branch"),),
     ),
     Remedy(
         "export.tensor.cond",
         "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
-        _when(lambda case: case.is_tensor_condition, condition=_condition),
+        _when(lambda case: case.tensor_condition is not None, condition=_condition),
         trials=(Trial("exports_one_side"),),
     ),
     Remedy(
@@ -425,7 +442,7 @@ _DOING = {
 def _advice(case: ExportCase) -> tuple[Advice, ...]:
     torch, decision = case.run.run.torch, case.decision
     given = advise(EXPORTS, case, torch=torch)
-    if given or decision is None or case.is_tensor_condition:
+    if given or decision is None or case.tensor_condition is not None:
         return given
     return advise(NUMBERS, replace(decision, is_captured=True), torch=torch)
 
@@ -437,8 +454,9 @@ def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
     yield Fact("in", list_some(list(dict.fromkeys(each.export.call for each in cases))))
     if export.condition and export.condition not in case.why:
         yield Fact("asked", f"`{export.condition}`, of numbers without a value")
-    for guard in case.guards[:_MOST_LINES]:
+    guards = case.guards if case.constraints else ()
+    for guard in guards[:_MOST_LINES]:
         frame = guard.user_stack[-1]
         yield Fact("made so by", f"`{case.written(guard)}`", Span(frame.file, frame.line))
-    if len(case.guards) > _MOST_LINES:
-        yield Fact("and", f"{count(len(case.guards) - _MOST_LINES, 'more line')} with guards on it")
+    if len(guards) > _MOST_LINES:
+        yield Fact("and", f"{count(len(guards) - _MOST_LINES, 'more line')} with guards on it")

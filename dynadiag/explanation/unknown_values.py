@@ -19,6 +19,7 @@ __all__ = [
     "asked_decision",
     "branch_decision",
     "called_name",
+    "condition_at",
     "number_names",
     "taken_number",
     "takes_from_arguments",
@@ -165,13 +166,24 @@ def takes_from_arguments(source: str | None, span: Span) -> bool:
 
 
 def number_names(source: str | None, span: Span, lines: Collection[int | None]) -> tuple[str, ...]:
-    """Return the names at a place that one of these lines of the same function has assigned."""
+    """Return the names at a place that one of these lines has assigned a number to, out of a tensor."""
     function = enclosing_function(source, span.line)
     if function is None:
         return ()
-    assigned = {name for line in lines for target, _ in _bindings(function, line) for name in _names(target)}
+    bindings = [pair for line in lines for pair in _bindings(function, line)]
+    calls = [(target, node) for target, value in bindings for node in ast.walk(value) if isinstance(node, ast.Call)]
+    assigned = {name for target, call in calls if called_name(call) in _TAKES for name in _names(target)}
     here = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.lineno == span.line]
     return tuple(dict.fromkeys(node.id for node in here if isinstance(node.ctx, ast.Load) and node.id in assigned))
+
+
+def condition_at(source: str | None, span: Span) -> str | None:
+    """Return the condition of a branch or loop that a line belongs to."""
+    function = enclosing_function(source, span.line)
+    for node in _tests(function) if function is not None and source is not None else ():
+        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0):
+            return _text(source or "", node.test)
+    return None
 
 
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:

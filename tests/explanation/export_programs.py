@@ -26,7 +26,7 @@ def exports(
             for name, value in (state or {}).items():
                 setattr(self, name, value)
 
-    Exported.forward = forward  # type: ignore[method-assign]  # the module of this program
+    Exported.forward = forward
 
     def program(_compiled: Any) -> Any:
         module = Exported()
