@@ -21,6 +21,7 @@ from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
+from dynadiag.explanation.share import uncompiled_rest
 from dynadiag.explanation.unknown_values import undecided
 from dynadiag.recording.code_origin import (
     is_resume_function,
@@ -315,6 +316,8 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
     if case.left:
         names = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left))
         yield f"what follows in {list_some(names)} ran uncompiled ({case.left[0].reason})"
+    elif not case.whole and (rest := uncompiled_rest(root, run)) is not None:
+        yield f"what follows in {rest.function} runs uncompiled: torch cannot go on there after this break"
     again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)
     if again:
         yield f"recompiles among them: {list_some(again)}"

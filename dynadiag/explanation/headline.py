@@ -11,6 +11,7 @@ from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.program_end import bad_end
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.share import share_text
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import SkippedFrame
 
@@ -102,10 +103,12 @@ def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
 
 
 def _share(run: RunRecords) -> str:
-    """How much runs compiled, where it was counted."""
+    """How much runs compiled: as it was counted, else by the graphs of a function whose rest has none."""
     counted = run.coverage
     calls = counted.compiled + counted.uncompiled if counted is not None else 0
-    return f" {counted.compiled / calls:.0%} of the operator calls ran compiled." if counted and calls else ""
+    if counted is not None and calls:
+        return f" {counted.compiled / calls:.0%} of the operator calls ran compiled."
+    return f" {text}" if (text := share_text(run)) else ""
 
 
 def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
