@@ -27,6 +27,7 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_w
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
+from dynadiag.explanation.warm_up import AfterWarmUp, WarmUp, read_warm_up
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
     EXPORT,
@@ -77,6 +78,7 @@ class Explanation:
     cuda_graphs: tuple[CudaGraph, ...] = ()
     coverage: Coverage | None = None
     export_count: int = 0
+    warm_up: WarmUp | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -105,15 +107,23 @@ class Explanation:
         return len(self.recompiles)
 
 
-def explain(recording: ExplainedRecording, registry: Registry | None = None) -> Explanation:
-    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's."""
+def explain(
+    recording: ExplainedRecording, registry: Registry | None = None, *, after_warm_up: bool = False
+) -> Explanation:
+    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's.
+
+    With `after_warm_up`, if the recording has a mark, only what was compiled after it.
+    """
     known = Registry.installed() if registry is None else registry
+    warm_up = read_warm_up(recording)
+    if after_warm_up and warm_up is not None:
+        recording = AfterWarmUp(recording, warm_up.late)
     guards = recording.guards()
     run = _records(recording, known, guards)
     findings = _findings(run)
     return Explanation(
         run=run.run,
-        headline=headline(run, findings, recording.counts()),
+        headline=headline(run, findings, recording.counts(), warm_up if after_warm_up else None),
         findings=findings,
         compiles=tuple(run.compiles),
         breaks=tuple(run.breaks),
@@ -129,6 +139,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         warm=run.warm,
         cuda_graphs=read_cuda_graphs(recording),
         coverage=run.coverage,
+        warm_up=warm_up,
         export_count=sum(each.assumed is None for each in run.exports),
     )
 

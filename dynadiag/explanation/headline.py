@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -12,8 +12,9 @@ from dynadiag.explanation.program_end import bad_end
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.share import share_text
+from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import SkippedFrame
+from dynadiag.recording.records import Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
@@ -33,12 +34,32 @@ class Headline:
     tells_end: bool = False
 
 
-def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
-    """What a run comes to. ``events`` counts the events that the recording holds, by kind."""
+def headline(
+    run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int], warm_up: WarmUp | None = None
+) -> Headline:
+    """What a run comes to. ``events`` counts the events that the recording holds, by kind.
+
+    With ``warm_up`` the records are those of what was compiled after it, which leads.
+    """
+    if warm_up is None:
+        return _of_run(run, findings, events)
+    if not warm_up.late:
+        return Headline(warm_up.text, "good")
+    found = _of_run(run, findings, events)
+    if found.severity != "good":
+        return replace(found, sentence=f"{warm_up.text} {found.sentence}")
+    functions = list_some(list(dict.fromkeys(each.function for each in run.compiles)))
+    return Headline(f"{warm_up.text.rstrip('.')}: {functions}.", "warning")
+
+
+def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
+    """What a run comes to."""
     failed = [item for item in findings if item.is_failed_compile]
     if failed:
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
     found, ended = _compiled(run, findings, events), bad_end(run, findings)
+    if ended is None and found.severity == "good" and (cut := _cut_short(run)) is not None:
+        return Headline(f"{cut.function} was still being compiled at the end of the recording.", "warning")
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"
@@ -47,10 +68,14 @@ def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, 
 
 def _no_failure(run: RunRecords) -> str:
     """That the program's end is no failed compile, or which compile it came in."""
-    cut_short = next((item for item in run.compiles if item.outcome == "error" and not item.error), None)
-    if cut_short is not None:
+    if (cut_short := _cut_short(run)) is not None:
         return f" {cut_short.function} was being compiled then."
     return " No compile failed." if run.compiles else ""
+
+
+def _cut_short(run: RunRecords) -> Compile | None:
+    """The compile that the recording ends in."""
+    return next((item for item in run.compiles if item.outcome == "error" and not item.error), None)
 
 
 def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:

@@ -88,9 +88,12 @@ class Report(Explanation):
         return explanation_json(self, self.calls).decode("utf-8")
 
 
-def report(recording: ExplainedRecording) -> Report:
-    """Explain a recording. The report has the kernels too if the recording is a file, which holds their code."""
-    explanation = explain(recording)
+def report(recording: ExplainedRecording, *, after_warm_up: bool = False) -> Report:
+    """Explain a recording. The report has the kernels too if the recording is a file, which holds their code.
+
+    With `after_warm_up`, if the recording has a mark, it is of what was compiled after it.
+    """
+    explanation = explain(recording, after_warm_up=after_warm_up)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
     return Report(**{field.name: getattr(explanation, field.name) for field in fields(explanation)}, calls=calls)
 

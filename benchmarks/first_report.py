@@ -1,0 +1,55 @@
+"""How long the first report of a program takes with and without code generation, in turn, with empty caches.
+
+    python benchmarks/first_report.py [--runs N]
+
+Breaks and recompiles do not need the generated code: `explain --no-codegen` runs the graphs as AOTAutograd leaves them.
+The time is that of the whole command, with the import of torch and the program's own work. Both reports have to count
+the same graphs, breaks and recompiles. At most half is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAMS = ("fused_ops", "vit_amp", "distillation_loss", "dynamic_shapes", "kfold_regression")
+SAMPLES = Path(__file__).parent.parent / "samples"
+COUNTS = ("graph_count", "break_count", "recompile_count")
+
+
+def explain(program: str, *options: str) -> tuple[float, tuple[int, ...]]:
+    """The seconds of one report, and what it counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["explain", "--fresh", "--json", f"{folder}/report.json", "-o", f"{folder}/run.dynadiag", *options]
+        command = [str(Path(sys.executable).with_name("dynadiag")), *words, str(SAMPLES / f"{program}.py")]
+        begin = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        taken = time.perf_counter() - begin
+        document = json.loads(Path(folder, "report.json").read_text())
+    return taken, tuple(document[name] for name in COUNTS)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1, help="runs of each (default 1)")
+    runs, ratios, differing = parser.parse_args().runs, [], 0
+    for program in PROGRAMS:
+        pairs = [(explain(program), explain(program, "--no-codegen")) for _ in range(runs)]
+        whole, short = (statistics.median(pair[kind][0] for pair in pairs) for kind in (0, 1))
+        same = all(first[1] == second[1] for first, second in pairs)
+        ratios.append(short / whole)
+        differing += not same
+        counted = "same counts" if same else f"counts differ: {pairs[0][0][1]} and {pairs[0][1][1]}"
+        print(f"{program:<20} {whole:6.1f} s, without {short:6.1f} s: {short / whole:.2f}, {counted}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.2f}")
+    return differing
+
+
+if __name__ == "__main__":
+    sys.exit(main())
