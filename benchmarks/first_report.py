@@ -20,8 +20,50 @@ import tempfile
 import time
 from pathlib import Path
 
-PROGRAMS = ("fused_ops", "vit_amp", "distillation_loss", "dynamic_shapes", "kfold_regression")
-SAMPLES = Path(__file__).parent.parent / "samples"
+_HEAD = "import torch\nfrom torch import nn\n\ntorch.manual_seed(0)\n"
+_TRAIN = """
+model = torch.compile(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for step in range(3):
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+_ENCODER = "nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)"
+_STEP = """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        for _ in range(4):
+            x = self.outer(self.inner(x).tanh()) + x
+        print("norm", [1])
+        return x.layer_norm(x.shape[-1:]) if hasattr(x, "layer_norm") else x.softmax(-1)
+
+
+model, x = Cell(), torch.randn(4, 8)
+"""
+_SIZES = """
+@torch.compile
+def attend(q, k, v):
+    scores = (q @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
+    return (scores.softmax(-1) @ v).relu().sum(-1).cumsum(0)
+
+
+for length in (8, 12, 16, 20):
+    attend(*(torch.randn(length, 16) for _ in range(3)))
+"""
+PROGRAMS = {
+    "mlp": f"model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4))\nx = torch.randn(8, 16)\n{_TRAIN}",
+    "convnet": "model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(2))\n"
+    f"x = torch.randn(2, 3, 10, 10)\n{_TRAIN}",
+    "encoder": f"model = nn.Sequential({_ENCODER}, {_ENCODER})\nx = torch.randn(2, 7, 32)\n{_TRAIN}",
+    "cell_with_a_break": f"{_STEP}{_TRAIN}",
+    "sizes": _SIZES,
+}
 COUNTS = ("graph_count", "break_count", "recompile_count")
 
 
@@ -29,7 +71,9 @@ def explain(program: str, *options: str) -> tuple[float, float, tuple[int, ...]]
     """The seconds of one report, its CPU seconds, and what it counts."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["explain", "--fresh", "--json", f"{folder}/report.json", "-o", f"{folder}/run.dynadiag", *options]
-        command = [str(Path(sys.executable).with_name("dynadiag")), *words, str(SAMPLES / f"{program}.py")]
+        file = Path(folder, f"{program}.py")
+        file.write_text(_HEAD + PROGRAMS[program])
+        command = [str(Path(sys.executable).with_name("dynadiag")), *words, str(file)]
         begin, before = time.perf_counter(), cpu_seconds()
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         taken, worked = time.perf_counter() - begin, cpu_seconds() - before

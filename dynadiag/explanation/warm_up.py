@@ -22,7 +22,7 @@ from dynadiag.recording.records import (
 
 __all__ = ["AfterWarmUp", "WarmUp", "read_warm_up"]
 
-MARK = "dynadiag_warm"  # the artifact
+MARK = "dynadiag_warm_up"  # the artifact
 _BACKWARD = "bwd_compilation_metrics"
 
 R = TypeVar("R", Break, Compile, Graph, Guard, Kernel, Recompile, Symbol)

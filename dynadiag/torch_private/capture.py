@@ -254,7 +254,7 @@ def mark_warm(calls: int | None = None) -> None:
 
     trace_structured(
         "artifact",
-        metadata_fn=lambda: {"name": "dynadiag_warm", "encoding": "string"},
+        metadata_fn=lambda: {"name": "dynadiag_warm_up", "encoding": "string"},
         payload_fn=lambda: "" if calls is None else str(calls),
     )
 

@@ -34,7 +34,7 @@ def flat(x: torch.Tensor) -> torch.Tensor:
 def explained(file: Path, function: object, *, nested: bool) -> Explanation:
     torch._dynamo.reset()
     with dynadiag.record(file), torch._dynamo.config.patch(nested_graph_breaks=nested):
-        torch.compile(function, backend="eager")(torch.ones(3))  # type: ignore[operator]  # a function of this file
+        torch.compile(function, backend="eager")(torch.ones(3))
     with dynadiag.open(file) as recording:
         return explain(recording)
 
