@@ -226,8 +226,8 @@ class MeasurementSession:
             peak = result.warm_peak.host if result.warm_peak.device is None else result.warm_peak.device
             launches = None if result.gpu is None else result.gpu.launches
             warm = result.warm
-            timed = () if warm is None else (warm.median, result.confidence_interval)
-            process.add_event(MEASURED, asdict(Measured(*timed, peak=peak, launches=launches)))
+            seconds, interval = (None, None) if warm is None else (warm.median, result.confidence_interval)
+            process.add_event(MEASURED, asdict(Measured(seconds, interval, peak, launches)))
 
     def _request(self, variant: Variant, kind: str, **arguments: Any) -> dict[str, Any] | None:
         """Send a request to a variant. Returns the reply, or None if the variant failed: its result has the failure."""
