@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dynadiag.explanation.advice_on_recompiles import REMEDIES
 from dynadiag.explanation.break_remedies import BREAKS, FAMILIES, NUMBERS
 from dynadiag.explanation.cache_bypass import CACHES
+from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
@@ -22,6 +23,7 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Conditions on numbers that a tensor holds": NUMBERS,
     "Graph breaks by family": tuple(FAMILIES.values()),
     "Functions left to Python": (SKIPPED_FOR_MODE,),
+    "Exports that fail": EXPORTS,
     "Recompiles": REMEDIES,
     "Failed compiles": FAILURES,
     "Graphs that bypass a cache": CACHES,

@@ -6,6 +6,7 @@
     print(dynadiag.fix(fn, x))                     # changes that remove its graph breaks, each proved
     with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
     with dynadiag.watch(): ...                     # a line as each compile begins, breaks, recompiles or gives up
+    dynadiag.warm()                                # the warm-up is over: reports are of what is compiled later
     dynadiag.open("run.dynadiag")                  # read a recording: .report(), .findings, .sql(...)
 
 Importing this package imports neither torch nor anything of ours: the names below load on first use, because
@@ -17,11 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynadiag.api import bisect, explain, fix, open, record, watch  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
+    from dynadiag.api import bisect, explain, fix, open, record, warm, watch  # noqa: A004 - `dynadiag.open`, as `gzip.open`
     from dynadiag.errors import DynadiagError, UnreadableInput
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record", "watch"]
+__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"]
+__all__ += ["warm", "watch"]
 
 _ERRORS = ("DynadiagError", "UnreadableInput")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
     from dynadiag.fixes.fix_report import FixReport
 
-__all__ = ["bisect", "explain", "fix", "open", "record", "watch"]
+__all__ = ["bisect", "explain", "fix", "open", "record", "warm", "watch"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording_lock = threading.Lock()  # held while a block is recorded
@@ -121,6 +121,17 @@ def watch(file: TextIO | None = None) -> Iterator[None]:
         yield
     finally:
         watcher.stop()
+
+
+def warm() -> None:
+    """Say that the warm-up is over: from here on nothing should be compiled.
+
+    `dynadiag explain` then reports only what is compiled later, and `dynadiag check` fails if anything is. Where
+    nothing is recorded it does nothing.
+    """
+    from dynadiag.torch_private.capture import mark_warm
+
+    mark_warm()
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

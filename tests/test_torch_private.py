@@ -252,7 +252,7 @@ def test_every_compiled_call_is_counted_and_disabled_ones_are_not(monkeypatch: p
 
     monkeypatch.setattr(eval_frame, torch_private.STANCE_HOOK, getattr(eval_frame, torch_private.STANCE_HOOK))
     calls: list[None] = []
-    torch_private.call_before_compiled_calls(lambda: calls.append(None))
+    torch_private.call_before_compiled_calls(lambda _: calls.append(None))
     torch._dynamo.reset()
     function, module = compiled(breaks), torch.nn.Linear(3, 3)
     module.compile(backend="eager")

@@ -63,14 +63,22 @@ class SignalRelay:
         before = self._before
         return lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def wait(self, process: subprocess.Popen[bytes], limit: float | None) -> int:
-        """Wait for the end of the program, and kill it after ``limit`` seconds. Returns its exit code."""
-        end = None if limit is None else time.monotonic() + limit
+    def wait(
+        self, process: subprocess.Popen[bytes], limit: float | None, tick: Callable[[float], None] | None = None
+    ) -> int:
+        """Wait for the end of the program, and kill it after ``limit`` seconds. Returns its exit code.
+
+        ``tick`` is called about once a second, with the seconds so far.
+        """
+        began = time.monotonic()
+        end = None if limit is None else began + limit
         while (code := process.poll()) is None:
             left = _SECONDS if end is None else min(_SECONDS, end - time.monotonic())
             if left <= 0:
                 process.kill()
                 return process.wait()
+            if tick is not None:
+                tick(time.monotonic() - began)
             info = signal.sigtimedwait({*PASSED_ON, signal.SIGCHLD}, left)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._pass_on(process, info)
@@ -113,14 +121,16 @@ def launch(
     notes: Sequence[str] = (),
     streams: Streams = (None, None),
     limit: float | None = None,
+    tick: Callable[[float], None] | None = None,
 ) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
     The journal is made before the program starts, so that nobody else can take its name. ``variables`` are added to
     the program's environment, ``notes`` to the recording. ``streams`` are the descriptors of its stdout and stderr
-    where these are not ours, ``limit`` the seconds after which it is killed. Raises `DynadiagError` if the recorder is
-    not installed in this interpreter, or if the journal exists or cannot be made. Once the program runs, nothing of
-    ours is raised: what goes wrong is one line on stderr.
+    where these are not ours, ``limit`` the seconds after which it is killed. ``tick`` is called about once a second,
+    with the seconds so far. Raises `DynadiagError` if the recorder is not installed in this interpreter, or if the
+    journal exists or cannot be made. Once the program runs, nothing of ours is raised: what goes wrong is one line on
+    stderr.
     """
     _check_installed()
     journal = journal.absolute()
@@ -129,7 +139,7 @@ def launch(
     settings = replace(settings, journal=str(journal), claim=claim, parent=os.getpid())
     environment = settings.program_environment(str(journal.parent), {**os.environ, **(variables or {})})
     try:
-        ended = _run(command, environment, streams, limit)
+        ended = _run(command, environment, streams, limit, tick=tick)
     except OSError as error:
         claimed.close()
         journal.unlink()
@@ -188,13 +198,14 @@ def _run(
     streams: Streams = (None, None),
     limit: float | None = None,
     stdin: int | None = None,
+    tick: Callable[[float], None] | None = None,
 ) -> ProcessEnd:
     began = time.time()
     with SignalRelay() as signals:
         process = subprocess.Popen(
             command, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1], preexec_fn=signals.unblock
         )
-        code = signals.wait(process, limit)
+        code = signals.wait(process, limit, tick)
     return ProcessEnd(code, time.time() - began, signals.interrupts > 0)
 
 

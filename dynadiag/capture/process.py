@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import os
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -47,12 +50,18 @@ def record_this_process() -> None:
         return
     if settings.options:
         import_module("dynadiag.torch_private.caches").set_options(settings.options)
+    if not settings.codegen:
+        torch_private.leave_out_code_generation()
     began = time.time()
     recorder = Recorder(lambda: _open_journal(folder, settings), source=settings.source)
     if settings.parent is not None and settings.parent == os.getppid():
         recorder.journal()
         if settings.stop_after is not None:
             stop_after(settings.stop_after, lambda: recorder.note("stopped", {"calls": settings.stop_after}))
+        if settings.after is not None:
+            _mark_after(settings.after)
+        if settings.stop_seconds is not None:
+            _stop_after_seconds(settings.stop_seconds, recorder, began)
     recorder.start()
     if settings.live:
         _watch()
@@ -153,6 +162,35 @@ def _end_recording(recorder: Recorder, started: float) -> None:
         recorder.give_up(error)
 
 
+def _mark_after(calls: int) -> None:
+    """Mark the warm-up as over when the first compiled function that is called is called for the time after these."""
+    made = itertools.count(1)
+    first: list[object] = []
+
+    def count(callback: object) -> None:
+        first[:] = first or [callback]
+        if callback is first[0] and next(made) == calls + 1:
+            torch_private.mark_warm(calls)
+
+    torch_private.call_before_compiled_calls(count)
+
+
+def _stop_after_seconds(seconds: float, recorder: Recorder, began: float) -> None:
+    """End this process after some seconds, whatever it does then. What was recorded is complete."""
+
+    def end() -> None:
+        recorder.note("stopped", {"seconds": seconds})
+        _end_recording(recorder, began)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+                stream.flush()
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 class StoppedAfterCalls(SystemExit):
     """The program has made the requested number of calls."""
 
@@ -161,7 +199,7 @@ def stop_after(calls: int, note: Callable[[], None] = lambda: None) -> None:
     """Let this process make ``calls`` calls of compiled functions. End it at the next one, after ``note()``."""
     numbers = itertools.count(1)
 
-    def count() -> None:
+    def count(_callback: object) -> None:
         if next(numbers) > calls:
             note()
             raise StoppedAfterCalls(0)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, caches, cells, code_locations, generated_code
+from dynadiag.capture import breaks, caches, cells, code_locations, exports, generated_code
 from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.probes import PROBES
@@ -31,6 +31,7 @@ from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames, loggers, process_groups
+from dynadiag.torch_private import exports as torch_exports
 
 _MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
 _MAX_ERROR = 500  # characters of an error that are recorded
@@ -70,6 +71,7 @@ class Recorder(logging.Handler):
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
         loggers.listen_for_refused_fusions(self.refused_fusions.add)
+        torch_exports.listen_for_exports(self._on_export)
         self.collectives.start()
         if self._journal is not None:
             self._note_unseen_collectives(self._journal)
@@ -111,11 +113,13 @@ class Recorder(logging.Handler):
         self._modules.clear()
 
     def record_exception(self, failure: BaseException | None) -> None:
-        """Append the break or recompile behind an exception that ended the program, if no event has it.
+        """Append the break, recompile or export behind an exception that ended the program, if no event has it.
 
         Never raises.
         """
         try:
+            if self.has_journal and (failed := exports.describe_ending_failure(failure)) is not None:
+                self._append_export(failed)
             if self.has_journal and (found := exception_frames.find_raised_break(failure)) is not None:
                 data = breaks.describe_raised_break(found, self.source_lines)
                 self.append("raised", data, {})
@@ -224,6 +228,7 @@ class Recorder(logging.Handler):
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
         loggers.stop_listening_for_refused_fusions(self.refused_fusions.add)
+        torch_exports.stop_listening_for_exports(self._on_export)
         self.collectives.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
@@ -238,6 +243,20 @@ class Recorder(logging.Handler):
                 self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
+
+    def _on_export(self, outcome: str) -> None:
+        """Append that an export begins, or how it ended. Never raises."""
+        try:
+            if not self._released:
+                self._append_export(exports.describe_export(outcome, sys._getframe(1)))
+        except Exception as error:  # noqa: BLE001 - the program's export goes on
+            self._note_missed("export", error, {})
+
+    def _append_export(self, data: dict[str, Any]) -> None:
+        self.append("export", data, {})
+        places = [data, *data["callers"], *data.get("stack", ())]
+        for file in dict.fromkeys(place.get("file") for place in places):
+            self.record_source(file, {})
 
     def record_collectives(self) -> None:
         """Append how many collectives have no event, and the dump of torch's Flight Recorder. Never raises."""

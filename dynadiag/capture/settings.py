@@ -28,6 +28,8 @@ class Settings:
     other processes write beside it. With ``coverage``, a folder, nothing is recorded:
     each process counts its operator calls and leaves the counts there. ``options`` of torch are set at the end of its
     import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
+    The main process is ended after ``stop_after`` calls, or ``stop_seconds``. Without ``codegen`` what Inductor would
+    compile runs as AOTAutograd leaves it. ``after`` is the number of calls of the warm-up.
     """
 
     target: str | None = None
@@ -40,6 +42,9 @@ class Settings:
     coverage: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     live: bool = False
+    stop_seconds: float | None = None
+    codegen: bool = True
+    after: int | None = None
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

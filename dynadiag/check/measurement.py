@@ -11,6 +11,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import event_data
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile
 
 __all__ = ["CheckProblem", "Fallback", "Measurement", "Problem", "measure", "peak_memory"]
 
@@ -73,6 +74,7 @@ class Measurement:
     occurrences: tuple[Problem, ...]
     fallbacks: tuple[Fallback, ...]
     recording: str | None = None
+    late: tuple[Compile, ...] = ()  # compiles after the end of the warm-up
 
     @property
     def failed(self) -> bool:
@@ -91,6 +93,7 @@ def measure(
     show: Callable[[Finding], str] = lambda item: item.title,
 ) -> Measurement:
     """Return the measurement of a run. ``show`` makes the paragraph of a finding."""
+    late = explanation.warm_up.late if explanation.warm_up is not None else ()
     spent = [each.seconds.total for each in explanation.compiles if each.seconds.total is not None]
     return Measurement(
         target=target,
@@ -106,6 +109,7 @@ def measure(
         occurrences=tuple(each for item in explanation.findings for each in _occurrences(item, target, show)),
         fallbacks=tuple(_fallbacks(calls)),
         recording=recording,
+        late=tuple(each for each in explanation.compiles if each.compile_id in late),
     )
 
 

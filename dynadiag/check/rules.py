@@ -30,6 +30,8 @@ class CheckRule(StrEnum):
     NEW_UNCOMPILED = "new-uncompiled", "A function that Dynamo leaves to Python", (Rule.UNCOMPILED,)
     NEW_CACHE_BYPASS = "new-cache-bypass", "A compile that a cache cannot keep", (Rule.CACHE_BYPASS,)
     NEW_DIVERGENCE = "new-divergence", "Ranks of a job that do not do the same", (Rule.DIVERGENCE,)
+    NEW_ASSUMED = "new-assumed", "What a draft of an export takes from its example", (Rule.ASSUMED,)
+    COMPILED_LATE = "compiled-after-warm-up", "What is compiled after the warm-up"
     FAILED = "failed", "A program or a compile that fails", (Rule.FAILED_COMPILE, Rule.FAILED_PROGRAM)
     MAX_BREAKS = "max-breaks", "More graph breaks than the budget", (Rule.BREAK, Rule.FAILED_COMPILE)
     MAX_RECOMPILES = "max-recompiles", "More recompiles than the budget", (Rule.RECOMPILE, Rule.RECOMPILE_LIMIT)

@@ -86,6 +86,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-memory", metavar="SIZE", help="peak of memory, such as '2 GB'")
     for option, what in (("--fallback-kernel", "calls left to ATen"), ("--cache-bypass", "cache bypasses")):
         parser.add_argument(option, type=int, nargs="?", const=0, metavar="N", help=f"at most N {what} (default 0)")
+    parser.add_argument(
+        "--after",
+        type=common.positive_int("calls"),
+        metavar="N",
+        help="nothing may be compiled after N calls of the first compiled function",
+    )
     parser.add_argument("--on", choices=["ray"], help="run the programs as tasks of Ray (pip install 'dynadiag[ray]')")
     add_recorder_options(parser)
     parser.add_argument("-m", dest="modules", action="append", default=[], metavar="MOD", help="a module to run")

@@ -122,7 +122,7 @@ def print_path(path: Path) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print what went wrong, as one line on stderr, where the command goes on."""
+    """Print what went wrong, or how far a program is, as one line on stderr, where the command goes on."""
     print(for_log(f"dynadiag: {clean_line(text)}"), file=sys.stderr, flush=True)  # noqa: T201 - the command line reports
 
 

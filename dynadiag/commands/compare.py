@@ -4,6 +4,10 @@ TARGET is FILE.py:NAME or pkg.mod:NAME, a function without arguments that return
 Options come before it; words after it belong to the program. All variants are set up first and then measured in turn,
 so that a machine that slows down affects all of them alike. The uncompiled call is always measured.
 
+A and B are two recordings instead: their step time, peak memory and launches, each with its interval where it was
+measured in rounds, and the first stage of compiling that differs, which explains them. Step times are in the recordings
+that this command writes; nothing is run.
+
 Each variant writes a recording into a folder (-o). `dynadiag explain` and `dynadiag browse` show what was compiled,
 `browse` also the times.
 Exit code: 0 if a variant was measured, 1 if every variant failed, 2 usage error, 130 after Ctrl-C.
@@ -20,12 +24,13 @@ from pathlib import Path
 
 from dynadiag.commands import common, outputs, state
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.target_options import add_target, parse_program
+from dynadiag.commands.target_options import add_target, names_recording, parse_program
 from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
 from dynadiag.compare.comparison_report import compare_document, comparison_text
+from dynadiag.compare.recorded import compare_recorded, recorded_document, recorded_text
 from dynadiag.compare.variant import AMP, DYNAMIC, MODES, Variant, variants
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.opening import COMPARISON_NAME
+from dynadiag.recording.opening import COMPARISON_NAME, open_recording
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.supervise import Limits
@@ -104,6 +109,8 @@ def _add_step(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
+    if not args.module and args.target and names_recording(args.target):
+        return _compare_recordings(args)
     program = _parse_function(args)
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
@@ -121,6 +128,18 @@ def run(args: argparse.Namespace) -> int:
     if comparison.interrupted:
         return common.INTERRUPTED
     return 0 if any(result.rounds for result in comparison.results) else 1
+
+
+def _compare_recordings(args: argparse.Namespace) -> int:
+    """Compare two recordings. Raises `DynadiagError` if not two are named."""
+    if len(args.arguments) != 1 or not names_recording(args.arguments[0]):
+        raise DynadiagError(f"compare: {args.target[:200]} is a recording: name a second one beside it")
+    names = (args.target, args.arguments[0])
+    with open_recording(Path(names[0])) as a, open_recording(Path(names[1])) as b:
+        found = compare_recorded(a, b)
+        document, cwd = recorded_document(found, names, b.run.torch), b.run.cwd
+    common.write_result(args.json, encode(document), lambda printer: recorded_text(found, names, cwd, printer))
+    return 0
 
 
 def _parse_function(args: argparse.Namespace) -> Program:

@@ -44,7 +44,7 @@ from dynadiag.render.listings import ListingPrinter
 from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
-_OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--limit", "--target")
+_OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--seconds", "--after", "--limit", "--target")
 _MAX_BROWSED = 6  # recordings that the command at the end names
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
@@ -67,6 +67,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--coverage",
         action="store_true",
         help="run the program once more and count its operator calls in graphs and outside of them",
+    )
+    parser.add_argument(
+        "--no-codegen",
+        action="store_true",
+        help="run the graphs as AOTAutograd leaves them: breaks and recompiles are the same, and come sooner",
+    )
+    parser.add_argument(
+        "--after",
+        type=int,
+        metavar="N",
+        help="report only what is compiled after N calls of the first compiled function; 0 reports all, also of a "
+        "program that calls dynadiag.warm()",
     )
     add_recorder_options(parser)
     add_target(parser)
@@ -186,7 +198,9 @@ def explain_document(paths: Sequence[Path], main: Path | None = None) -> Explain
 
 def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_recording(path) as recording:
-        explanation = report(recording)
+        explanation = report(recording, after_warm_up=args.after != 0)
+        if args.after and explanation.warm_up is None:
+            common.print_error(f"--after {args.after}: no warm-up of {args.after} calls is recorded: all is reported")
         text = _text(explanation, recording, path, args)
     common.write_result(args.json, encode(document(explanation, explanation.calls)), lambda _: text)
 

@@ -91,8 +91,10 @@ def _record_command(folder: Path, args: argparse.Namespace) -> int:
     """Run any command, with a recording in the folder for each of its processes that compiles."""
     if not args.target:
         raise DynadiagError("record: name a command after --, such as torchrun --nproc-per-node 2 train.py")
-    if args.stop_after is not None or args.fresh:
-        raise DynadiagError("record: --stop-after and --fresh are for one program, not for a command after --")
+    if args.stop_after is not None or args.seconds is not None or args.fresh:
+        raise DynadiagError(
+            "record: --stop-after, --seconds and --fresh are for one program, not for a command after --"
+        )
     if any(_make_folder(folder).glob(f"*{SUFFIX}")) and not args.force:
         raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
     ended = launch_job([args.target, *args.arguments], folder, RecordOptions.of(args).settings())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dynadiag.capture.compile_progress import CompileProgress
 from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
@@ -37,6 +38,9 @@ __all__ = [
     "run_recorded",
 ]
 
+_NO_CODEGEN = (
+    "--no-codegen: graphs ran as AOTAutograd leaves them, so no kernel is known, nor whether Inductor compiles them"
+)
 _SIGNAL_BASE = 128  # a shell adds it to the number of the signal that ended a program
 
 _RUN_OVERLAID = (
@@ -117,6 +121,12 @@ def add_recorder_options(parser: argparse.ArgumentParser) -> None:
         default=2.0,
         help="size cap of the log (default 2)",
     )
+    parser.add_argument(
+        "--seconds",
+        type=common.positive_number("seconds"),
+        metavar="S",
+        help="stop the program after S seconds, and go on with what was recorded",
+    )
     parser.add_argument("--fresh", action="store_true", help="use empty compiler caches, in a temporary folder")
     parser.add_argument(
         "--live",
@@ -171,6 +181,9 @@ class RecordOptions:
     limit: float = 2.0  # gigabytes of the log
     live: bool = False
     gpu: str | None = None
+    seconds: float | None = None  # after which the program is stopped
+    codegen: bool = True
+    after: int | None = None  # calls of the warm-up
     prints_document: bool = False  # on our stdout, so the program's goes to stderr
 
     @classmethod
@@ -184,13 +197,23 @@ class RecordOptions:
             args.limit,
             args.live,
             args.gpu,
+            args.seconds,
+            not getattr(args, "no_codegen", False),
+            getattr(args, "after", None) or None,
             getattr(args, "json", None) == "-",
         )
 
     def settings(self, target: str | None = None) -> Settings:
         """The settings of the recorder."""
         return Settings(
-            target=target, source=self.source, stop_after=self.stop_after, limit=int(self.limit * 1e9), live=self.live
+            target=target,
+            source=self.source,
+            stop_after=self.stop_after,
+            limit=int(self.limit * 1e9),
+            live=self.live,
+            stop_seconds=self.seconds,
+            codegen=self.codegen,
+            after=self.after,
         )
 
 
@@ -247,13 +270,16 @@ def run_recorded(
     if how.prints_document and streams[0] is None:
         streams = common.STDERR, streams[1]
     gpu = gpu_spec(how.gpu).name if how.gpu else ""
-    notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
+    notes = [] if how.codegen else [_NO_CODEGEN]
+    notes += [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
+    shows = not how.live and streams[1] is None
+    progress = CompileProgress(journal_path(recording), common.print_error) if shows else None
     journal = journal_path(recording)
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
         variables = cache_variables(caches or Path(folder)) if caches or how.fresh else {}
         command = python_command(program, how.target, refusal, how.gpu)
-        ended = launch(command, journal, settings, variables, notes, streams, limit)
+        ended = launch(command, journal, settings, variables, notes, streams, limit, progress)
         if refusal.exists():
             journal.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())

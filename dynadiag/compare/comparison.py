@@ -9,14 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dynadiag.compare.recorded import MEASURED, Measured
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_process import VariantFailedError, VariantProcess
-from dynadiag.compare.variant_result import Gpu, Peak, RelativeSpeed, VariantResult, read_summary, relative_speed
+from dynadiag.compare.variant_result import (
+    Gpu,
+    Peak,
+    RelativeSpeed,
+    VariantResult,
+    read_summary,
+    relative_speed,
+)
 from dynadiag.explanation.runtime_cost import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
@@ -95,6 +103,7 @@ def compare(
             session.profile()
             session.inputs()
             session.warm()
+            session.keep()
         except KeyboardInterrupt:
             session.interrupted = True
             with suppress(KeyboardInterrupt):  # a second Ctrl-C: stop at once, keep what there is
@@ -209,6 +218,16 @@ class MeasurementSession:
             reply = self._request(variant, "warm")
             if reply is not None:
                 self._running[variant].add_event(WARM, reply["warm"])
+
+    def keep(self) -> None:
+        """Add to each recording what was measured, for a later comparison of two recordings."""
+        for variant, process in self._running.items():
+            result = self.results[variant]
+            peak = result.warm_peak.host if result.warm_peak.device is None else result.warm_peak.device
+            launches = None if result.gpu is None else result.gpu.launches
+            warm = result.warm
+            seconds, interval = (None, None) if warm is None else (warm.median, result.confidence_interval)
+            process.add_event(MEASURED, asdict(Measured(seconds, interval, peak, launches)))
 
     def _request(self, variant: Variant, kind: str, **arguments: Any) -> dict[str, Any] | None:
         """Send a request to a variant. Returns the reply, or None if the variant failed: its result has the failure."""

@@ -203,6 +203,21 @@ class BreakCase:
         return asked or _OPTIMIZERS in (self.facts.subject_file or "")
 
     @property
+    def met_again_inside(self) -> str | None:
+        """The compiled function that called what breaks, if that is compiled by itself and breaks there again.
+
+        So it is where torch cannot go on inside a function that it inlined (``nested_graph_breaks``, from 2.13 on).
+        """
+        if self.facts.within or self.block or (self.run.run.torch or "").startswith(("2.11", "2.12")):
+            return None
+        outer = self.run.function_of(self.item.compile_id)
+        if outer is None or outer == (self.item.span.file, self.item.function):
+            return None
+        again = (each for each in self.run.breaks if each.span == self.item.span)
+        inner = any(self.run.function_of(each.compile_id) == (each.span.file, each.function) for each in again)
+        return outer[1] if inner else None
+
+    @property
     def block(self) -> str | None:
         """The block of statements in the function that torch compiled because of which all of it is left to Python."""
         compiled = next((each for each in self.run.compiles if each.compile_id == self.item.compile_id), None)

@@ -546,7 +546,19 @@ NUMBERS = (
     ),
 )
 
-BREAKS = {remedy.key: remedy for remedy in _RULES}
+NESTED = Remedy(
+    "nested.resume",
+    "Set `torch._dynamo.config.nested_graph_breaks = True`: torch then goes on inside `{inner}`, and the break, which "
+    "stays, ends no graph of `{outer}` beside that of `{inner}`.",
+    _when(
+        lambda case: case.met_again_inside is not None,
+        inner=lambda case: case.item.function,
+        outer=lambda case: case.met_again_inside or "",
+    ),
+    ends=False,
+)
+
+BREAKS = {remedy.key: remedy for remedy in (*_RULES, NESTED)}
 FAMILIES = {remedy.key: remedy for remedy in _USUAL}
 REMEDIES = BREAKS | FAMILIES
 
@@ -561,6 +573,10 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
 
     Nothing where torch breaks the graph itself.
     """
+    return (*_advice(case), *advise((NESTED,), case, torch=case.run.run.torch))[:MOST]
+
+
+def _advice(case: BreakCase) -> tuple[Advice, ...]:
     item, torch = case.item, case.run.run.torch
     if case.is_torchs_own:
         return ()
@@ -570,6 +586,7 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
         if given := number_advice(whole, torch=torch):
             return given
     given = advise(REMEDIES.values(), case, torch=torch, case=item.gb_id, most=len(REMEDIES))
+    given = tuple(each for each in given if each.key != NESTED.key)
     ours = tuple(each for each in given if each.checked != "unchecked")
     ours = (tuple(each for each in ours if each.key in _KNOWN) or ours)[:MOST]
     if ours or not case.owner.is_user:

@@ -21,6 +21,7 @@ from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
+from dynadiag.explanation.share import uncompiled_rest
 from dynadiag.explanation.unknown_values import undecided
 from dynadiag.recording.code_origin import (
     is_resume_function,
@@ -30,7 +31,7 @@ from dynadiag.recording.code_origin import (
     path_in_packages,
     user_frame,
 )
-from dynadiag.recording.records import Break, SkippedFrame, Span
+from dynadiag.recording.records import EXPORT, Break, SkippedFrame, Span
 from dynadiag.recording.torch_text.reasons import without_address
 
 __all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
@@ -46,6 +47,8 @@ _EXCEPTIONS = {
     "TorchRuntimeError": "an exception: the operator failed when torch ran it on tensors without data",
     "UserError": "an exception: torch does not allow this use",
 }
+_EXPORT = "an exported program"
+_EXCEPTIONS[_EXPORT] = "an exception: an exported program is one graph"
 _LIMIT = "an exception: with fullgraph=True nothing is left to Python"
 _UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an operator that failed: it was not recorded)"
 
@@ -175,7 +178,8 @@ def _title(case: BreakCase, kind: str) -> str:
     if case.decision and not root.gb_id:
         said = "this line needs a number that a tensor holds"
     if root.fatal:
-        return f"compiling {root.function} failed: {said}"
+        doing = "exporting" if root.compile_id.startswith(EXPORT) else "compiling"
+        return f"{doing} {root.function} failed: {said}"
     if case.is_torchs_own:
         return "torch's own break around the optimizer's step" if case.is_skip else "torch's own break, by design"
     within = " inside activation checkpointing" if case.within_checkpoint else ""
@@ -276,7 +280,9 @@ def _cause_text(case: BreakCase) -> str | None:
 def _evidence(case: BreakCase, group: Sequence[Break], entries: Sequence[Break], cost: Cost) -> Iterator[Fact]:
     root, run = case.item, case.run
     where = "in" if case.owner.is_user else "function"
-    yield Fact(where, root.function if root.compile_id == "-" else f"{root.function} (compile {root.compile_id})")
+    export = next((each for each in run.exports if each.id == root.compile_id), None)
+    within = export.call if export else f"compile {root.compile_id}"
+    yield Fact(where, root.function if root.compile_id == "-" else f"{root.function} ({within})")
     for place in list(dict.fromkeys(item.span for item in group))[1:]:
         yield Fact("also", "", place)
     if consequences := "; ".join(_consequences(case, entries, cost)):
@@ -292,7 +298,8 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
     """In words: what the break did to the program."""
     root, run = case.item, case.run
     if root.fatal:
-        error = next((each.error for each in run.compiles if each.compile_id == root.compile_id), None)
+        ended = [(each.compile_id, each.error) for each in run.compiles] + [(each.id, _EXPORT) for each in run.exports]
+        error = next((error for id_, error in ended if id_ == root.compile_id), None)
         yield _LIMIT if root.gb_id == _RECOMPILE_LIMIT else _EXCEPTIONS.get(error or "", _UNKNOWN)
     if case.whole:
         yield f"all of {list_some(case.whole)} ran uncompiled"
@@ -309,6 +316,8 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
     if case.left:
         names = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left))
         yield f"what follows in {list_some(names)} ran uncompiled ({case.left[0].reason})"
+    elif not case.whole and (rest := uncompiled_rest(root, run)) is not None:
+        yield f"what follows in {rest.function} runs uncompiled: torch cannot go on there after this break"
     again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)
     if again:
         yield f"recompiles among them: {list_some(again)}"

@@ -12,6 +12,7 @@ from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
 from dynadiag.explanation.coverage import Coverage, read_coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.exports import export_findings, read_exports
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.explanation.headline import Headline, headline
@@ -26,8 +27,10 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_w
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
+from dynadiag.explanation.warm_up import AfterWarmUp, WarmUp, read_warm_up
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
+    EXPORT,
     Break,
     Compile,
     Graph,
@@ -74,6 +77,8 @@ class Explanation:
     warm: WarmCalls | None = None
     cuda_graphs: tuple[CudaGraph, ...] = ()
     coverage: Coverage | None = None
+    export_count: int = 0
+    warm_up: WarmUp | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -102,15 +107,23 @@ class Explanation:
         return len(self.recompiles)
 
 
-def explain(recording: ExplainedRecording, registry: Registry | None = None) -> Explanation:
-    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's."""
+def explain(
+    recording: ExplainedRecording, registry: Registry | None = None, *, after_warm_up: bool = False
+) -> Explanation:
+    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's.
+
+    With `after_warm_up`, if the recording has a mark, only what was compiled after it.
+    """
     known = Registry.installed() if registry is None else registry
+    warm_up = read_warm_up(recording)
+    if after_warm_up and warm_up is not None:
+        recording = AfterWarmUp(recording, warm_up.late)
     guards = recording.guards()
     run = _records(recording, known, guards)
     findings = _findings(run)
     return Explanation(
         run=run.run,
-        headline=headline(run, findings, recording.counts()),
+        headline=headline(run, findings, recording.counts(), warm_up if after_warm_up else None),
         findings=findings,
         compiles=tuple(run.compiles),
         breaks=tuple(run.breaks),
@@ -126,6 +139,8 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         warm=run.warm,
         cuda_graphs=read_cuda_graphs(recording),
         coverage=run.coverage,
+        warm_up=warm_up,
+        export_count=sum(each.assumed is None for each in run.exports),
     )
 
 
@@ -134,13 +149,17 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     breaks = group_breaks([registry.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
     recompiles = tuple(_recompile(item) for item in recording.recompiles())
-    graphs = recording.graphs()
+    graphs, symbols = recording.graphs(), recording.symbols()
     failed = {item.compile_id for item in compiles if item.outcome == "error"}
     nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses else set()
-    end = read_end(recording)
+    end, exports = read_end(recording), read_exports(recording)
+    files |= {frame.file for each in exports for frame in (*each.callers, *each.stack)} | {
+        each.file for each in exports
+    }
+    files |= {frame.file for each in symbols if each.compile_id.startswith(EXPORT) for frame in each.user_stack}
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
         run=recording.run,
@@ -149,7 +168,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         recompiles=recompiles,
         skipped=recording.skipped(),
         graphs=graphs,
-        symbols=recording.symbols(),
+        symbols=symbols,
         sources=_sources(recording, files),
         modules=method_classes(guards),
         warm=read_warm_calls(recording),
@@ -160,6 +179,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         coverage=read_coverage(recording),
         end=end,
         modes=read_modes(recording),
+        exports=exports,
     )
 
 
@@ -167,7 +187,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     """All findings of a run, ranked."""
     found = [*break_findings(run)]
     told = {id_ for item in found if item.rule == Rule.FAILED_COMPILE for id_ in item.compile_ids} | run.at_limit
-    found += failure_findings(run, told)
+    found += [*failure_findings(run, told), *export_findings(run, told)]
     found += recompile_findings(run, found)
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)

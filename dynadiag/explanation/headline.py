@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.program_end import bad_end
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.share import share_text
+from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import SkippedFrame
+from dynadiag.recording.records import Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
@@ -32,12 +34,32 @@ class Headline:
     tells_end: bool = False
 
 
-def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
-    """What a run comes to. ``events`` counts the events that the recording holds, by kind."""
+def headline(
+    run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int], warm_up: WarmUp | None = None
+) -> Headline:
+    """What a run comes to. ``events`` counts the events that the recording holds, by kind.
+
+    With ``warm_up`` the records are those of what was compiled after it, which leads.
+    """
+    if warm_up is None:
+        return _of_run(run, findings, events)
+    if not warm_up.late:
+        return Headline(warm_up.text, "good")
+    found = _of_run(run, findings, events)
+    if found.severity != "good":
+        return replace(found, sentence=f"{warm_up.text} {found.sentence}")
+    functions = list_some(list(dict.fromkeys(each.function for each in run.compiles)))
+    return Headline(f"{warm_up.text.rstrip('.')}: {functions}.", "warning")
+
+
+def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
+    """What a run comes to."""
     failed = [item for item in findings if item.is_failed_compile]
     if failed:
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
     found, ended = _compiled(run, findings, events), bad_end(run, findings)
+    if ended is None and found.severity == "good" and (cut := _cut_short(run)) is not None:
+        return Headline(f"{cut.function} was still being compiled at the end of the recording.", "warning")
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"
@@ -46,15 +68,21 @@ def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, 
 
 def _no_failure(run: RunRecords) -> str:
     """That the program's end is no failed compile, or which compile it came in."""
-    cut_short = next((item for item in run.compiles if item.outcome == "error" and not item.error), None)
-    if cut_short is not None:
+    if (cut_short := _cut_short(run)) is not None:
         return f" {cut_short.function} was being compiled then."
     return " No compile failed." if run.compiles else ""
+
+
+def _cut_short(run: RunRecords) -> Compile | None:
+    """The compile that the recording ends in."""
+    return next((item for item in run.compiles if item.outcome == "error" and not item.error), None)
 
 
 def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
     """What was compiled, where no compile failed."""
     made = len(run.compiled)
+    if run.exports and not run.compiles:
+        return Headline(_exported(run), _severity(findings))
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
     breaks = _breaks(findings)
@@ -72,6 +100,22 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     return Headline(f"{_whole(run, made)}{worse}{share}", "warning" if given_up else "good")
 
 
+def _exported(run: RunRecords) -> str:
+    """What was exported, where nothing was compiled and no export failed."""
+    named = list(dict.fromkeys(each.function for each in run.exports if each.file))
+    assumed = sum(each.assumed is not None for each in run.exports)
+    made = f"{list_some(named) or 'A program'} was exported; nothing was compiled."
+    if not assumed:
+        return made
+    return (
+        f"Not all of {list_some(named) or 'a program'} can be exported: the draft made {count(assumed, 'assumption')}."
+    )
+
+
+def _severity(findings: Sequence[Finding]) -> str:
+    return findings[0].severity if findings else "good"
+
+
 def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
     """What was given to `torch.compile` and has no graph, where others have; empty where there is none."""
     broken = [item for item in findings if item.rule == Rule.BREAK and item.severity == "warning" and item.compile_ids]
@@ -85,10 +129,12 @@ def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
 
 
 def _share(run: RunRecords) -> str:
-    """How much runs compiled, where it was counted."""
+    """How much runs compiled: as it was counted, else by the graphs of a function whose rest has none."""
     counted = run.coverage
     calls = counted.compiled + counted.uncompiled if counted is not None else 0
-    return f" {counted.compiled / calls:.0%} of the operator calls ran compiled." if counted and calls else ""
+    if counted is not None and calls:
+        return f" {counted.compiled / calls:.0%} of the operator calls ran compiled."
+    return f" {text}" if (text := share_text(run)) else ""
 
 
 def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
@@ -143,10 +189,7 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
             "own code, such as an `nn.Sequential` after `.compile()` (`torch.compile(module)` compiles one).",
         )
     if events.get("describe_tensor"):
-        return (
-            "No call reached a function that `torch.compile` had returned. Something was traced without Dynamo, as "
-            "`torch.export` does it: that is not recorded (`torch.export.export(..., strict=True)` is).",
-        )
+        return ("No call reached a function that `torch.compile` had returned. Something was traced without Dynamo.",)
     return ("No call reached a function that `torch.compile` had returned.",)
 
 

@@ -55,7 +55,7 @@ def _is_of_compile(end: RunEnd, run: RunRecords, before: Sequence[Finding]) -> b
     """Whether it is what a failed compile ended in: an exception of torch's own, or the one that the compile raised."""
     if not any(item.severity == "error" for item in before):
         return False
-    raised = {each.error for each in run.compiles if each.outcome == "error"}
+    raised = {each.error for each in run.compiles if each.outcome == "error"} | {each.error for each in run.exports}
     return end.name.startswith(_TORCHS) or end.name.rpartition(".")[2] in raised
 
 

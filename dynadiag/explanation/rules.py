@@ -93,6 +93,19 @@ class Rule(StrEnum):
         RuleView(word="cache bypass", noun="cache bypass", badge="cache bypass", role="break", sign="⚠"),
     )
 
+    ASSUMED = (
+        "assumed",
+        RuleView(
+            word="assumed",
+            noun="assumption of a draft",
+            badge="assumption of a draft",
+            role="break",
+            sign="⚠",
+            has_source=True,
+            has_cause=True,
+        ),
+    )
+
     def __new__(cls, name: str, view: RuleView) -> Self:
         rule = str.__new__(cls, name)
         rule._value_, rule.view = name, view

@@ -23,7 +23,7 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.torch_text.guards import guarded_class
 
-__all__ = ["RunRecords", "method_classes"]
+__all__ = ["Export", "RunRecords", "method_classes"]
 
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
@@ -35,6 +35,38 @@ class SkippedForMode:
 
     modes: tuple[str, ...]
     callers: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A call of ``torch.export``, or of what compiles or loads an exported program, that ended.
+
+    ``file``, ``line`` and ``function`` are of what was exported, ``callers`` the program's frames down to the call,
+    ``stack`` those of the traced code at the exception ``error``. ``condition`` is what tracing could not decide, an
+    expression of ``symbols``. ``error`` is None where it succeeded. ``assumed`` is what ``draft_export`` went on with,
+    where it met what ends other exports: the value that ``condition`` has for the example ("True"), or "" where
+    ``operator`` has no fake kernel.
+    """
+
+    id: str
+    api: str
+    strict: bool | None
+    file: str | None
+    line: int | None
+    function: str
+    callers: tuple[Frame, ...]
+    stack: tuple[Frame, ...]
+    error: str | None
+    message: str
+    condition: str | None
+    symbols: tuple[str, ...]
+    operator: str | None = None
+    assumed: str | None = None
+
+    @property
+    def call(self) -> str:
+        """The call, with what it says of ``strict``."""
+        return f"{self.api}({'' if self.strict is None else f'strict={self.strict}'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +96,7 @@ class RunRecords:
     coverage: Coverage | None = None
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
+    exports: Sequence[Export] = ()
 
     @property
     def failed(self) -> set[str]:

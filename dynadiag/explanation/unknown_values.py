@@ -18,6 +18,9 @@ __all__ = [
     "NumberCondition",
     "asked_decision",
     "branch_decision",
+    "called_name",
+    "condition_at",
+    "number_names",
     "taken_number",
     "takes_from_arguments",
     "undecided",
@@ -112,7 +115,7 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     origin = max((line for line in lines if line <= span.line), default=None)
     if origin is None:
         return None
-    taken = any(_called(each) in _TAKES for each in _calls_at(function, origin))
+    taken = any(called_name(each) in _TAKES for each in _calls_at(function, origin))
     return NumberCondition("", span.line, _value_at(source, function, origin), origin, is_taken=taken)
 
 
@@ -160,6 +163,27 @@ def takes_from_arguments(source: str | None, span: Span) -> bool:
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)} - {"self"}
     bound = {name for target, _ in _bindings(function) for name in _names(target)}
     return _names(taken) - {"int", "float", "bool"} <= arguments - bound
+
+
+def number_names(source: str | None, span: Span, lines: Collection[int | None]) -> tuple[str, ...]:
+    """Return the names at a place that one of these lines has assigned a number to, out of a tensor."""
+    function = enclosing_function(source, span.line)
+    if function is None:
+        return ()
+    bindings = [pair for line in lines for pair in _bindings(function, line)]
+    calls = [(target, node) for target, value in bindings for node in ast.walk(value) if isinstance(node, ast.Call)]
+    assigned = {name for target, call in calls if called_name(call) in _TAKES for name in _names(target)}
+    here = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.lineno == span.line]
+    return tuple(dict.fromkeys(node.id for node in here if isinstance(node.ctx, ast.Load) and node.id in assigned))
+
+
+def condition_at(source: str | None, span: Span) -> str | None:
+    """Return the condition of a branch or loop that a line belongs to."""
+    function = enclosing_function(source, span.line)
+    for node in _tests(function) if function is not None and source is not None else ():
+        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0):
+            return _text(source or "", node.test)
+    return None
 
 
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
@@ -229,7 +253,7 @@ def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None
     calls = [
         node
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and node.lineno == span.line and _called(node) in _TAKES
+        if isinstance(node, ast.Call) and node.lineno == span.line and called_name(node) in _TAKES
     ]
     if span.column is not None:
         line = source.split("\n")[(span.line or 1) - 1]
@@ -238,7 +262,8 @@ def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None
     return min(calls, key=lambda node: node.col_offset, default=None)
 
 
-def _called(node: ast.Call) -> str:
+def called_name(node: ast.Call) -> str:
+    """The last name of what is called: ``item`` of ``x.max().item()``."""
     return str(getattr(node.func, "attr", None) or getattr(node.func, "id", None))
 
 
@@ -281,7 +306,7 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         direct,
         is_loop=isinstance(node, ast.While),
         is_expression=isinstance(node, ast.IfExp),
-        is_taken=bool(taken) or any(_called(each) in _TAKES for each in _calls_at(function, origin)),
+        is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
     )
 
 
@@ -304,7 +329,7 @@ def _raises(body: Sequence[ast.stmt]) -> bool:
 def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | None:
     """Which of these lines the value of a condition comes from, through the names that are assigned before it."""
     if test.lineno in lines and any(
-        isinstance(node, ast.Call) and _called(node) not in _KNOWN for node in ast.walk(test)
+        isinstance(node, ast.Call) and called_name(node) not in _KNOWN for node in ast.walk(test)
     ):
         return test.lineno
     waiting, met = [(test, test.lineno)], set[str]()
@@ -346,12 +371,12 @@ def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:
 
 def _taken_at(function: ast.AST, line: int) -> list[ast.expr]:
     """The calls of ``item`` at a line."""
-    return [node for node in _calls_at(function, line) if _called(node) == "item"]
+    return [node for node in _calls_at(function, line) if called_name(node) == "item"]
 
 
 def _value_at(source: str, function: ast.AST, line: int) -> str:
     """What takes the number at a line: the call of ``item`` or ``int``, else what is assigned there, else the line."""
-    takes = [node for node in _calls_at(function, line) if _called(node) in _TAKES]
+    takes = [node for node in _calls_at(function, line) if called_name(node) in _TAKES]
     found = [*_taken_at(function, line), *takes, *(value for _, value in _bindings(function, line))]
     return _text(source, found[0]) if found else source.split("\n")[line - 1].strip()
 

@@ -4,7 +4,7 @@ Records hold text, numbers and other records only. Lines are 1-based, columns ar
 exclusive. ``None`` means that torch did not say. ``file`` is the path as Python gave it (absolute, or a name in angle
 brackets such as ``<string>``). ``compile_id`` is torch's own text: ``"0/1"`` for the second compile of frame 0,
 ``"!0/0/0"`` under compiled autograd, ``"-"`` outside any compile. torch reuses ids after a reset: the second compile of
-an id is recorded as ``"0/0#2"``.
+an id is recorded as ``"0/0#2"``. What belongs to a call of ``torch.export`` has ``"export/0"``: torch has no id of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeAlias
 # Notes on runs. The first one does not hold while the program still runs.
 CUT_SHORT = "the recording ends before the program did: it was cut short"
 UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
+EXPORT = "export/"  # what the id of an export begins with, in place of a compile's
 TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
 _ENDINGS = {
     "SIGINT": "interrupted",
@@ -362,7 +363,7 @@ class Symbol:
     name: str
     value: str | None
     source: str | None
-    event: str  # "created" | "guarded" | "specialized" | "unbacked"
+    event: str  # "created" | "guarded" | "specialized" | "unbacked" | "assumed" (by draft_export, as in the example)
     expression: str | None
     user_stack: tuple[Frame, ...]
 

@@ -342,7 +342,7 @@ _TYPED_TABLES = (
             "name": "such as s0",
             "value": "its value in the traced call",
             "source": "where it comes from, such as L['x'].size()[0]",
-            "event": '"created", "guarded", "specialized" or "unbacked"',
+            "event": '"created", "guarded", "specialized", "unbacked" or "assumed" (by `draft_export`)',
             "expression": "the guard or the value",
             "user_stack": _STACK,
         },

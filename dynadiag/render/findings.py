@@ -19,7 +19,6 @@ __all__ = ["FindingPrinter", "finding_text"]
 _MAX_SHOWN = 10  # findings of one rule that a report shows without --all
 _MAX_PLACES = 10  # further places of one finding that it shows without --all
 _MAX_LABEL = 32  # columns of an id
-_MAX_TITLE = 60  # columns of a title in a list
 
 
 def finding_text(item: Finding, explanation: Explanation, printer: Printer) -> list[str]:
@@ -167,9 +166,11 @@ class FindingPrinter:
         at = f"{source_location(item.span.file, item.span.line, None, self._cwd)} in {clean_line(item.function)}"
         cause = None if item.caused_by is None else self._explanation.findings[item.caused_by]
         reason = item.title if cause is None else f"see {_name(cause)}"
-        why = truncate_middle(clean_line(reason), min(_MAX_TITLE, printer.columns // 2))
+        why = clean_line(reason)
         details = printer.wrap(item.evidence[0].text, "        ") if printer.all_ and item.evidence else []
-        return [f"    {fit_path(at, printer.columns - width(why) - 6)}: {why}", *details]
+        if width(at) + width(why) + 6 <= printer.columns:
+            return [f"    {at}: {why}", *details]
+        return [f"    {fit_path(at, printer.columns - 5)}:", *(details or printer.wrap(why, "        "))]
 
 
 def _name(item: Finding) -> str:

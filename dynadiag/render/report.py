@@ -88,9 +88,12 @@ class Report(Explanation):
         return explanation_json(self, self.calls).decode("utf-8")
 
 
-def report(recording: ExplainedRecording) -> Report:
-    """Explain a recording. The report has the kernels too if the recording is a file, which holds their code."""
-    explanation = explain(recording)
+def report(recording: ExplainedRecording, *, after_warm_up: bool = False) -> Report:
+    """Explain a recording. The report has the kernels too if the recording is a file, which holds their code.
+
+    With `after_warm_up`, if the recording has a mark, it is of what was compiled after it.
+    """
+    explanation = explain(recording, after_warm_up=after_warm_up)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
     return Report(**{field.name: getattr(explanation, field.name) for field in fields(explanation)}, calls=calls)
 
@@ -174,9 +177,10 @@ class _Sections:
         aside = [f"met {count(reports, 'time')}"] if reports > split else []
         aside += [f"{free} at no cost"] if free else []
         breaks += f" ({', '.join(aside)})" if aside else ""
+        exports = f", {count(explanation.export_count, 'export')}" if explanation.export_count else ""
         return (
             f"{count(explanation.graph_count, 'graph')}, {breaks}, {count(explanation.recompile_count, 'recompile')}, "
-            f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}"
+            f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}{exports}"
         )
 
     def _exit_note(self) -> str | None:

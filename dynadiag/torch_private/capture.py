@@ -231,10 +231,10 @@ _COMPILED_ATTRIBUTES = ("_torchdynamo_orig_callable", "_compiled_call_impl")
 STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame; it is called at the start of every compiled call
 
 
-def call_before_compiled_calls(hook: Callable[[], None]) -> None:
-    """Call ``hook`` before each call of a compiled function.
+def call_before_compiled_calls(hook: Callable[[Any], None]) -> None:
+    """Call ``hook`` before each call of a compiled function, with an object that is that function's own.
 
-    It slows every compiled call and cannot be undone. It is for programs that are ended early.
+    It slows every compiled call and cannot be undone. It is for programs whose calls are counted.
     """
     from torch._dynamo import eval_frame
 
@@ -242,10 +242,37 @@ def call_before_compiled_calls(hook: Callable[[], None]) -> None:
 
     def counted(callback: Any) -> Any:
         if callable(callback):  # None and False stand for `torch.compiler.disable` and run-only
-            hook()
+            hook(callback)
         return original(callback)
 
     setattr(eval_frame, STANCE_HOOK, counted)
+
+
+def mark_warm(calls: int | None = None) -> None:
+    """Log an event that says that the warm-up is over, to whatever records torch's trace."""
+    from torch._logging import trace_structured
+
+    trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": "dynadiag_warm_up", "encoding": "string"},
+        payload_fn=lambda: "" if calls is None else str(calls),
+    )
+
+
+def leave_out_code_generation() -> None:
+    """Let what `torch.compile` gives to Inductor run as AOTAutograd leaves it, with the backend "aot_eager".
+
+    The wrapper of Inductor (``_TorchCompileInductorWrapper`` of torch/__init__.py) stays what the program compiles
+    with, so that breaks and recompiles are the same. It cannot be undone.
+    """
+    import torch
+
+    def call(_wrapper: Any, module: Any, inputs: Any, **_patches: Any) -> Any:
+        from torch._dynamo.backends.debugging import aot_eager
+
+        return aot_eager(module, inputs)
+
+    torch._TorchCompileInductorWrapper.__call__ = call
 
 
 _CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["RaisedBreak", "RefusedRecompile", "find_raised_break", "find_refused_recompile", "traceback_frames"]
+__all__ = [
+    "RaisedBreak",
+    "RefusedRecompile",
+    "exception_chain",
+    "find_raised_break",
+    "find_refused_recompile",
+    "traceback_frames",
+]
 
 _COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
 # It has `reasons`, the messages of torch.
@@ -45,7 +52,7 @@ class RefusedRecompile:
 
 def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | None:
     """Return the refused recompile behind an exception, if there is one."""
-    if not any(type(one).__name__ == "RecompileError" for one in _exception_chain(failure)):
+    if not any(type(one).__name__ == "RecompileError" for one in exception_chain(failure)):
         return None
     frames = list(traceback_frames(failure))
     compiling = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_COMPILE)), {})
@@ -59,7 +66,7 @@ def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | 
 
 def find_raised_break(failure: BaseException | None) -> RaisedBreak | None:
     """Return the break behind an exception if torch reported it nowhere else."""
-    for one in _exception_chain(failure):
+    for one in exception_chain(failure):
         gb_type = getattr(one, "gb_type", None)
         if type(one).__module__ == "torch._dynamo.exc" and isinstance(gb_type, str) and gb_type:
             return None if getattr(one, "real_stack", None) else _describe_break(gb_type, str(one), failure)
@@ -81,7 +88,8 @@ def _is_frame_of(frame: FrameType, function: str, file: str) -> bool:
     return frame.f_code.co_name == function and frame.f_code.co_filename.endswith(file)
 
 
-def _exception_chain(failure: BaseException | None) -> Iterator[BaseException]:
+def exception_chain(failure: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, then those that it was raised from."""
     seen: list[BaseException] = []
     while failure is not None and failure not in seen:
         seen.append(failure)
@@ -91,5 +99,5 @@ def _exception_chain(failure: BaseException | None) -> Iterator[BaseException]:
 
 def traceback_frames(failure: BaseException | None) -> Iterator[FrameType]:
     """Yield the frames in the traceback of an exception, then those of the exceptions that it was raised from."""
-    for one in _exception_chain(failure):
+    for one in exception_chain(failure):
         yield from (frame for frame, _ in traceback.walk_tb(one.__traceback__))

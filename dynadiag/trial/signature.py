@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
+from dynadiag.torch_private.exports import called_api
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
 
@@ -72,6 +73,7 @@ class Signature:
     rung: str | None = None
     rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
+    export: str | None = None  # the function that exports ("torch.export.export") in which it was raised
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""
@@ -147,7 +149,13 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         cause=_type_name(inner),
         rung=rung,
         frames=_innermost_frames(inner),
+        export=_export(error),
     )
+
+
+def _export(error: BaseException) -> str | None:
+    called = called_api([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
+    return called and called[1]
 
 
 def witness_of(error: BaseException) -> tuple[str, ...]:

@@ -18,11 +18,14 @@ from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
 from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
 from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 from dynadiag.job.rank_remedies import RANKS
-from tests.explanation.advice_programs import PROGRAMS, RESTORE, Program, config
+from tests.explanation.advice_programs import PROGRAMS as COMPILED
+from tests.explanation.advice_programs import RESTORE, Program, config
+from tests.explanation.export_programs import PROGRAMS as EXPORTED
 
 PACKAGE = Path(dynadiag.__file__).parent
 RELEASE = ".".join(torch.__version__.split(".")[:2])
@@ -35,11 +38,13 @@ OPTIONS = dict.fromkeys(
     ),
     False,
 )
+PROGRAMS = {**COMPILED, **EXPORTED}
 CATALOGUE: tuple[Remedy[Any], ...] = (
     *REMEDIES.values(),
     *NUMBERS,
     *RECOMPILES,
     *FAILURES,
+    *EXPORTS,
     *CACHES,
     *RANKS.values(),
     SKIPPED_FOR_MODE,

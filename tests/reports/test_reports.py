@@ -19,12 +19,16 @@ import pytest
 from tests.samples.running import TORCH, explained
 
 FOLDER = Path(__file__).parent
-INDEX: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text())
+PROGRAMS = {path.stem: path for kind in ("programs", "exports") for path in sorted((FOLDER / kind).glob("*.py"))}
+INDEX: dict[str, dict[str, Any]] = {
+    **json.loads((FOLDER / "index.json").read_text()),
+    **json.loads((FOLDER / "exports" / "index.json").read_text()),
+}
 
 
 def faults(name: str) -> list[str]:
     """What is wrong with the report on a program."""
-    case, program = INDEX[name], FOLDER / "programs" / f"{name}.py"
+    case, program = INDEX[name], PROGRAMS[name]
     ran = explained(program)
     text = ran.ended.stdout
     report = text[max(0, text.find("dynadiag 0.") - 200) :]  # the first line of a report stands above
@@ -52,7 +56,7 @@ def test_a_report_on_a_public_program_is_right(name: str) -> None:
 
 
 def test_each_program_has_its_answer() -> None:
-    assert set(INDEX) == {path.stem for path in (FOLDER / "programs").glob("*.py")}
+    assert set(INDEX) == set(PROGRAMS)
 
 
 def main() -> int:

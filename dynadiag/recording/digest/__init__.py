@@ -71,6 +71,8 @@ class Digest:
             frame = read_skipped_frame(data)
             if not self._compiles.was_traced(frame):
                 yield frame
+        elif kind == "export":
+            yield from breaks.read_export(self._context, data)
         elif kind == "raised":
             yield from breaks.read_raised_break(self._context, data)
         elif kind == "refused":

@@ -9,7 +9,7 @@ from typing import Any
 from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
-from dynadiag.recording.records import Break, Event, Frame, Span
+from dynadiag.recording.records import EXPORT, Break, Event, Frame, Span
 from dynadiag.recording.torch_text.breaks import (
     exception_name,
     has_id,
@@ -54,6 +54,29 @@ def read_raised_break(context: DigestContext, data: dict[str, Any]) -> Iterator[
         return  # another event has recorded it
     compile_id = context.unique_id(text_or_none(data.get("compile_id")) or "-")
     yield _build_break(context, compile_id, text, data, fatal=True)
+
+
+def read_export(context: DigestContext, data: dict[str, Any]) -> Iterator[Break]:
+    """Note that an export goes on, or has ended; yield the break that it failed at, if Dynamo met one.
+
+    What happens while it goes on gets its id, as torch has none for it: "export/0".
+    """
+    if data.get("outcome") == "begun":
+        context.export = f"{EXPORT}{context.exports}"
+        context.exports += 1
+        return
+    compile_id = context.export or f"{EXPORT}{context.exports}"
+    context.exports += context.export is None
+    context.export = None
+    text, stack = str(data.get("message")), parse_frames(data.get("stack"))
+    if text_or_none(data.get("gb_type")) is None or not has_id(text):
+        return
+    made = {"calls": data.get("stack"), "gb_type": data["gb_type"], "callers": data.get("callers")}
+    if stack:
+        exported = str(data.get("function"))
+        is_own = (data.get("file"), exported.rpartition(".")[2]) == (stack[-1].file, stack[-1].function)
+        made |= {"file": stack[-1].file, "line": stack[-1].line, "function": exported if is_own else stack[-1].function}
+    yield _build_break(context, compile_id, text, made, fatal=True)
 
 
 def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[str, Any], *, fatal: bool) -> Break:

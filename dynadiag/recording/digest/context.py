@@ -35,6 +35,8 @@ class DigestContext:
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to the compiled one
+        self.exports = 0  # that have begun
+        self.export: str | None = None  # id of the export that goes on
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def unique_id(self, compile_id: str) -> str:

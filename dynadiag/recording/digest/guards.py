@@ -9,18 +9,20 @@ from typing import Any
 from dynadiag.recording.code_origin import is_user_file, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
-from dynadiag.recording.records import Event, Guard, Symbol
+from dynadiag.recording.records import EXPORT, Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
 _SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict have no `accessed_by`
 _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
 
 _Locations = dict[str, tuple[str, int | None]]
+_VALUES = ("val", "value", "result")
 _KINDS = {
     "create_symbol": "created",
     "create_unbacked_symbol": "unbacked",
     "guard_added_fast": "guarded",
     "symbolic_shape_specialization": "specialized",
+    "propagate_real_tensors_provenance": "assumed",
 }
 
 
@@ -91,15 +93,23 @@ def read_symbol(context: DigestContext, event: Event, metadata: dict[str, Any], 
     if not isinstance(data, dict):
         return
     sources = data.get("sources")
+    is_exports = context.export is not None and event.compile_id not in context.stacks  # strict export counts from 0/0
+    id_ = context.export if is_exports and context.export is not None else event.compile_id
     yield Symbol(
-        compile_id=event.compile_id,
+        compile_id=id_,
         name=str(data.get("symbol", "")),
-        value=text_or_none(data.get("val")) or text_or_none(data.get("value")),
+        value=next((text for key in _VALUES if (text := text_or_none(data.get(key)))), None),
         source=text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None),
         event=_KINDS[event.kind],
         expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
-        user_stack=user_frames(context.parse_stack(data.get("user_stack"))),
+        user_stack=user_frames(context.parse_stack(_stack_of(id_, metadata, data))),
     )
+
+
+def _stack_of(id_: str, metadata: dict[str, Any], data: dict[str, Any]) -> Any:
+    """The stack of the program's code: Python's own where non-strict export runs it."""
+    own = data.get("user_stack")
+    return own if own or not id_.startswith(EXPORT) else data.get("stack") or metadata.get("stack")
 
 
 # By the name of the artifact, or the kind of an event that is none.
@@ -109,4 +119,5 @@ READERS: dict[str, Reader] = {
     "create_unbacked_symbol": read_symbol,
     "guard_added_fast": read_symbol,
     "symbolic_shape_specialization": read_symbol,
+    "propagate_real_tensors_provenance": read_symbol,
 }

@@ -81,9 +81,11 @@ class RunCollector:
             notes.append("the size limit of the recording was reached: later events are not in it")
         stopped = self._context.take("stopped", "-")
         if stopped is not None:
-            calls = int_or_none(stopped.get("calls"))
+            calls, seconds = int_or_none(stopped.get("calls")), float_or_none(stopped.get("seconds"))
             notes.append(
                 f"ended by --stop-after {calls}: the program was ended at its next call of a compiled function"
+                if seconds is None
+                else f"ended by --seconds {seconds:g}: this is what was recorded until then"
             )
         unread = [_READ[probe] for probe, error in self._missed.items() if probe in _READ and _is_renamed(error)]
         if unread:

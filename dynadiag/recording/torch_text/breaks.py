@@ -15,6 +15,7 @@ __all__ = [
     "exception_name",
     "has_id",
     "is_in_loop",
+    "missing_fake",
     "needed_symbols",
     "parse_message",
     "read_facts",
@@ -143,6 +144,12 @@ def needed_symbols(text: str) -> tuple[str, ...]:
     """Return the numbers without a value (``u0``) that a message asks for."""
     needed = _NEEDED.search(text)
     return tuple(dict.fromkeys(_SYMBOL.findall(needed["text"]))) if needed else ()
+
+
+def missing_fake(text: str) -> str | None:
+    """Return the operator that a message says has no fake kernel."""
+    found = _NO_FAKE.search(text)
+    return found and found["name"]
 
 
 def exception_name(text: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Reads what torch says of a size that was marked dynamic, and is not free.
+"""Reads what torch says of a size that was marked dynamic, or that export was given a `Dim` for, and is not free.
 
-It is the text of a ``ConstraintViolationError`` (produce_guards_verbose, symbolic_shapes.py).
-Read in torch 2.13.0.
+It is the text of a ``ConstraintViolationError`` (produce_guards_verbose, symbolic_shapes.py), and what torch suggests
+at its end (``prettify_results``). Read in torch 2.13.0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["ViolatedConstraint", "read_constraints"]
+__all__ = ["ViolatedConstraint", "read_constraints", "read_fixes"]
 
 _CONSTANT = re.compile(
     r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<guard>[^)]*)\)"
@@ -24,6 +24,8 @@ _RELATED = re.compile(
     r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<guard>\S+) = \S+ "
     r"(?:must always be equal|by)"
 )
+_FIXES = re.compile(r"^Suggested fixes:\n(?P<fixes>(?:  \S[^\n]*\n?)+)", re.MULTILINE)
+_FIX = re.compile(r"^  (?P<name>\w+) = (?P<value>[^\n]+)$", re.MULTILINE)
 _NO_BOUND = re.compile(r" and \S+ <= IntInfinity\(\)")
 _KINDS = {"constant": _CONSTANT, "range": _RANGE, "related": _RELATED}
 
@@ -33,7 +35,7 @@ class ViolatedConstraint:
     """A size that the program let be dynamic, and what the code demands of it.
 
     ``kind`` is "constant" (``held`` is its one value), "range" (``held`` is a condition, ``allowed`` the range that the
-    program named) or "related" (``held`` is another size).
+    program named) or "related" (``held`` is another size). ``size`` is the name of a `Dim`, or the size itself.
     """
 
     kind: str
@@ -68,3 +70,9 @@ def read_constraints(text: str) -> tuple[ViolatedConstraint, ...]:
 
 def _parts(found: re.Match[str]) -> tuple[str, str, str]:
     return found["size"], _NO_BOUND.sub("", found["guard"]), found.groupdict().get("range") or ""
+
+
+def read_fixes(text: str) -> dict[str, str]:
+    """Return what torch suggests to write for each name of a size: ``{"n": "Dim('n', min=3)"}``."""
+    found = _FIXES.search(text)
+    return {each["name"]: each["value"] for each in _FIX.finditer(found["fixes"])} if found else {}

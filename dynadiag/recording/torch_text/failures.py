@@ -22,6 +22,7 @@ __all__ = [
     "read_failure",
     "unwrapped_error",
     "without_place",
+    "without_reference",
 ]
 
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
@@ -67,6 +68,7 @@ _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 # What torch puts around an error: the message has its type and its own message.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
 _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL)
+_REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -213,3 +215,8 @@ def is_peer_gone(message: str | None) -> bool:
 def without_place(message: str) -> str:
     """Return a message without the place in C++ that it begins with."""
     return _CPP_PLACE.sub("", message)
+
+
+def without_reference(text: str) -> str:
+    """A line of a message without a reference to torch's pages, or to a function to use, at its end."""
+    return _REFERENCE.sub("", text)

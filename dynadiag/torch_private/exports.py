@@ -1,0 +1,143 @@
+"""torch's private names that say how a call of ``torch.export`` or of AOTInductor ended.
+
+torch calls ``log_export_usage`` (torch/_utils_internal.py), which does nothing, when an export begins and at its end;
+at a failure while the exception is handled. The frames of the functions below have what was exported. Read in torch
+2.13.0.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from dynadiag.torch_private.exception_frames import exception_chain, traceback_frames
+
+__all__ = [
+    "called_api",
+    "listen_for_exports",
+    "original_failure",
+    "outcome_of",
+    "stop_listening_for_exports",
+    "undecided_condition",
+    "was_told",
+]
+
+_HOOK = "log_export_usage"
+_HOLDERS = ("torch._utils_internal", "torch.export._trace")  # the second imports the name from the first
+_WRAPPER = ("wrapper", "/torch/export/_trace.py")  # of `_export` and of `_export_for_training`: one is in the other
+# A function of torch's, its file, and the name that a program calls it by; the outermost is what was called.
+_APIS = (
+    ("export", "/torch/onnx/__init__.py", "torch.onnx.export"),
+    ("draft_export", "/torch/export/__init__.py", "torch.export.draft_export"),
+    ("export", "/torch/export/__init__.py", "torch.export.export"),
+    ("load", "/torch/export/__init__.py", "torch.export.load"),
+    ("aoti_compile_and_package", "/torch/_inductor/__init__.py", "torch._inductor.aoti_compile_and_package"),
+    ("aot_compile", "/torch/_inductor/__init__.py", "torch._inductor.aot_compile"),
+    ("aoti_load_package", "/torch/_inductor/__init__.py", "torch._inductor.aoti_load_package"),
+)
+_MODULES = ("mod", "model", "f")  # the parameter of these functions that is exported
+_OUTCOMES = {
+    "export.enter": "begun",
+    "export.time": "ok",
+    "export.error.classified": "error",
+    "export.error.unclassified": "error",
+}
+
+OnExport = Callable[[str], None]  # "begun", "ok" or "error"
+
+
+def listen_for_exports(heard: OnExport) -> None:
+    """Call ``heard(outcome)`` in torch's frame as an export begins and as it ends. It must not raise."""
+    original = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def told(*args: Any, **options: Any) -> Any:
+        if (outcome := outcome_of(options.get("event"), sys._getframe(1))) is not None:
+            heard(outcome)
+        return original(*args, **options)
+
+    told.__dict__["heard"] = heard
+    _replace(original, told)
+
+
+def stop_listening_for_exports(heard: OnExport) -> None:
+    """Put torch's own function back."""
+    current = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
+    if current is not None and current.__dict__.get("heard") == heard:
+        _replace(current, current.__wrapped__)
+
+
+def _replace(old: Any, new: Any) -> None:
+    for name in _HOLDERS:
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, _HOOK, None) is old:
+            setattr(module, _HOOK, new)
+
+
+def outcome_of(event: object, caller: FrameType) -> str | None:
+    """Return what an event of torch's means, None where another one tells of the same export.
+
+    An export succeeds when the outermost wrapper ends, and fails in the innermost one.
+    """
+    outcome, error = _OUTCOMES.get(str(event)), sys.exc_info()[1]
+    if outcome == "ok":
+        wrappers = [frame for frame in _outwards(caller) if _is_wrapper(frame)]
+    elif outcome == "error" and error is not None:
+        wrappers = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_wrapper(frame)]
+    else:
+        return outcome
+    return outcome if len({id(frame) for frame in wrappers}) == 1 else None
+
+
+def was_told(failure: BaseException | None) -> bool:
+    """Whether an exception, or one that it was raised from, has passed the end of an export, which was told then."""
+    return any(_is_wrapper(frame) for frame in traceback_frames(failure))
+
+
+def called_api(frames: list[FrameType]) -> tuple[int, str, Any, bool | None] | None:
+    """Return the outermost function of these that exports: its place, its name, what is exported, and ``strict``.
+
+    ``frames`` are outermost first. None where there is none.
+    """
+    for place, frame in enumerate(frames):
+        code = frame.f_code
+        for function, file, name in _APIS:
+            if code.co_name == function and code.co_filename.endswith(file):
+                values = frame.f_locals
+                module = next((values[each] for each in _MODULES if values.get(each) is not None), None)
+                strict = values.get("strict")
+                return place, name, module, strict if isinstance(strict, bool) else None
+    return None
+
+
+def original_failure(failure: BaseException) -> BaseException:
+    """Return the exception that says why: torch raises a `UserError` where it handles a violated constraint."""
+    chain = list(exception_chain(failure))
+    return next((each for each in chain if type(each).__name__ == "ConstraintViolationError"), failure)
+
+
+def undecided_condition(failure: BaseException) -> tuple[str, list[str]] | None:
+    """Return the expression that tracing could not decide, and the numbers without a value in it.
+
+    They are ``cond`` of a ``GuardOnDataDependentSymNode`` (symbolic_shapes.py). None where it is no such failure.
+    """
+    for each in exception_chain(failure):
+        if type(each).__name__ == "GuardOnDataDependentSymNode" and (cond := getattr(each, "cond", None)) is not None:
+            return str(cond), sorted(str(symbol) for symbol in cond.free_symbols)
+    return None
+
+
+def _is_wrapper(frame: FrameType) -> bool:
+    return frame.f_code.co_name == _WRAPPER[0] and frame.f_code.co_filename.endswith(_WRAPPER[1])
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,91 @@
+"""What the recorder sees of exports: their outcome, where they were called, and where they failed."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, draft_export, export
+
+import dynadiag
+from dynadiag.explanation.exports import read_exports
+from dynadiag.explanation.run_records import Export
+
+
+class Gate(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.abs().max().item()
+        return x / scale if scale > 1.0 else x
+
+
+class Inner(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def exports_of(file: Path, *calls: Any) -> tuple[Export, ...]:
+    with dynadiag.record(file):
+        for call in calls:
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - as a program that goes on
+                continue
+    with dynadiag.open(file) as recording:
+        return read_exports(recording)
+
+
+def line_of(function: Any, text: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    return first + next(index for index, line in enumerate(lines) if text in line)
+
+
+def test_each_export_has_its_outcome_although_the_program_goes_on(tmp_path: Path) -> None:
+    x = torch.ones(3)
+    found = exports_of(
+        tmp_path / "run.dynadiag", lambda: export(Gate(), (x,)), lambda: export(Inner(), (x,)), lambda: Inner()(x)
+    )
+    assert [(each.id, each.function, each.strict, each.error) for each in found] == [
+        ("export/0", "Gate.forward", False, "GuardOnDataDependentSymNode"),
+        ("export/1", "Inner.forward", False, None),
+    ]
+    failed = found[0]
+    assert (failed.condition, failed.symbols) == ("zuf0 > 1.0", ("zuf0",))
+    assert failed.stack[-1].line == line_of(Gate, "scale > 1.0")
+    assert failed.callers[-1].file == __file__
+
+
+def test_a_strict_export_fails_at_the_line_that_was_traced(tmp_path: Path) -> None:
+    (found,) = exports_of(tmp_path / "run.dynadiag", lambda: export(Gate(), (torch.ones(3),), strict=True))
+    assert (found.strict, found.stack[-1].line) == (True, line_of(Gate, "scale > 1.0"))
+
+
+def test_a_violated_constraint_has_its_own_type(tmp_path: Path) -> None:
+    shapes = ({0: Dim("n")},)
+    (found,) = exports_of(tmp_path / "run.dynadiag", lambda: export(Inner(), (torch.ones(1),), dynamic_shapes=shapes))
+    assert (found.error, found.stack) == ("ConstraintViolationError", ())
+
+
+def test_a_draft_has_what_it_assumed(tmp_path: Path) -> None:
+    draft, assumed = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Gate(), (torch.ones(3) * 2,)))
+    assert (draft.api, draft.error, draft.assumed) == ("torch.export.draft_export", None, None)
+    assert (assumed.condition, assumed.assumed) == ("zuf0 > 1.0", "True")
+
+
+def test_symbols_of_an_export_are_told_apart_from_those_of_others(tmp_path: Path) -> None:
+    file, x = tmp_path / "run.dynadiag", torch.ones(3)
+    exports_of(file, lambda: export(Gate(), (x,)), lambda: export(Gate(), (x,)))
+    with dynadiag.open(file) as recording:
+        assert [each.compile_id for each in recording.symbols()] == ["export/0", "export/1"]
+
+
+def test_the_function_that_is_replaced_comes_back(tmp_path: Path) -> None:
+    from torch import _utils_internal
+    from torch.export import _trace
+
+    before = _utils_internal.log_export_usage
+    exports_of(tmp_path / "run.dynadiag", lambda: export(Inner(), (torch.ones(3),)))
+    assert _utils_internal.log_export_usage is before
+    assert _trace.log_export_usage is before

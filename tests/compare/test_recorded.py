@@ -1,0 +1,99 @@
+"""Two recordings side by side: their figures, and the stage that explains a difference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dynadiag
+from dynadiag.compare.recorded import (
+    MEASURED,
+    Figure,
+    RecordedComparison,
+    compare_recorded,
+    recorded_document,
+    recorded_text,
+)
+from dynadiag.recording.fold import fold
+from dynadiag.recording.import_export import export_log
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import open_recording
+from dynadiag.render.json_document import encode
+from dynadiag.render.printer import Printer
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return (x.sin() + 1).relu()
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin() + 1
+    torch._dynamo.graph_break()
+    return y.relu()
+
+
+def recorded(file: Path, function: Any, measured: dict[str, Any] | None) -> Path:
+    """A recording of a call, with what `compare` adds to it."""
+    torch._dynamo.reset()
+    with dynadiag.record(file):
+        torch.compile(function, backend="eager")(torch.ones(3))
+    if measured is None:
+        return file
+    log, made = file.with_suffix(".log"), file.with_stem(f"{file.stem}-measured")
+    export_log(file, log)
+    journal = Journal.reopen(log)
+    journal.append({MEASURED: {}}, json.dumps(measured))
+    journal.close()
+    fold(log, made)
+    return made
+
+
+def compared(a: Path, b: Path) -> RecordedComparison:
+    with open_recording(a) as first, open_recording(b) as second:
+        return compare_recorded(first, second)
+
+
+def test_a_figure_differs_beyond_both_intervals() -> None:
+    near = Figure("step_time", 1.0, 1.1, (0.9, 1.05), (1.0, 1.2))
+    far = Figure("step_time", 1.0, 2.0, (0.9, 1.1), (1.9, 2.1))
+    assert (near.differs, far.differs, far.ratio) == (False, True, 2.0)
+    assert Figure("peak_memory", 100.0, 101.0).differs is False
+    assert Figure("launches", 2.0, 3.0).differs is True
+    assert Figure("launches", 0.0, 3.0).ratio is None
+    assert Figure("launches", None, 3.0).differs is None
+
+
+def test_a_break_explains_the_slower_step(tmp_path: Path) -> None:
+    fast = {"seconds": 1e-5, "interval": [0.9e-5, 1.1e-5], "peak": 1000, "launches": 1}
+    slow = {"seconds": 3e-5, "interval": [2.8e-5, 3.1e-5], "peak": 1000, "launches": 2}
+    paths = (recorded(tmp_path / "a.dynadiag", plain, fast), recorded(tmp_path / "b.dynadiag", broken, slow))
+    found = compared(*paths)
+    assert [(each.name, each.differs) for each in found.figures] == [
+        ("step_time", True),
+        ("peak_memory", False),
+        ("launches", True),
+    ]
+    assert found.explained_by[0].stage == "break"
+    text = recorded_text(found, ("a", "b"), None, Printer())
+    assert text.startswith(
+        "B against A: step time 3.00 times, launches 2.00 times; the first stage that differs: break."
+    )
+    assert "10.0 µs (9.00 µs to 11.0 µs)" in text
+    document = json.loads(encode(recorded_document(found, ("a", "b"), "2.13.0")))
+    assert document["figures"][0]["ratio"] == 3.0
+    assert document["explained_by"][0]["stage"] == "break"
+
+
+def test_two_runs_of_one_program_differ_in_nothing_that_is_known(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a.dynadiag", plain, None)
+    found = compared(path, path)
+    assert [each.differs for each in found.figures] == [None, False, False]
+    assert recorded_text(found, ("a", "a"), None, Printer()).startswith("No figure differs.")
+
+
+def test_a_damaged_measurement_is_not_known(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a.dynadiag", plain, {"seconds": "soon"})
+    assert compared(path, path).figures[0].differs is None

@@ -1,0 +1,178 @@
+"""The programs on which advice on exports was tried: as they are, where the export fails, and as the advice says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+Program = Callable[[Any], Any]
+
+
+def exports(
+    forward: Callable[..., Any], *args: torch.Tensor, shapes: Any = None, strict: bool = False, state: Any = None
+) -> Program:
+    """A program that exports a module with this ``forward`` and calls the exported program.
+
+    It calls the module where the export fails. ``state`` are its submodules and parameters.
+    """
+
+    class Exported(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, value in (state or {}).items():
+                setattr(self, name, value)
+
+    Exported.forward = forward
+
+    def program(_compiled: Any) -> Any:
+        module = Exported()
+        try:
+            return export(module, args, dynamic_shapes=shapes, strict=strict).module()(*args)
+        except Exception:  # noqa: BLE001 - the recorder has it
+            return module(*args)
+
+    return program
+
+
+x, flat = torch.linspace(-1.0, 3.0, 12).reshape(4, 3), torch.linspace(-1.0, 3.0, 8)
+counts, some = torch.tensor([2, 1, 3, 1]), torch.tensor(3)
+position = nn.Parameter(torch.linspace(0.0, 1.0, 6).reshape(1, 6, 1))
+
+
+def branches(self: Any, v: Any) -> Any:
+    if v.min() == v.max():
+        return v
+    return v - v.min()
+
+
+def chooses(self: Any, v: Any) -> Any:
+    return torch.where(v.min() == v.max(), v, v - v.min())
+
+
+def takes_one_side(self: Any, v: Any) -> Any:
+    return torch.cond(v.min() == v.max(), lambda one: one.clone(), lambda one: one - one.min(), (v,))
+
+
+def converts_a_tensor(self: Any, v: Any, sizes: Any) -> Any:
+    length = int(sizes.sum())
+    return v.mean() + torch.zeros(length)
+
+
+def takes_an_item(self: Any, v: Any, sizes: Any) -> Any:
+    length = sizes.sum().item()
+    return v.mean() + torch.zeros(length)
+
+
+def converts_a_size(self: Any, v: Any) -> Any:
+    return v + torch.zeros(int(v.shape[0]), 1)
+
+
+def takes_a_size(self: Any, v: Any) -> Any:
+    return v + torch.zeros(v.shape[0], 1)
+
+
+def views_a_slice(self: Any, v: Any, length: Any) -> Any:
+    n = length.item()
+    return v[:, :n].view(v.shape[0] * n)
+
+
+def views_a_checked_slice(self: Any, v: Any, length: Any) -> Any:
+    n = length.item()
+    torch._check(n > 0)
+    return v[:, :n].view(v.shape[0] * n)
+
+
+def adds_positions(self: Any, v: Any) -> Any:
+    return v + self.position
+
+
+def adds_its_positions(self: Any, v: Any) -> Any:
+    return v + self.position[:, : v.shape[1]]
+
+
+def adds_every_second(self: Any, v: Any, w: Any) -> Any:
+    return v + w[::2]
+
+
+def averages(self: Any, v: Any) -> Any:
+    return (v * 2).mean(0)
+
+
+def multiplies(self: Any, v: Any, w: Any) -> Any:
+    return v * w
+
+
+def splits_in_windows(self: Any, v: Any) -> Any:
+    return v.view(v.shape[0] // 4, 4).sum(1)
+
+
+@torch.library.custom_op("answers::unseen", mutates_args=())
+def unseen(v: torch.Tensor) -> torch.Tensor:
+    return v * 2
+
+
+@torch.library.custom_op("answers::seen", mutates_args=())
+def seen(v: torch.Tensor) -> torch.Tensor:
+    return v * 2
+
+
+@seen.register_fake
+def _(v: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(v)
+
+
+n, m = Dim("n", max=64), Dim("m", max=64)
+steps = torch.linspace(0.0, 1.0, 12).reshape(2, 6, 1)
+fixed = exports(adds_positions, steps, shapes=({1: Dim("length", max=512)},), state={"position": position})
+windows = exports(splits_in_windows, torch.arange(16.0), shapes=({0: Dim("width", min=8, max=256)},))
+
+PROGRAMS: dict[str, tuple[Program, Program]] = {
+    "exports_a_tensor_branch": (exports(branches, x), exports(chooses, x)),
+    "exports_one_side": (exports(branches, x), exports(takes_one_side, x)),
+    "exports_an_int_of_a_tensor": (exports(converts_a_tensor, x, counts), exports(takes_an_item, x, counts)),
+    "exports_an_int_of_a_size": (
+        exports(converts_a_size, x, shapes=({0: n},)),
+        exports(takes_a_size, x, shapes=({0: n},)),
+    ),
+    "exports_a_view_of_a_slice": (
+        exports(views_a_slice, x, some, shapes=({0: n, 1: m}, None)),
+        exports(views_a_checked_slice, x, some, shapes=({0: n, 1: m}, None)),
+    ),
+    "exports_a_batch_of_one": (
+        exports(averages, x[:1], shapes=({0: n},)),
+        exports(averages, x[:1].repeat(2, 1), shapes=({0: n},)),
+    ),
+    "exports_a_fixed_length": (
+        fixed,
+        exports(adds_its_positions, steps, shapes=({1: Dim("length", max=6)},), state={"position": position}),
+    ),
+    "exports_a_length_that_is_static": (fixed, exports(adds_positions, steps, state={"position": position})),
+    "exports_a_length_that_is_automatic": (
+        fixed,
+        exports(adds_positions, steps, shapes=({1: Dim.AUTO},), state={"position": position}),
+    ),
+    "exports_two_sizes_that_are_one": (
+        exports(multiplies, x, x + 1, shapes=({0: n}, {0: m}), strict=True),
+        exports(multiplies, x, x + 1, shapes=({0: n}, {0: n}), strict=True),
+    ),
+    "exports_a_strided_sum": (
+        exports(adds_every_second, flat[:4], flat, shapes=({0: Dim("n")}, {0: Dim("m")})),
+        exports(adds_every_second, flat[:4], flat, shapes=({0: Dim("n")}, {0: Dim("m", min=3)})),
+    ),
+    "exports_windows": (
+        windows,
+        exports(splits_in_windows, torch.arange(16.0), shapes=({0: 4 * Dim("_width", min=2, max=64)},)),
+    ),
+    "exports_windows_automatically": (
+        windows,
+        exports(splits_in_windows, torch.arange(16.0), shapes=({0: Dim.AUTO},)),
+    ),
+    "exports_an_operator_without_a_fake": (
+        exports(lambda self, v: unseen(v) + 1, x),
+        exports(lambda self, v: seen(v) + 1, x),
+    ),
+}
