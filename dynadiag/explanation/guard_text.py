@@ -26,7 +26,7 @@ def what_changed(change: GuardChange) -> str:
         return "a cached entry fits by now"
     if sort == "first call":
         return f"{subject} was set by the first call"
-    if fact.source in ARGUMENTS:
+    if fact.source in ARGUMENTS and sort == "length":
         return "called with another number of arguments"
     if sort == "state":
         return f"{state_words(fact.index, *fact.terms)} changed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,7 +16,13 @@ from dynadiag.explanation.guard_text import describe_change, described, what_cha
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
 from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
-from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source, is_special_size
+from dynadiag.explanation.recompile_case import (
+    RecompileCase,
+    cases_of,
+    changing_source,
+    is_from_before_break,
+    is_special_size,
+)
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_user_file, original_name
@@ -35,12 +41,14 @@ _Key = tuple[object, ...]
 class _Group:
     """Recompiles of one function for one reason, with the causes of each; the one that torch gave up at first.
 
-    ``cause`` is what they follow from: the key of another group, or the position of a finding on a break.
+    ``cause`` is what they follow from: the key of another group, or the position of a finding on a break. ``rests`` are
+    the causes of recompiles of the rest of the function behind a break, which follow from these.
     """
 
     items: tuple[Recompile, ...]
     cases: tuple[tuple[RecompileCase, ...], ...]
     cause: _Key | int | None
+    rests: tuple[RecompileCase, ...] = ()
 
     @property
     def first(self) -> Recompile:
@@ -75,12 +83,20 @@ def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Find
     position = {key: len(before) + index for index, key in enumerate(groups)}
     return tuple(
         _finding(
-            _with_break(group, before, run),
+            replace(_with_break(group, before, run), rests=_rests(key, groups)),
             run,
             position[group.cause] if isinstance(group.cause, tuple) else group.cause,
         )
-        for group in groups.values()
+        for key, group in groups.items()
     )
+
+
+def _rests(key: _Key, groups: Mapping[_Key, _Group]) -> tuple[RecompileCase, ...]:
+    """The causes that the rest of a function behind a break was compiled again for, which follow from a group."""
+    file, _, function = key[:3]
+    own = (each for each in groups.values() if each.cause == key)
+    rests = (each for each in own if (each.first.file, each.first.function) == (file, function))
+    return tuple(case for each in rests for cases in each.cases for case in cases if not case.is_computed)
 
 
 def _with_break(group: _Group, before: Sequence[Finding], run: RunRecords) -> _Group:
@@ -133,14 +149,15 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     given_up = {_function(item) for item in run.recompiles if item.limit_reached and item.reasons}
     compiles = {item.compile_id: item for item in run.compiles}
     changing = _changing(run)
+    numbers = {(each.compile_id, each.source) for each in run.symbols if each.event == "specialized"}
     groups: dict[_Key, _Group] = {}
     known: list[_Cause] = []
     for item in by_frequency(run.recompiles):
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        cases = cases_of(item, computed, changing[_function(item)], run.sources)
+        cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
-        cause = None if ends or own is None else _cause(item, own, cases, known, before)
+        cause = None if ends or own is None else _cause(item, own, cases, known, before, computed)
         key = (*_function(item), *(() if ends else (cause, *_reason(item, cases))))
         if cause is None and own is not None and own.user_stack:
             known.append(_Cause(own, fingerprint(item.reasons), key))
@@ -187,15 +204,20 @@ def _reason(item: Recompile, cases: Sequence[RecompileCase]) -> _Key:
 
 
 def _cause(
-    item: Recompile, own: Compile, cases: Sequence[RecompileCase], known: Sequence[_Cause], before: Sequence[Finding]
+    item: Recompile,
+    own: Compile,
+    cases: Sequence[RecompileCase],
+    known: Sequence[_Cause],
+    before: Sequence[Finding],
+    computed: Collection[str],
 ) -> _Key | int | None:
-    """What a recompile follows from."""
+    """What a recompile follows from. What was computed before a break is no change of its own."""
     if not own.user_stack:
         return None
     if cases and all(case.is_computed for case in cases):
         cause = _before_break(known, own)
         return _break_of(item, before) if cause is None else cause
-    return _outer(known, own, fingerprint(item.reasons))
+    return _outer(known, own, fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)]))
 
 
 def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
@@ -288,10 +310,11 @@ def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None)
 
 
 def _told(group: _Group) -> tuple[RecompileCase, ...]:
-    """The causes that are advised on: those of the first recompile, then what else changed in later ones."""
+    """The causes that are advised on: those of the first recompile, then what else changed in later ones and in the
+    rest of the function."""
     first = group.cases[0]
     known = {(case.sort, case.fact.source) for case in first}
-    later = (case for cases in group.cases[1:] for case in cases)
+    later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
     return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))
 
 
