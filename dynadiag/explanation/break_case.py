@@ -12,10 +12,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.blocks import call_at, called_in_condition, has_company, is_condition, unsplittable_block
+from dynadiag.explanation.blocks import (
+    call_at,
+    called_beside,
+    called_in_condition,
+    has_company,
+    is_condition,
+    only_raises,
+    unsplittable_block,
+)
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
-from dynadiag.explanation.owner import Owner, owner_of
+from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
@@ -24,7 +32,7 @@ from dynadiag.explanation.unknown_values import (
     takes_from_arguments,
     uses_of_number,
 )
-from dynadiag.recording.records import Break, BreakFacts, SkippedFrame, Span
+from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
 __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
@@ -72,6 +80,14 @@ class BreakCase:
         return owner_of(self.item.span.file)
 
     @property
+    def entry(self) -> Frame | None:
+        """The program's line that leads to a library's, in a function that torch compiled or split; None where what was
+        compiled is all a library's."""
+        frame = entry_frame(self.item.user_stack)
+        known = {(each.file, each.function.rpartition(".")[2]) for each in self.run.compiles}
+        return frame if frame is not None and (frame.file, frame.function) in known else None
+
+    @property
     def is_theirs(self) -> bool:
         """Whether the user can change what breaks."""
         return self.owner.is_user and self.facts.inside.file is None
@@ -93,8 +109,10 @@ class BreakCase:
 
     @property
     def takes_from_arguments(self) -> bool:
-        """Whether the number can be computed before the call: from the function's arguments alone."""
-        return takes_from_arguments(self.source, self.item.span)
+        """Whether the number can be computed before the call: from the compiled function's arguments alone."""
+        way = self.way
+        is_inlined = way is not None and way != self.item.user_stack[-1]
+        return not is_inlined and takes_from_arguments(self.source, self.item.span)
 
     @property
     def is_branch(self) -> bool:
@@ -120,6 +138,24 @@ class BreakCase:
     def is_assertion(self) -> bool:
         """Whether the break is at the condition of an ``assert``, or in it."""
         return self.is_branch and _is_assertion(self.source, self.item.span)
+
+    @property
+    def only_raises(self) -> bool:
+        """Whether one side of the branch does nothing but raise."""
+        return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def way(self) -> Frame | None:
+        """The frame of the compiled function on the way to the break."""
+        file, function = self.run.function_of(self.item.compile_id) or (None, "")
+        name = function.rpartition(".")[2]
+        return next((each for each in self.item.user_stack if (each.file, each.function) == (file, name)), None)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the compiled function, the program's if it can be, calls on ``self`` beside the call that breaks."""
+        way = self.entry or self.way
+        return () if way is None else called_beside(self.run.sources.get(way.file), way.line)
 
     @property
     def fails_always(self) -> bool:

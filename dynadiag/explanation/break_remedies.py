@@ -7,7 +7,7 @@ and as the remedy says. Where none fits, torch's own hints are passed on as torc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.break_case import BreakCase
@@ -34,7 +34,15 @@ _VERSIONS = {"requires_gradients": ("2.11", "2.13", "2.14")}  # 2.15 reports its
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
-    | {"chance.branch", "branch.inside", "checkpoint.outside", "checkpoint.effects", "warn.reorder"}
+    | {
+        "branch.raise",
+        "branch.assert",
+        "chance.branch",
+        "branch.inside",
+        "checkpoint.outside",
+        "checkpoint.effects",
+        "warn.reorder",
+    }
 )
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
@@ -105,6 +113,10 @@ def _inner_place(case: BreakCase) -> str:
     return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
 
 
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names[:2])
+
+
 def _about(*uses: str) -> _Condition:
     """Whether all that the number is for is among these."""
     return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
@@ -146,6 +158,18 @@ _RULES = (
         trials=(Trial("asserts_in_the_graph", case="GB0170"),),
     ),
     Remedy(
+        "branch.raise",
+        "One side only raises: return the condition, and raise after the compiled call.",
+        _when(_theirs, lambda case: case.only_raises),
+        trials=(Trial("raises_on_values", case="GB0170"),),
+    ),
+    Remedy(
+        "branch.assert",
+        "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
+        _when(_theirs, lambda case: case.only_raises and case.block is None),
+        trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
+    ),
+    Remedy(
         "failed.no_fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
         _when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
@@ -165,6 +189,29 @@ _RULES = (
         "compiled function.",
         _when(lambda case: case.is_branch and not case.is_theirs, place=_inner_place),
         trials=(Trial("clips_and_checks"),),
+    ),
+    Remedy(
+        "library.around",
+        "What breaks is `{function}`, {owner}'s own: make that call before or after the compiled function{parts}.",
+        _when(
+            lambda case: not (case.owner.is_user or case.is_branch) and case.entry is not None,
+            function=lambda case: case.item.function,
+            owner=lambda case: case.owner.name,
+            parts=lambda case: f", or compile only {_listed(case.parts)}" if case.parts else "",
+        ),
+        trials=(Trial("renders_a_text"), Trial("renders_beside_a_layer")),
+    ),
+    Remedy(
+        "library.parts",
+        "What breaks is `{function}`, {owner}'s own, and so is the function that was compiled: compile only what it "
+        "calls beside that, {parts}.",
+        _when(
+            lambda case: not (case.owner.is_user or case.is_branch) and case.entry is None,
+            lambda case: bool(case.parts),
+            function=lambda case: case.item.function,
+            owner=lambda case: case.owner.name,
+            parts=lambda case: _listed(case.parts),
+        ),
     ),
     Remedy(
         "checkpoint.outside",

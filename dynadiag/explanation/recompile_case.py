@@ -12,7 +12,7 @@ from dynadiag.explanation.rebinding import added_item, key_place, keyword_at_tim
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import local_name, source_text
+from dynadiag.recording.torch_text.sources import argument_description, local_name, source_text
 
 __all__ = [
     "Needs",
@@ -77,13 +77,13 @@ class RecompileCase:
 
     @property
     def name(self) -> str:
-        """What changed, as the program writes it."""
-        return f"`{source_text(self.fact.subject)}`"
+        """What changed, as the program writes it; what a wrapper's ``*args`` have, also as its caller calls it."""
+        return _named(self.fact.subject)
 
     @property
     def names(self) -> Subject:
         """The first few things that changed."""
-        names = list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in self.alike))
+        names = list(dict.fromkeys(_named(fact.subject) for fact in self.alike))
         return Subject(list_some(names, 3), many=len(names) > 1)
 
     @property
@@ -98,6 +98,11 @@ class RecompileCase:
         before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source)
         return self.became_number or self.goes_on or len({value for change in same for value in change.was}) > 1
+
+
+def _named(subject: str | None) -> str:
+    described = argument_description(subject)
+    return f"`{source_text(subject)}`{f' ({described})' if described else ''}"
 
 
 Needs = Callable[[RecompileCase], Slots]
@@ -165,7 +170,7 @@ def cases_of(
             added=added_item(together[0].fact, item, sources),
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
-            set_inside=set_inside(together[0].fact, item, sources),
+            set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
             keyword=keyword_at_times(together[0].fact, item, sources),
         )
         for together in causes(own_changes(item, computed))

@@ -34,6 +34,7 @@ __all__ = ["recompile_findings"]
 
 _SHORT = 8  # causes of one recompile that stand in a short report
 
+_DECORATOR = "/torch/utils/_contextlib.py"  # of torch.no_grad, torch.inference_mode and their like
 _Key = tuple[object, ...]
 
 
@@ -152,7 +153,11 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     numbers = {(each.compile_id, each.source) for each in run.symbols if each.event == "specialized"}
     groups: dict[_Key, _Group] = {}
     known: list[_Cause] = []
-    for item in by_frequency(run.recompiles):
+    failed: set[tuple[_Key, str, str | None]] = set()
+    age = {each: number for number, each in enumerate(compiles)}
+    for met in by_frequency(run.recompiles):
+        item = _without_superseded(met, failed, age)
+        failed |= {(_function(met), each.against, each.source) for each in met.reasons}
         computed = computed_names(run.sources.get(item.file or ""), item.line)
         cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers)
         ends = _function(item) in given_up
@@ -163,6 +168,27 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
             known.append(_Cause(own, fingerprint(item.reasons), key))
         groups[key] = groups.get(key, _Group((), (), cause)).with_item(item, cases)
     return groups
+
+
+def _without_superseded(
+    item: Recompile, failed: Collection[tuple[_Key, str, str | None]], age: Mapping[str, int]
+) -> Recompile:
+    """The recompile without what an older entry failed by before, and the newest accepts.
+
+    A newer entry was made for that, and the call is to be compared with it.
+    """
+    newest = max((age.get(each.against, 0) for each in item.reasons), default=0)
+    last: dict[str | None, int] = {}
+    for each in item.reasons:
+        last[each.source] = max(last.get(each.source, 0), age.get(each.against, 0))
+    own = tuple(
+        each
+        for each in item.reasons
+        if (_function(item), each.against, each.source) not in failed
+        or last[each.source] > age.get(each.against, 0)
+        or last[each.source] == newest
+    )
+    return replace(item, reasons=own or item.reasons)
 
 
 def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
@@ -264,10 +290,10 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     rule = Rule.RECOMPILE_LIMIT if item.limit_reached else Rule.RECOMPILE
     raised = item.limit_reached and item.compile_id in run.failed
     function = run.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
-    span = Span(item.file, item.line)
+    span = _place(item, cases, run)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    owner = owner_of(item.file)
+    owner = owner_of(span.file)
     entry = None if owner.is_user else entry_frame(run.stack(item.compile_id))
     return Finding(
         rule=rule,
@@ -297,6 +323,15 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
     )
+
+
+def _place(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> Span:
+    """Where the function begins that was compiled again: of one under ``torch.no_grad`` or its like, which torch wraps
+    in a function of its own, the program's."""
+    own = Span(cases[0].fact.file, cases[0].fact.line) if cases else Span(None)
+    function = enclosing_function(run.sources.get(own.file or ""), own.line)
+    is_wrapped = (item.file or "").endswith(_DECORATOR) and function is not None and owner_of(own.file).is_user
+    return Span(own.file, function.lineno) if is_wrapped and function else Span(item.file, item.line)
 
 
 def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None) -> tuple[Frame, ...]:

@@ -20,6 +20,7 @@ _ASIDES = (
     "like",
     "limit",
     "option",
+    "plain",
     "range",
     "shared",
     "unless",

@@ -128,7 +128,7 @@ def _shape(*kinds: str | None, sizes: bool = False) -> Needs:
         others = len({change.fact.guard for change in case.changes if change.sort == "shape"}) - 1
         made = f"The code is dynamic, but made for `{source_text(fact.guard) or 'a condition that was not recorded'}`"
         if others:
-            made += f" (and {count(others, 'more guard')} on the same)"
+            made += f" (and {count(others, 'more guard')} on the same {'numbers' if None in parts else 'sizes'})"
         if excludes_zero_and_one(fact):
             made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
         ranged = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range"
@@ -142,7 +142,7 @@ def _together(case: RecompileCase) -> Slots:
     slots = _shape("together")(case)
     apart = ", mark both (`torch._dynamo.mark_dynamic`), or set `torch.fx.experimental._config.use_duck_shape = False`"
     of_sizes = _shape("together", sizes=True)(case) is not None
-    return slots and {**slots, "apart": apart if of_sizes else ""}
+    return slots and {**slots, "apart": apart if of_sizes else "", "kind": "sizes" if of_sizes else "numbers"}
 
 
 def _layout(case: RecompileCase) -> Slots:
@@ -271,8 +271,8 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "shape.together",
-        "{made}: in the calls before, these went together. Where they need not, make them differ in the first call"
-        "{apart}.",
+        "{made}: in the calls before, these {kind} went together. Where they need not, make them differ in the first "
+        "call{apart}.",
         _together,
         trials=tried("two_sizes", "two_sizes_marked", "two_sizes_apart"),
     ),

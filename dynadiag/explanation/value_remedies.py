@@ -50,14 +50,25 @@ def _integer_attribute(case: RecompileCase) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
     fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never" and not _is_callers(case)
-    return slots_if(fits, name=case.name, option=by.get(case.fact.base or "", ""))
+    plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
+    return slots_if(
+        fits,
+        name=case.name,
+        option=by.get(case.fact.base or "", ""),
+        plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
+    )
+
+
+def _nouns(case: RecompileCase, noun: str) -> str:
+    """``The integer `n` ``, ``The integers `n`, `m` ``."""
+    return f"The {noun}{'s' if len({fact.subject for fact in case.alike}) > 1 else ''} {case.names}"
 
 
 def _is_callers(case: RecompileCase) -> bool:
     """Whether it is kept where torch makes an integer a symbol: in an argument, a variable that the compiled function
     closes over, an attribute of an object that is no module."""
     own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
-    of_object = case.fact.base == "object attribute" and not is_global(case.fact.subject)
+    of_object = case.fact.base == "object attribute" and local_name(case.fact.subject) is not None
     return own_cell or of_object or case.fact.base == "argument"
 
 
@@ -65,7 +76,7 @@ def _integer_of_caller(case: RecompileCase, *, constant: bool) -> Slots:
     fits = _value(case, type_="int", constant=constant) and _is_callers(case)
     return slots_if(
         fits and case.fact.dynamic != "never" and case.use is None,
-        names=case.names,
+        what=_nouns(case, "integer"),
         why=_why_constant(case.fact),
         unless=_unless(case.fact),
     )
@@ -121,7 +132,7 @@ def _float(*, constant: bool) -> Needs:
         holder = {
             "closure": f"A float {_closed_over(case)}",
             "global": f"The global {case.name}, a float,",
-        }.get(fact.base or "", f"The float {'attribute ' if fact.base in _ATTRIBUTE else ''}{case.names}")
+        }.get(fact.base or "", _nouns(case, "float attribute" if fact.base in _ATTRIBUTE else "float"))
         tensor = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
         return {
             "what": holder,
@@ -338,7 +349,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
-        "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.",
+        "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
         _integer_attribute,
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),
@@ -351,14 +362,14 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.integer_again",
-        "{names:is} part of the code, and each value is compiled apart: {why} (an index, a branch). Take that code out "
-        "of the function, or pass a tensor where it is only computed with.",
+        "{what} changed and is part of the code, each value compiled apart: {why} (an index, a branch). Take that code "
+        "out of the function, or pass a tensor where it is only computed with.",
         lambda case: _integer_of_caller(case, constant=True),
         trials=tried("a_length_of_a_list"),
     ),
     Remedy(
         "value.integer",
-        "{names} changed. From now on torch makes such an integer a symbol{unless}; `torch.compile(..., dynamic=True)` "
+        "{what} changed. From now on torch makes such an integer a symbol{unless}; `torch.compile(..., dynamic=True)` "
         "does so from the first call on. (Where Python code needs to know it, each value is compiled apart.)",
         lambda case: _integer_of_caller(case, constant=False),
         trials=tried("an_integer", "an_integer_of_an_object"),
@@ -372,8 +383,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.float_again",
-        "{what} is a constant of the code: {why} (a branch, a conversion). Keep it in a tensor, or take that code out "
-        "of the function.",
+        "{what} changed and is part of the code, each value compiled apart: {why} (a branch, a conversion). Keep it in "
+        "a tensor, or take that code out of the function.",
         _float(constant=True),
     ),
     Remedy(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import jinja2
 import msgspec
 import numpy as np
 import torch
@@ -285,6 +286,64 @@ def branches_on_how_many(v: torch.Tensor) -> torch.Tensor:
 def takes_one_side_by_how_many(v: torch.Tensor) -> Any:
     number = v.nonzero().shape[0]
     return torch.cond(number > 2, lambda a: a + 1, lambda a: a - 1, (v,))
+
+
+def raises_on_values(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if (half < 0).any():
+        raise ValueError("negative")
+    return half + 1
+
+
+def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    result, negative = compile_(lambda v: (v / 2 + 1, (v / 2 < 0).any()))(x)
+    if negative:
+        raise ValueError("negative")
+    return [result]
+
+
+def asserts_in_place(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    torch._assert_async((half >= 0).all(), "negative")
+    return half + 1
+
+
+def rendered(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    jinja2.Template("{{ n }}").render(n=1)
+    return half * 2
+
+
+def renders_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    results = [compile_(lambda v: (v + 1) * 2)(x)]
+    jinja2.Template("{{ n }}").render(n=1)
+    return results
+
+
+class Renders(nn.Module):
+    """A module that calls a library beside its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        nn.init.ones_(self.layer.weight)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        half = self.layer(v)
+        jinja2.Template("{{ n }}").render(n=1)
+        return half * 2
+
+
+def renders(*, whole: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        module = Renders()
+        nn.init.zeros_(module.layer.bias)
+        if whole:
+            return [compile_(module)(x).detach()]
+        module.layer.forward = compile_(module.layer.forward)
+        return [module(x).detach()]
+
+    return run
 
 
 def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
@@ -1865,6 +1924,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_by_what_is_made, branches_by_what_is_made),
         whole(branches_as_always, branches_as_always),
     ),
+    "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
+    "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
+    "renders_a_text": (calls(rendered, (x,)), renders_afterwards),
+    "renders_beside_a_layer": (renders(whole=True), renders(whole=False)),
     "raises_by_an_item": (
         calls(raises_by_an_item, (x,)),
         configured(calls(requires_an_item, (x,)), captures),
