@@ -115,7 +115,7 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
             key = "size"
         elif case.sort == "value":
             first = next((each.key for each in _FITTING if each.needs(case) is not None), None)
-            key = (first, case.fact.base) if first in _NAMING_ALL else number
+            key = (first, case.fact.base in ("closure", "global")) if first in _NAMING_ALL else number
         other = together.get(key)
         together[key] = case if other is None else replace(other, changes=(*other.changes, *case.changes))
     return list(together.values())

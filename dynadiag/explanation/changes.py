@@ -203,6 +203,8 @@ def _telling(change: GuardChange, group: Sequence[GuardChange]) -> int:
     only goes with a size or a condition stands last."""
     if change.sort == "stride" or (change.sort == "value" and any(other.sort in ("shape", "size") for other in group)):
         return 3
+    if change.sort == "size" and change.fact.base == "parameter":
+        return -1  # a buffer of the same module has its shape
     if change.sort == "size" and (change.fact.is_of_parameter or {change.fact.was, change.fact.now} & {"0", "1"}):
         return 0
     if change.sort in ("length", "state", *_EXPLAINS_OTHERS):

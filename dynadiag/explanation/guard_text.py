@@ -68,6 +68,8 @@ def described(change: GuardChange) -> str:
         was = list_some([setting_words(fact.index, text) for text in change.was])
         return f"{state_words(fact.index, *fact.terms)} was {was}, now {setting_words(fact.index, fact.now)}"
     was = list_some([brief(text) for text in old])
+    if sort == "none" and fact.now_type == "NoneType" and fact.was_type:
+        was = f"a {fact.was_type}"
     if told := _relation(fact):
         return told
     if fact.is_condition:

@@ -185,6 +185,7 @@ def _without_superseded(
         each
         for each in item.reasons
         if (_function(item), each.against, each.source) not in failed
+        or is_special_size(each)  # it is 0 or 1 for the newest entry too, which may say so of one tensor only
         or last[each.source] > age.get(each.against, 0)
         or last[each.source] == newest
     )
@@ -193,7 +194,7 @@ def _without_superseded(
 
 def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
     """Of each function what goes on changing: containers that had several lengths, numbers that had several values
-    before and were constants of the code all the same."""
+    before and were constants of the code all the same, or that torch made symbols and then needed the value of."""
     changing: dict[_Key, set[str | None]] = {}
     lengths: set[tuple[_Key, str | None, str | None]] = set()
     for item in run.recompiles:
@@ -201,6 +202,8 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
         for reason in item.reasons:
             if reason.part == "length":
                 lengths.add((_function(item), reason.subject, reason.now))
+            elif reason.part == "shape" and reason.index == "number":
+                changing.setdefault(_function(item), set()).add(reason.subject)
             elif reason.part in ("value", "size"):
                 values.add((changing_source(reason), reason.was))
         changing.setdefault(_function(item), set()).update(_repeated(subject for subject, _ in values))

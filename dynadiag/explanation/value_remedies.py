@@ -129,10 +129,11 @@ def _float(*, constant: bool) -> Needs:
         fits = _value(case, type_="float", constant=constant) and fact.dynamic != "never"
         if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case):
             return None
+        bases = {each.base for each in case.alike}
         holder = {
             "closure": f"A float {_closed_over(case)}",
             "global": f"The global {case.name}, a float,",
-        }.get(fact.base or "", _nouns(case, "float attribute" if fact.base in _ATTRIBUTE else "float"))
+        }.get(fact.base or "", _nouns(case, "float attribute" if bases <= {*_ATTRIBUTE} else "float"))
         tensor = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
         return {
             "what": holder,
