@@ -80,12 +80,15 @@ class BreakCase:
         return owner_of(self.item.span.file)
 
     @property
-    def entry(self) -> Frame | None:
-        """The program's line that leads to a library's, in a function that torch compiled or split; None where what was
-        compiled is all a library's."""
-        frame = entry_frame(self.item.user_stack)
+    def compiled_way(self) -> tuple[Frame, ...]:
+        """The frames on the way to the break of functions that torch compiled or split, the outermost first."""
         known = {(each.file, each.function.rpartition(".")[2]) for each in self.run.compiles}
-        return frame if frame is not None and (frame.file, frame.function) in known else None
+        return tuple(frame for frame in self.item.user_stack if (frame.file, frame.function) in known)
+
+    @property
+    def entry(self) -> Frame | None:
+        """The program's line in compiled code that leads to a library's; None where all that was compiled is theirs."""
+        return entry_frame(self.compiled_way)
 
     @property
     def is_theirs(self) -> bool:
@@ -153,9 +156,9 @@ class BreakCase:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What the compiled function, the program's if it can be, calls on ``self`` beside the call that breaks."""
-        way = self.entry or self.way
-        return () if way is None else called_beside(self.run.sources.get(way.file), way.line)
+        """What the compiled function, the program's if there is one, calls on ``self`` beside the call that breaks."""
+        calls = [each for each in (self.entry, *self.compiled_way) if each is not None]
+        return called_beside(self.run.sources.get(calls[0].file), calls[0].line) if calls else ()
 
     @property
     def fails_always(self) -> bool:

@@ -113,6 +113,11 @@ def _inner_place(case: BreakCase) -> str:
     return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
 
 
+def _is_all_theirs(case: BreakCase) -> bool:
+    """Whether all on the way to the break that was compiled is a library's, which calls something beside it."""
+    return not case.owner.is_user and case.entry is None and bool(case.parts)
+
+
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names[:2])
 
@@ -187,7 +192,10 @@ _RULES = (
         "branch.inside",
         "The branch is in {place}: give arguments with which it is not reached, or make the call before or after the "
         "compiled function.",
-        _when(lambda case: case.is_branch and not case.is_theirs, place=_inner_place),
+        _when(
+            lambda case: case.is_branch and not case.is_theirs and not _is_all_theirs(case),
+            place=_inner_place,
+        ),
         trials=(Trial("clips_and_checks"),),
     ),
     Remedy(
@@ -206,8 +214,7 @@ _RULES = (
         "What breaks is `{function}`, {owner}'s own, and so is the function that was compiled: compile only what it "
         "calls beside that, {parts}.",
         _when(
-            lambda case: not (case.owner.is_user or case.is_branch) and case.entry is None,
-            lambda case: bool(case.parts),
+            _is_all_theirs,
             function=lambda case: case.item.function,
             owner=lambda case: case.owner.name,
             parts=lambda case: _listed(case.parts),
@@ -326,7 +333,7 @@ _RULES = (
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
         "into a function that takes their tensors.",
-        _when(lambda case: case.rest_is_unseen),
+        _when(lambda case: case.rest_is_unseen and case.owner.is_user),
         ends=False,
         trials=(Trial("hides_tensors_in_an_object"),),
     ),

@@ -190,7 +190,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.zero_or_one",
         "torch always compiles sizes 0 and 1 apart from all others: expect one compile for such calls, avoid them "
-        "({avoid}), or call {calls} before the first call{who}.",
+        "({avoid}), or, where nothing branches on the size, call {calls} before the first call{who}.",
         _special_size,
         trials=tried("a_size_of_one", "sizes_of_one"),
     ),
