@@ -331,7 +331,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
 def _place(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> Span:
     """Where the function begins that was compiled again: of one under ``torch.no_grad`` or its like, which torch wraps
     in a function of its own, the program's."""
-    own = Span(cases[0].fact.file, cases[0].fact.line) if cases else Span(None)
+    own = Span(cases[0].fact.file, cases[0].fact.line) if cases else Span(None, None)
     function = enclosing_function(run.sources.get(own.file or ""), own.line)
     is_wrapped = (item.file or "").endswith(_DECORATOR) and function is not None and owner_of(own.file).is_user
     return Span(own.file, function.lineno) if is_wrapped and function else Span(item.file, item.line)
