@@ -38,13 +38,14 @@ from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
+_TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
 _OPTIMIZERS = "/torch/optim/"
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 # Modules and classes of C functions that act, or give another result at each call.
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
-_ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _RANDOM = ("np.random.", "numpy.random.", "random.")
 _CHANCE = ("random", "_random", "Random", "secrets")
@@ -125,7 +126,7 @@ class BreakCase:
     @property
     def is_item(self) -> bool:
         """Whether a Python number, or a list of them, is asked of a tensor."""
-        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type
+        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type or self.facts.operator == _TO_A_NUMBER
 
     @property
     def symbols_are_captured(self) -> bool:

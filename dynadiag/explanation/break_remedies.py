@@ -42,11 +42,13 @@ _KNOWN = frozenset(
         "checkpoint.outside",
         "checkpoint.effects",
         "warn.reorder",
+        "warn.ignore",
     }
 )
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
+_DISABLED, _DATA = ("GB0098", "GB0099"), "GB0033"
 
 
 def _when(*conditions: _Condition, **slots: Callable[[BreakCase], str]) -> _Needs:
@@ -257,7 +259,21 @@ _RULES = (
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
         _when(lambda case: _warns(case) and not case.has_keywords),
-        trials=(Trial("warns", ("2.13",)),),
+        trials=(Trial("warns"),),
+    ),
+    Remedy(
+        "warn.ignore",
+        "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
+        "Or warn before or after the compiled call.",
+        _when(lambda case: _warns(case) and case.has_keywords),
+        trials=(Trial("warns_with_a_keyword"),),
+    ),
+    Remedy(
+        "disabled.outside",
+        "The function is under `torch.compiler.disable`, so the graph ends at its call: call it before or after the "
+        "compiled function, or take that off where torch can trace it.",
+        _when(_theirs, _is(*_DISABLED)),
+        trials=(Trial("calls_a_disabled_function"),),
     ),
     Remedy(
         "log.ignore",
@@ -296,8 +312,17 @@ _RULES = (
     Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
-        _when(_is(_ITEM), lambda case: case.decision is None and case.facts.within is None and "log" not in case.uses),
-        trials=(Trial("takes_an_item", case=_ITEM), Trial("sizes_by_an_item", case=_ITEM)),
+        _when(
+            _is(_ITEM, _DATA),
+            lambda case: (
+                case.is_item and case.decision is None and case.facts.within is None and "log" not in case.uses
+            ),
+        ),
+        trials=(
+            Trial("takes_an_item", case=_ITEM),
+            Trial("sizes_by_an_item", case=_ITEM),
+            Trial("splits_by_a_list", case=_DATA),
+        ),
     ),
     Remedy(
         "item.pass",
@@ -366,7 +391,7 @@ _USUAL = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (_plain_print(case) or (_warns(case) and not case.has_keywords)),
+        lambda case: not (_plain_print(case) or _warns(case)),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",

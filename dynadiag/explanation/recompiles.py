@@ -25,7 +25,7 @@ from dynadiag.explanation.recompile_case import (
 )
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import is_user_file, original_name
+from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
@@ -283,6 +283,8 @@ def _calls(outer: Compile, inner: Compile) -> bool:
     frame on.
     """
     own, begin = outer.user_stack[-1], inner.user_stack[0]
+    if is_torch_file(outer.file):  # of torch's own wrapper around a module the stack ends with the program's call
+        return inner.user_stack != outer.user_stack and inner.user_stack[: len(outer.user_stack)] == outer.user_stack
     callers = inner.user_stack[:-1] if inner.user_stack[-1].file == inner.file else inner.user_stack
     is_on_the_way = (own.file, own.function) in [(frame.file, frame.function) for frame in callers]
     return own.file == outer.file and is_on_the_way and (len(outer.user_stack) == 1 or outer.user_stack[0] == begin)

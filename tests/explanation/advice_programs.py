@@ -134,6 +134,33 @@ def warns(v: torch.Tensor) -> torch.Tensor:
     return half * 2
 
 
+def warns_with_a_keyword(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    warnings.warn("half way", stacklevel=2)
+    return half * 2
+
+
+@torch.compiler.disable
+def seen(v: torch.Tensor) -> None:
+    held.append(v)
+
+
+def calls_a_disabled_function(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    seen(half)
+    return half * 2
+
+
+def calls_it_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    half, result = compile_(lambda v: (v + 1, (v + 1) * 2))(x)
+    seen(half)
+    return [result]
+
+
+def splits_by_a_list(v: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part.sum() for part in torch.split(v, lengths.tolist())])
+
+
 def logs(v: torch.Tensor) -> torch.Tensor:
     half = v + 1
     LOG.warning("half way")
@@ -1882,6 +1909,15 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "warns": (
         calls(warns, (x,)),
         configured(calls(warns, (x,)), lambda: config.reorderable_logging_functions.add(warnings.warn)),
+    ),
+    "warns_with_a_keyword": (
+        calls(warns_with_a_keyword, (x,)),
+        configured(calls(warns_with_a_keyword, (x,)), lambda: config.ignore_logging_functions.add(warnings.warn)),
+    ),
+    "calls_a_disabled_function": (calls(calls_a_disabled_function, (x,)), calls_it_afterwards),
+    "splits_by_a_list": (
+        calls(splits_by_a_list, (x, torch.tensor([1, 3]))),
+        configured(calls(splits_by_a_list, (x, torch.tensor([1, 3]))), captures),
     ),
     "logs": (
         calls(logs, (x,)),

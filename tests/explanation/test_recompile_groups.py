@@ -220,7 +220,7 @@ def test_what_a_newer_variant_accepts_is_not_told_again(tmp_path: Path) -> None:
         return v if other is None else v + other
 
     _, last = found(tmp_path, lambda v, other: add(v + 1, other), (x, None), (x, x), (torch.ones(5), torch.ones(5)))
-    assert [each.text for each in last.evidence if each.label == "guard" and not each.detail][0].startswith("v.size")
+    assert next(each.text for each in last.evidence if each.label == "guard" and not each.detail).startswith("v.size")
     assert not any("None" in each.text for each in last.evidence)
 
 
