@@ -146,7 +146,7 @@ def _goes_with(fact: GuardFailure, size: GuardFailure) -> bool:
     """Whether a failure is told with a size that changed: the layout of its tensor, or an integer that it is too."""
     if fact.part == "stride":
         return fact.subject == size.subject
-    is_number = fact.part == "value" and fact.was_type == "int" and not {fact.was, fact.now} & {"0", "1"}
+    is_number = sort_of(fact) == "value" and fact.was_type == "int" and not {fact.was, fact.now} & {"0", "1"}
     return is_number and (fact.was, fact.now) == (size.was, size.now)
 
 

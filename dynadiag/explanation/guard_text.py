@@ -68,7 +68,7 @@ def described(change: GuardChange) -> str:
         was = list_some([setting_words(fact.index, text) for text in change.was])
         return f"{state_words(fact.index, *fact.terms)} was {was}, now {setting_words(fact.index, fact.now)}"
     was = list_some([brief(text) for text in old])
-    if sort == "none" and fact.now_type == "NoneType" and fact.was_type:
+    if sort == "none" and fact.now_type == "NoneType" and fact.was_type and len(old) > 1:
         was = f"a {fact.was_type}"
     if told := _relation(fact):
         return told
