@@ -177,8 +177,8 @@ def _device(case: RecompileCase) -> Slots:
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.parameter",
-        "{name} is a {sort}, and torch treats shapes of {sort}s as constants, whatever `dynamic` is: one compile for "
-        "each. Set {options} before the first call: {then}.",
+        "{name} is a {sort}, whose shape torch keeps constant, whatever `dynamic` is. Set {options} before the first "
+        "call: {then}.",
         _parameter_size,
         trials=tried(
             "a_parameter_of_another_size",
