@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.recompile_case import RecompileCase, of_sort
+from dynadiag.explanation.recompile_case import RecompileCase, of_sort, place_text
 from dynadiag.explanation.remedy import MOST, Remedy, advise, slots_if, tried
 from dynadiag.explanation.state_remedies import STATES
 from dynadiag.explanation.tensor_remedies import TENSORS, markable_sizes
@@ -35,6 +35,15 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         "to the next, but not for `{caller}`, is no reason to compile again.",
         lambda case: dict(zip(("function", "caller", "place"), case.apart, strict=True)) if case.apart else None,
         trials=tried("a_loop_with_a_break"),
+    ),
+    Remedy(
+        "recompile.set_inside",
+        "The compiled code itself sets {names} (`{place}`), so the call after it is compiled anew. Set it before the "
+        "first call, outside of the compiled code (of a cache, for the longest input).",
+        lambda case: slots_if(
+            case.set_inside, names=case.names, place=place_text(case.set_inside) if case.set_inside else ""
+        ),
+        trials=tried("a_cache_that_grows"),
     ),
     *TENSORS,
     *STATES,
@@ -78,19 +87,38 @@ def advise_on(cases: Sequence[RecompileCase], torch: str | None = None) -> tuple
 
     ``torch`` is the version that the recompile was recorded on.
     """
-    cases = _with_sizes_together(cases)
+    cases = _alike_together(cases)
     most = MOST if len(cases) == 1 else 1
     each = [
-        advise(_FITTING, case, torch=torch, most=most) or advise(_GENERAL, case, torch=torch, most=1) for case in cases
+        _known(advise(_FITTING, case, torch=torch, most=most)) or advise(_GENERAL, case, torch=torch, most=1)
+        for case in cases
     ]
     limit = [advice for case in cases[:1] if (advice := _LIMIT.advice(case, torch=torch)) is not None]
     return tuple(dict.fromkeys([*(advice for given in each for advice in given), *limit]))[:MOST]
 
 
-def _with_sizes_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
-    """The causes, those of sizes that can be marked as one: they are marked together."""
-    sizes = [case for case in cases if markable_sizes(case) and not case.is_computed]
-    if len(sizes) < 2:
-        return list(cases)
-    together = replace(sizes[0], changes=tuple(change for case in sizes for change in case.changes))
-    return [together if case is sizes[0] else case for case in cases if case is sizes[0] or case not in sizes]
+# What the compiled code itself does is the cause: what else helps against such a change is not said beside it.
+_KNOWN = ("recompile.set_inside", "items.added", "items.appended")
+
+
+def _known(given: tuple[Advice, ...]) -> tuple[Advice, ...]:
+    return tuple(each for each in given if each.key in _KNOWN) or given
+
+
+def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
+    """The causes; those that one remedy is for, whose text names several things, are told together: sizes are marked
+    at once, and numbers need no paragraph each."""
+    together: dict[object, RecompileCase] = {}
+    for number, case in enumerate(cases):
+        key: object = number
+        if markable_sizes(case) and not case.is_computed:
+            key = "size"
+        elif case.sort == "value":
+            first = next((each.key for each in _FITTING if each.needs(case) is not None), None)
+            key = (first, case.fact.base in ("closure", "global")) if first in _NAMING_ALL else number
+        other = together.get(key)
+        together[key] = case if other is None else replace(other, changes=(*other.changes, *case.changes))
+    return list(together.values())
+
+
+_NAMING_ALL = ("value.float", "value.integer", "value.integer_again")  # remedies that name all numbers that changed

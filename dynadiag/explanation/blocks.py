@@ -14,11 +14,13 @@ from dynadiag.recording.records import Span
 
 __all__ = [
     "call_at",
+    "called_beside",
     "called_in_condition",
     "handled_lines",
     "has_company",
     "is_condition",
     "is_last",
+    "only_raises",
     "unsplittable_block",
 ]
 
@@ -77,14 +79,40 @@ def has_company(source: str | None, span: Span) -> bool:
 
 
 def is_last(source: str | None, span: Span) -> bool:
-    """Whether nothing of a function follows the statement at a place. False where its source is not known."""
+    """Whether nothing of a function follows the statement at a place. False where its source is not known.
+
+    The step of a scheduler is Python's, and that of an optimizer is compiled by itself.
+    """
     function = enclosing_function(source, span.line)
     if function is None or isinstance(function, ast.Lambda):
         return False
     here = next((node for node in function.body if node.lineno <= (span.line or 0) <= (node.end_lineno or 0)), None)
     return isinstance(here, (ast.Expr, ast.Return, ast.Assign)) and not any(
-        _computes(node) for node in function.body[function.body.index(here) + 1 :]
+        _computes(node) and not _steps(node) for node in function.body[function.body.index(here) + 1 :]
     )
+
+
+def _steps(node: ast.stmt) -> bool:
+    called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in ("step", "zero_grad")
+
+
+def only_raises(source: str | None, span: Span) -> bool:
+    """Whether a place is the condition of an ``if`` one side of which does nothing but raise."""
+    tree = None if source is None or span.line is None else parsed(source)
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)] if tree else []
+    here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
+    return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
+
+
+def called_beside(source: str | None, line: int | None) -> tuple[str, ...]:
+    """What the function around a line calls on ``self`` in other statements (``self.net``)."""
+    function = enclosing_function(source, line)
+    body = [] if function is None or isinstance(function, ast.Lambda) else function.body
+    others = [node for node in body if not node.lineno <= (line or 0) <= (node.end_lineno or 0)]
+    calls = (node.func for each in others for node in ast.walk(each) if isinstance(node, ast.Call))
+    own = (call for call in calls if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name))
+    return tuple(dict.fromkeys(ast.unparse(call) for call in own if ast.unparse(call.value) == "self"))
 
 
 def _computes(node: ast.stmt) -> bool:

@@ -12,10 +12,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.blocks import call_at, called_in_condition, has_company, is_condition, unsplittable_block
+from dynadiag.explanation.blocks import (
+    call_at,
+    called_beside,
+    called_in_condition,
+    has_company,
+    is_condition,
+    only_raises,
+    unsplittable_block,
+)
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
-from dynadiag.explanation.owner import Owner, owner_of
+from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
@@ -26,19 +34,20 @@ from dynadiag.explanation.unknown_values import (
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
 from dynadiag.recording.code_origin import path_in_packages
-from dynadiag.recording.records import Break, BreakFacts, SkippedFrame, Span
+from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
 __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
+_TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
 _OPTIMIZERS = "/torch/optim/"
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 # Modules and classes of C functions that act, or give another result at each call.
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
-_ACTING = ("sys", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _RANDOM = ("np.random.", "numpy.random.", "random.")
 _CHANCE = ("random", "_random", "Random", "secrets")
@@ -83,6 +92,17 @@ class BreakCase:
         return next(known_fixes(module, self.source, self.item.span.line, self.item.gb_id), None)
 
     @property
+    def compiled_way(self) -> tuple[Frame, ...]:
+        """The frames on the way to the break of functions that torch compiled or split, the outermost first."""
+        known = {(each.file, each.function.rpartition(".")[2]) for each in self.run.compiles}
+        return tuple(frame for frame in self.item.user_stack if (frame.file, frame.function) in known)
+
+    @property
+    def entry(self) -> Frame | None:
+        """The program's line in compiled code that leads to a library's; None where all that was compiled is theirs."""
+        return entry_frame(self.compiled_way)
+
+    @property
     def is_theirs(self) -> bool:
         """Whether the user can change what breaks."""
         return self.owner.is_user and self.facts.inside.file is None
@@ -104,8 +124,10 @@ class BreakCase:
 
     @property
     def takes_from_arguments(self) -> bool:
-        """Whether the number can be computed before the call: from the function's arguments alone."""
-        return takes_from_arguments(self.source, self.item.span)
+        """Whether the number can be computed before the call: from the compiled function's arguments alone."""
+        way = self.way
+        is_inlined = way is not None and way != self.item.user_stack[-1]
+        return not is_inlined and takes_from_arguments(self.source, self.item.span)
 
     @property
     def is_branch(self) -> bool:
@@ -115,7 +137,7 @@ class BreakCase:
     @property
     def is_item(self) -> bool:
         """Whether a Python number, or a list of them, is asked of a tensor."""
-        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type
+        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type or self.facts.operator == _TO_A_NUMBER
 
     @property
     def symbols_are_captured(self) -> bool:
@@ -131,6 +153,24 @@ class BreakCase:
     def is_assertion(self) -> bool:
         """Whether the break is at the condition of an ``assert``, or in it."""
         return self.is_branch and _is_assertion(self.source, self.item.span)
+
+    @property
+    def only_raises(self) -> bool:
+        """Whether one side of the branch does nothing but raise."""
+        return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def way(self) -> Frame | None:
+        """The frame of the compiled function on the way to the break."""
+        file, function = self.run.function_of(self.item.compile_id) or (None, "")
+        name = function.rpartition(".")[2]
+        return next((each for each in self.item.user_stack if (each.file, each.function) == (file, name)), None)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the compiled function, the program's if there is one, calls on ``self`` beside the call that breaks."""
+        calls = [each for each in (self.entry, *self.compiled_way) if each is not None]
+        return called_beside(self.run.sources.get(calls[0].file), calls[0].line) if calls else ()
 
     @property
     def fails_always(self) -> bool:

@@ -34,11 +34,21 @@ _VERSIONS = {"requires_gradients": ("2.11", "2.13", "2.14")}  # 2.15 reports its
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
-    | {"chance.branch", "branch.inside", "checkpoint.outside", "checkpoint.effects", "warn.reorder"}
+    | {
+        "branch.raise",
+        "branch.assert",
+        "chance.branch",
+        "branch.inside",
+        "checkpoint.outside",
+        "checkpoint.effects",
+        "warn.reorder",
+        "warn.ignore",
+    }
 )
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
+_DISABLED, _DATA = ("GB0098", "GB0099"), "GB0033"
 
 
 def _when(*conditions: _Condition, **slots: Callable[[BreakCase], str]) -> _Needs:
@@ -105,6 +115,15 @@ def _inner_place(case: BreakCase) -> str:
     return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
 
 
+def _is_all_theirs(case: BreakCase) -> bool:
+    """Whether all on the way to the break that was compiled is a library's, which calls something beside it."""
+    return not case.owner.is_user and case.entry is None and bool(case.parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names[:2])
+
+
 def _about(*uses: str) -> _Condition:
     """Whether all that the number is for is among these."""
     return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
@@ -151,6 +170,18 @@ _RULES = (
         trials=(Trial("asserts_in_the_graph", case="GB0170"),),
     ),
     Remedy(
+        "branch.raise",
+        "One side only raises: return the condition, and raise after the compiled call.",
+        _when(_theirs, lambda case: case.only_raises),
+        trials=(Trial("raises_on_values", case="GB0170"),),
+    ),
+    Remedy(
+        "branch.assert",
+        "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
+        _when(_theirs, lambda case: case.only_raises and case.block is None),
+        trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
+    ),
+    Remedy(
         "failed.no_fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
         _when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
@@ -180,8 +211,33 @@ _RULES = (
         "branch.inside",
         "The branch is in {place}: give arguments with which it is not reached, or make the call before or after the "
         "compiled function.",
-        _when(lambda case: case.is_branch and not case.is_theirs, place=_inner_place),
+        _when(
+            lambda case: case.is_branch and not case.is_theirs and not _is_all_theirs(case),
+            place=_inner_place,
+        ),
         trials=(Trial("clips_and_checks"),),
+    ),
+    Remedy(
+        "library.around",
+        "What breaks is `{function}`, {owner}'s own: make that call before or after the compiled function{parts}.",
+        _when(
+            lambda case: not (case.owner.is_user or case.is_branch) and case.entry is not None,
+            function=lambda case: case.item.function,
+            owner=lambda case: case.owner.name,
+            parts=lambda case: f", or compile only {_listed(case.parts)}" if case.parts else "",
+        ),
+        trials=(Trial("renders_a_text"), Trial("renders_beside_a_layer")),
+    ),
+    Remedy(
+        "library.parts",
+        "What breaks is `{function}`, {owner}'s own, and so is the function that was compiled: compile only what it "
+        "calls beside that, {parts}.",
+        _when(
+            _is_all_theirs,
+            function=lambda case: case.item.function,
+            owner=lambda case: case.owner.name,
+            parts=lambda case: _listed(case.parts),
+        ),
     ),
     Remedy(
         "checkpoint.outside",
@@ -220,7 +276,21 @@ _RULES = (
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
         _when(lambda case: _warns(case) and not case.has_keywords),
-        trials=(Trial("warns", ("2.13",)),),
+        trials=(Trial("warns"),),
+    ),
+    Remedy(
+        "warn.ignore",
+        "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
+        "Or warn before or after the compiled call.",
+        _when(lambda case: _warns(case) and case.has_keywords),
+        trials=(Trial("warns_with_a_keyword"),),
+    ),
+    Remedy(
+        "disabled.outside",
+        "The function is under `torch.compiler.disable`, so the graph ends at its call: call it before or after the "
+        "compiled function, or take that off where torch can trace it.",
+        _when(_theirs, _is(*_DISABLED)),
+        trials=(Trial("calls_a_disabled_function"),),
     ),
     Remedy(
         "log.ignore",
@@ -259,8 +329,17 @@ _RULES = (
     Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
-        _when(_is(_ITEM), lambda case: case.decision is None and case.facts.within is None and "log" not in case.uses),
-        trials=(Trial("takes_an_item", case=_ITEM), Trial("sizes_by_an_item", case=_ITEM)),
+        _when(
+            _is(_ITEM, _DATA),
+            lambda case: (
+                case.is_item and case.decision is None and case.facts.within is None and "log" not in case.uses
+            ),
+        ),
+        trials=(
+            Trial("takes_an_item", case=_ITEM),
+            Trial("sizes_by_an_item", case=_ITEM),
+            Trial("splits_by_a_list", case=_DATA),
+        ),
     ),
     Remedy(
         "item.pass",
@@ -296,7 +375,7 @@ _RULES = (
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
         "into a function that takes their tensors.",
-        _when(lambda case: case.rest_is_unseen),
+        _when(lambda case: case.rest_is_unseen and case.owner.is_user),
         ends=False,
         trials=(Trial("hides_tensors_in_an_object"),),
     ),
@@ -329,7 +408,7 @@ _USUAL = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (_plain_print(case) or (_warns(case) and not case.has_keywords)),
+        lambda case: not (_plain_print(case) or _warns(case)),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",

@@ -31,6 +31,7 @@ __all__ = [
     "without_consequences",
 ]
 
+_OF_CONDITIONS = ("shape", "size", "value")  # sorts of failures that a condition and its terms have
 _EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
 _OF_MODULE = "L['self']."
 _MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
@@ -111,16 +112,18 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
 def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
     """The changes by what they have in common, in order: those that are one change of the program's stand together.
 
-    A sequence length is in three tensors and in eleven of a mask: sizes that grew by the same factor are one cause. So
-    are conditions on the same sizes, and these sizes where an older entry was made for one of each; what is in a
-    container whose length or keys changed; what all follows from the first call; one dtype, device or flag of several
-    tensors.
+    A sequence length is in three tensors and in eleven of a mask: sizes that grew by the same factor are one cause, and
+    so is an integer that changed from and to the same number as a size. So are conditions on the same sizes or numbers,
+    and these where an older entry was made for one of each; the layout of a tensor, with its sizes where these changed
+    too; what is in a container whose length or keys changed; what all follows from the first call; one dtype, device or
+    flag of several tensors.
     """
     explaining = explaining_sorts([change.fact for change in own])
     containers = [
         change.fact.subject or "" for change in own if change.sort in ("length", "keys") and not change.fact.index
     ]
     default_dtype = any(change.fact.index == "default_dtype" for change in own)
+    sizes = [change.fact for change in own if change.sort == "size"]
     together: dict[object, list[GuardChange]] = {}
     for change in own:
         key: tuple[object, ...] = _cause(change.fact)
@@ -131,11 +134,20 @@ def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
         elif change.sort in ("value", "presence", "type", "none", "size", "length", "keys"):
             around = (name for name in containers if (change.fact.subject or "").startswith(f"{name}["))
             key = next((("in", name) for name in around), key)
+        key = next((_cause(size) for size in sizes if _goes_with(change.fact, size)), key)
         together.setdefault(key, []).append(change)
     return tuple(map(tuple, _merged_by_size(list(together.values()))))
 
 
 _DEFAULT_DTYPE = ("state", "default_dtype", ())
+
+
+def _goes_with(fact: GuardFailure, size: GuardFailure) -> bool:
+    """Whether a failure is told with a size that changed: the layout of its tensor, or an integer that it is too."""
+    if fact.part == "stride":
+        return fact.subject == size.subject
+    is_number = sort_of(fact) == "value" and fact.was_type == "int" and not {fact.was, fact.now} & {"0", "1"}
+    return is_number and (fact.was, fact.now) == (size.was, size.now)
 
 
 def _cause(fact: GuardFailure) -> tuple[object, ...]:
@@ -148,6 +160,8 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
         return ("size", fact.was, fact.now) if special else ("size", Fraction(pair[1], pair[0]))
     if fact.part == "shape":
         return "shape", fact.terms
+    if fact.part == "stride":
+        return "stride", fact.subject
     if fact.part in ("dtype", "device", "requires_grad", "rank"):
         return fact.part, fact.base == "parameter", fact.was, fact.now
     if fact.part == "dispatch keys":
@@ -166,15 +180,15 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
 
 
 def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
-    """The groups, of those on conditions and sizes each joined with the first that has one of its sizes, or a size that
-    changed from and to the same number against an older entry."""
+    """The groups, of those on conditions, sizes and numbers each joined with the first that has one of its sizes or
+    numbers, or a size that changed from and to the same number against an older entry."""
     kept: list[tuple[list[GuardChange], set[str]]] = []
     for group in groups:
         sizes = {term for change in group for term in (change.fact.terms or (change.fact.source or "",))}
         sizes |= {f"{was} to {change.fact.now}" for change in group if change.sort == "size" for was in change.was}
-        on_sizes = group[0].sort in ("shape", "size")
+        on_sizes = group[0].sort in _OF_CONDITIONS
         other = next(
-            (each for each in kept if on_sizes and each[0][0].sort in ("shape", "size") and each[1] & sizes), None
+            (each for each in kept if on_sizes and each[0][0].sort in _OF_CONDITIONS and each[1] & sizes), None
         )
         if other is None:
             kept.append((group, sizes))
@@ -185,10 +199,15 @@ def _merged_by_size(groups: list[list[GuardChange]]) -> list[list[GuardChange]]:
 
 
 def _telling(change: GuardChange, group: Sequence[GuardChange]) -> int:
-    """The order in a cause: parameters, sizes 0 and 1, what others are in; then conditions, of the newest entry."""
+    """The order in a cause: parameters, sizes 0 and 1, what others are in; then conditions, of the newest entry. What
+    only goes with a size or a condition stands last."""
+    if change.sort == "stride" or (change.sort == "value" and any(other.sort in ("shape", "size") for other in group)):
+        return 3
+    if change.sort == "size" and change.fact.base == "parameter":
+        return -1  # a buffer of the same module has its shape
     if change.sort == "size" and (change.fact.is_of_parameter or {change.fact.was, change.fact.now} & {"0", "1"}):
         return 0
-    if change.sort in ("length", "keys", "state", *_EXPLAINS_OTHERS):
+    if change.sort in ("length", "state", *_EXPLAINS_OTHERS):
         return 0
     return 1 if change.sort != "size" or all(other.sort == "size" for other in group) else 2
 

@@ -26,7 +26,7 @@ def what_changed(change: GuardChange) -> str:
         return "a cached entry fits by now"
     if sort == "first call":
         return f"{subject} was set by the first call"
-    if fact.source in ARGUMENTS:
+    if fact.source in ARGUMENTS and sort == "length":
         return "called with another number of arguments"
     if sort == "state":
         return f"{state_words(fact.index, *fact.terms)} changed"
@@ -68,6 +68,8 @@ def described(change: GuardChange) -> str:
         was = list_some([setting_words(fact.index, text) for text in change.was])
         return f"{state_words(fact.index, *fact.terms)} was {was}, now {setting_words(fact.index, fact.now)}"
     was = list_some([brief(text) for text in old])
+    if sort == "none" and fact.now_type == "NoneType" and fact.was_type and len(old) > 1:
+        was = f"a {fact.was_type}"
     if told := _relation(fact):
         return told
     if fact.is_condition:

@@ -11,16 +11,20 @@ from typing import Any
 
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import last_name, source_text
+from dynadiag.recording.torch_text.sources import holder_of, last_name, source_text
 
-__all__ = ["added_key", "assignment", "key_place"]
+__all__ = ["added_item", "assignment", "key_place", "keyword_at_times", "number_use", "set_inside"]
 
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
+_ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
 _HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
 
 
-def added_key(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str, Span] | None:
-    """The key that the compiled function itself adds to the container of a guard, and where it does so."""
+def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:
+    """The key that the compiled code itself adds to the container of a guard, and where; no key of a list or a set.
+
+    The compiled code is the function that was compiled again, and what stands at the guard's own line, such as a hook.
+    """
     if fact.part not in ("length", "keys", "membership"):
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
@@ -31,7 +35,63 @@ def added_key(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -
                 continue
             if ast.unparse(target.value) == container and fact.index in (None, repr(target.slice.value)):
                 return repr(target.slice.value), Span(item.file, target.lineno)
+    here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
+    here += [(fact.file, node) for node in _nodes_at(fact, sources)]
+    for file, node in here:
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) == container:
+            return None, Span(file, called.lineno)
     return None
+
+
+def keyword_at_times(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:
+    """The keyword argument that only some calls pass to a function that takes any."""
+    function = enclosing_function(sources.get(item.file or ""), item.line)
+    taken = "kwargs" if function is None or function.args.kwarg is None else function.args.kwarg.arg
+    if fact.part == "membership" and fact.subject == f"L['{taken}']":
+        return (fact.index or "").strip("'\"")
+    inside = fact.part == "presence" and holder_of(fact.subject) == f"L['{taken}']"
+    return last_name(fact.subject) if inside else None
+
+
+def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
+    """What an integer that is part of the code is for at the line of its guard: "loop", or the container that it picks
+    an item of."""
+    name = source_text(fact.subject)
+    if fact.part != "value" or fact.was_type != "int":
+        return None
+    for node in _nodes_at(fact, sources):
+        place = Span(fact.file, getattr(node, "lineno", fact.line))
+        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        if isinstance(node, ast.Call) and called == "range" and any(ast.unparse(each) == name for each in node.args):
+            return "loop", place
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == name:
+            return ast.unparse(node.value), place
+    return None
+
+
+def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> Span | None:
+    """Where the compiled function itself sets the attribute that a guard reads; None where other code may set it too.
+
+    What is counted up there has no last value, and is left out.
+    """
+    place = assignment(fact, sources)
+    if place is None:
+        return None
+    function = enclosing_function(sources.get(place.file or ""), place.line)
+    around = ((item.file, item.line), (fact.file, fact.line))
+    own = [enclosing_function(sources.get(file or ""), line) for file, line in around]
+    if function is None or function not in own:
+        return None
+    sets = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+    return place if any(node.lineno == place.line for node in sets) else None
+
+
+def _nodes_at(fact: GuardFailure, sources: Mapping[str, str]) -> Iterator[ast.AST]:
+    """The nodes at the line of a guard."""
+    text = sources.get(fact.file or "") or ""
+    around = enclosing_function(text, fact.line) or parsed(text)
+    yield from (node for node in ast.walk(around) if getattr(node, "lineno", None) == fact.line) if around else ()
 
 
 def key_place(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
@@ -76,20 +136,21 @@ def assignment(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
     places = [
         Span(file, node.lineno)
         for file, text in sources.items()
-        for node in _statements(text, with_top=fact.base != "global")
+        for node in _statements(text, None if fact.base != "global" else name)
         if any(_binds(target, name, fact.base) for target in _targets(node)) or _sets(node, name)
     ]
     return places[0] if len(places) == 1 else None
 
 
-def _statements(text: str, *, with_top: bool) -> Iterator[Any]:
+def _statements(text: str, global_: str | None) -> Iterator[Any]:
     """The statements and calls of a file that may give another value than the first.
 
-    Assignments at the top of a file give globals their first value.
+    The first assignment at the top of a file gives a global its first value.
     """
     tree = parsed(text)
-    top = [] if tree is None else tree.body
-    stack: list[ast.AST] = [node for node in top if with_top or not isinstance(node, (ast.Assign, ast.AnnAssign))]
+    top: list[ast.stmt] = [] if tree is None else tree.body
+    first = next((node for node in top if any(_binds(each, global_ or "", "global") for each in _targets(node))), None)
+    stack: list[ast.AST] = [node for node in top if node is not first or isinstance(node, ast.For)]
     while stack:
         node = stack.pop()
         if not (isinstance(node, ast.FunctionDef) and node.name in _FIRST):

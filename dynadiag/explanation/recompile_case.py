@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
 from dynadiag.explanation.formatting import list_some
-from dynadiag.explanation.rebinding import added_key, key_place
+from dynadiag.explanation.rebinding import added_item, key_place, keyword_at_times, number_use, set_inside
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import local_name, source_text
+from dynadiag.recording.torch_text.sources import argument_description, local_name, source_text
 
 __all__ = [
     "Needs",
@@ -22,6 +23,7 @@ __all__ = [
     "is_special_size",
     "of_sort",
     "own_changes",
+    "place_text",
 ]
 
 _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
@@ -32,18 +34,28 @@ _FROM_BEFORE = ("size", "shape", "value")  # parts of what a function may have c
 class RecompileCase:
     """One cause of a recompile: what changed together, the most telling first.
 
-    ``is_computed``: it was computed before a graph break, so that no caller can change it. ``goes_on``: it changed in
-    other recompiles of the function too. ``added`` is the key that the compiled code itself adds to the container, and
-    where. ``key_of`` is where the value is used as the key of a dict. ``apart`` is the function, its caller and the
-    place of the break but for which it would be part of the caller's graph.
+    - ``is_computed``: it was computed before a graph break, so that no caller can change it.
+    - ``goes_on``: it changed in other recompiles of the function too.
+    - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
+      in that of the entry that failed.
+    - ``added``: the key that the compiled code itself adds to the container (None of a list), and where.
+    - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`).
+    - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
+    - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
+      graph.
     """
 
     changes: tuple[GuardChange, ...]
     recompile: Recompile
     is_computed: bool = False
     goes_on: bool = False
-    added: tuple[str, Span] | None = None
+    became_number: bool = False
+    was_number: bool = False
+    added: tuple[str | None, Span] | None = None
     key_of: tuple[str, Span] | None = None
+    use: tuple[str, Span] | None = None
+    set_inside: Span | None = None
+    keyword: str | None = None
     apart: tuple[str, str, str] | None = None
 
     @property
@@ -65,13 +77,13 @@ class RecompileCase:
 
     @property
     def name(self) -> str:
-        """What changed, as the program writes it."""
-        return f"`{source_text(self.fact.subject)}`"
+        """What changed, as the program writes it; what a wrapper's ``*args`` have, also as its caller calls it."""
+        return _named(self.fact.subject)
 
     @property
     def names(self) -> Subject:
         """The first few things that changed."""
-        names = list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in self.alike))
+        names = list(dict.fromkeys(_named(fact.subject) for fact in self.alike))
         return Subject(list_some(names, 3), many=len(names) > 1)
 
     @property
@@ -81,10 +93,16 @@ class RecompileCase:
         return of_wrapper and self.fact.part in ("type", "identity") and local_name(self.fact.subject) in _WRAPPED
 
     @property
-    def is_again(self) -> bool:
-        """Whether it had other values before, and was a constant of the code all the same."""
+    def is_constant(self) -> bool:
+        """Whether it remains a constant of the code, since the code needs its number, or since it had other values
+        before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source)
-        return self.goes_on or len({value for change in same for value in change.was}) > 1
+        return self.became_number or self.goes_on or len({value for change in same for value in change.was}) > 1
+
+
+def _named(subject: str | None) -> str:
+    described = argument_description(subject)
+    return f"`{source_text(subject)}`{f' ({described})' if described else ''}"
 
 
 Needs = Callable[[RecompileCase], Slots]
@@ -98,6 +116,11 @@ def of_sort(*sorts: str) -> Needs:
 def is_special_size(fact: GuardFailure) -> bool:
     """Whether it is a size that is, or was, one of those that torch compiles apart from all others."""
     return fact.part == "size" and not {fact.was, fact.now}.isdisjoint(("0", "1"))
+
+
+def place_text(place: Span) -> str:
+    """Return a place as a sentence names it: ``net.py:12``."""
+    return f"{posixpath.basename(place.file or '')}:{place.line}"
 
 
 def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:
@@ -130,16 +153,25 @@ def cases_of(
     computed: Collection[str] = (),
     changing: Collection[str | None] = (),
     sources: Mapping[str, str] = {},
+    numbers: Collection[tuple[str, str | None]] = (),
 ) -> tuple[RecompileCase, ...]:
-    """The causes of a recompile, the most telling first. What another callable has else follows from it."""
+    """The causes of a recompile, the most telling first. What another callable has else follows from it.
+
+    ``numbers`` are the compiles and sources of symbols that torch needed the number of.
+    """
     cases = tuple(
         RecompileCase(
             together,
             item,
             is_computed=is_from_before_break(together[0].fact, computed),
             goes_on=changing_source(together[0].fact) in changing,
-            added=added_key(together[0].fact, item, sources),
+            became_number=(item.compile_id, together[0].fact.source) in numbers,
+            was_number=(together[0].fact.against, together[0].fact.source) in numbers,
+            added=added_item(together[0].fact, item, sources),
             key_of=key_place(together[0].fact, sources),
+            use=number_use(together[0].fact, sources),
+            set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
+            keyword=keyword_at_times(together[0].fact, item, sources),
         )
         for together in causes(own_changes(item, computed))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,10 +16,16 @@ from dynadiag.explanation.guard_text import describe_change, described, what_cha
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
 from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.rebinding import assignment
-from dynadiag.explanation.recompile_case import RecompileCase, cases_of, changing_source, is_special_size
+from dynadiag.explanation.recompile_case import (
+    RecompileCase,
+    cases_of,
+    changing_source,
+    is_from_before_break,
+    is_special_size,
+)
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import is_user_file, original_name
+from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
@@ -28,6 +34,7 @@ __all__ = ["recompile_findings"]
 
 _SHORT = 8  # causes of one recompile that stand in a short report
 
+_DECORATOR = "/torch/utils/_contextlib.py"  # of torch.no_grad, torch.inference_mode and their like
 _Key = tuple[object, ...]
 
 
@@ -35,12 +42,14 @@ _Key = tuple[object, ...]
 class _Group:
     """Recompiles of one function for one reason, with the causes of each; the one that torch gave up at first.
 
-    ``cause`` is what they follow from: the key of another group, or the position of a finding on a break.
+    ``cause`` is what they follow from: the key of another group, or the position of a finding on a break. ``rests`` are
+    the causes of recompiles of the rest of the function behind a break, which follow from these.
     """
 
     items: tuple[Recompile, ...]
     cases: tuple[tuple[RecompileCase, ...], ...]
     cause: _Key | int | None
+    rests: tuple[RecompileCase, ...] = ()
 
     @property
     def first(self) -> Recompile:
@@ -75,12 +84,20 @@ def recompile_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Find
     position = {key: len(before) + index for index, key in enumerate(groups)}
     return tuple(
         _finding(
-            _with_break(group, before, run),
+            replace(_with_break(group, before, run), rests=_rests(key, groups)),
             run,
             position[group.cause] if isinstance(group.cause, tuple) else group.cause,
         )
-        for group in groups.values()
+        for key, group in groups.items()
     )
+
+
+def _rests(key: _Key, groups: Mapping[_Key, _Group]) -> tuple[RecompileCase, ...]:
+    """The causes that the rest of a function behind a break was compiled again for, which follow from a group."""
+    file, _, function = key[:3]
+    own = (each for each in groups.values() if each.cause == key)
+    rests = (each for each in own if (each.first.file, each.first.function) == (file, function))
+    return tuple(case for each in rests for cases in each.cases for case in cases if not case.is_computed)
 
 
 def _with_break(group: _Group, before: Sequence[Finding], run: RunRecords) -> _Group:
@@ -133,14 +150,19 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     given_up = {_function(item) for item in run.recompiles if item.limit_reached and item.reasons}
     compiles = {item.compile_id: item for item in run.compiles}
     changing = _changing(run)
+    numbers = {(each.compile_id, each.source) for each in run.symbols if each.event == "specialized"}
     groups: dict[_Key, _Group] = {}
     known: list[_Cause] = []
-    for item in by_frequency(run.recompiles):
+    failed: set[tuple[_Key, str, str | None]] = set()
+    age = {each: number for number, each in enumerate(compiles)}
+    for met in by_frequency(run.recompiles):
+        item = _without_superseded(met, failed, age)
+        failed |= {(_function(met), each.against, each.source) for each in met.reasons}
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        cases = cases_of(item, computed, changing[_function(item)], run.sources)
+        cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
-        cause = None if ends or own is None else _cause(item, own, cases, known, before)
+        cause = None if ends or own is None else _cause(item, own, cases, known, before, computed)
         key = (*_function(item), *(() if ends else (cause, *_reason(item, cases))))
         if cause is None and own is not None and own.user_stack:
             known.append(_Cause(own, fingerprint(item.reasons), key))
@@ -148,9 +170,31 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     return groups
 
 
+def _without_superseded(
+    item: Recompile, failed: Collection[tuple[_Key, str, str | None]], age: Mapping[str, int]
+) -> Recompile:
+    """The recompile without what an older entry failed by before, and the newest accepts.
+
+    A newer entry was made for that, and the call is to be compared with it.
+    """
+    newest = max((age.get(each.against, 0) for each in item.reasons), default=0)
+    last: dict[str | None, int] = {}
+    for each in item.reasons:
+        last[each.source] = max(last.get(each.source, 0), age.get(each.against, 0))
+    own = tuple(
+        each
+        for each in item.reasons
+        if (_function(item), each.against, each.source) not in failed
+        or is_special_size(each)  # it is 0 or 1 for the newest entry too, which may say so of one tensor only
+        or last[each.source] > age.get(each.against, 0)
+        or last[each.source] == newest
+    )
+    return replace(item, reasons=own or item.reasons)
+
+
 def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
     """Of each function what goes on changing: containers that had several lengths, numbers that had several values
-    before and were constants of the code all the same."""
+    before and were constants of the code all the same, or that torch made symbols and then needed the value of."""
     changing: dict[_Key, set[str | None]] = {}
     lengths: set[tuple[_Key, str | None, str | None]] = set()
     for item in run.recompiles:
@@ -158,6 +202,8 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
         for reason in item.reasons:
             if reason.part == "length":
                 lengths.add((_function(item), reason.subject, reason.now))
+            elif reason.part == "shape" and reason.index == "number":
+                changing.setdefault(_function(item), set()).add(reason.subject)
             elif reason.part in ("value", "size"):
                 values.add((changing_source(reason), reason.was))
         changing.setdefault(_function(item), set()).update(_repeated(subject for subject, _ in values))
@@ -187,15 +233,20 @@ def _reason(item: Recompile, cases: Sequence[RecompileCase]) -> _Key:
 
 
 def _cause(
-    item: Recompile, own: Compile, cases: Sequence[RecompileCase], known: Sequence[_Cause], before: Sequence[Finding]
+    item: Recompile,
+    own: Compile,
+    cases: Sequence[RecompileCase],
+    known: Sequence[_Cause],
+    before: Sequence[Finding],
+    computed: Collection[str],
 ) -> _Key | int | None:
-    """What a recompile follows from."""
+    """What a recompile follows from. What was computed before a break is no change of its own."""
     if not own.user_stack:
         return None
     if cases and all(case.is_computed for case in cases):
         cause = _before_break(known, own)
         return _break_of(item, before) if cause is None else cause
-    return _outer(known, own, fingerprint(item.reasons))
+    return _outer(known, own, fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)]))
 
 
 def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
@@ -232,6 +283,8 @@ def _calls(outer: Compile, inner: Compile) -> bool:
     frame on.
     """
     own, begin = outer.user_stack[-1], inner.user_stack[0]
+    if is_torch_file(outer.file):  # of torch's own wrapper around a module the stack ends with the program's call
+        return inner.user_stack != outer.user_stack and inner.user_stack[: len(outer.user_stack)] == outer.user_stack
     callers = inner.user_stack[:-1] if inner.user_stack[-1].file == inner.file else inner.user_stack
     is_on_the_way = (own.file, own.function) in [(frame.file, frame.function) for frame in callers]
     return own.file == outer.file and is_on_the_way and (len(outer.user_stack) == 1 or outer.user_stack[0] == begin)
@@ -242,10 +295,10 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     rule = Rule.RECOMPILE_LIMIT if item.limit_reached else Rule.RECOMPILE
     raised = item.limit_reached and item.compile_id in run.failed
     function = run.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
-    span = Span(item.file, item.line)
+    span = _place(item, cases, run)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    owner = owner_of(item.file)
+    owner = owner_of(span.file)
     entry = None if owner.is_user else entry_frame(run.stack(item.compile_id))
     return Finding(
         rule=rule,
@@ -277,6 +330,15 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     )
 
 
+def _place(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> Span:
+    """Where the function begins that was compiled again: of one under ``torch.no_grad`` or its like, which torch wraps
+    in a function of its own, the program's."""
+    own = Span(cases[0].fact.file, cases[0].fact.line) if cases else Span(None, None)
+    function = enclosing_function(run.sources.get(own.file or ""), own.line)
+    is_wrapped = (item.file or "").endswith(_DECORATOR) and function is not None and owner_of(own.file).is_user
+    return Span(own.file, function.lineno) if is_wrapped and function else Span(item.file, item.line)
+
+
 def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None) -> tuple[Frame, ...]:
     """The user's stack to a function that is not the user's, or where torch raised at the limit."""
     if raised:  # before the compile began, so that it has no stack of its own
@@ -288,10 +350,11 @@ def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None)
 
 
 def _told(group: _Group) -> tuple[RecompileCase, ...]:
-    """The causes that are advised on: those of the first recompile, then what else changed in later ones."""
+    """The causes that are advised on: those of the first recompile, then what else changed in later ones and in the
+    rest of the function."""
     first = group.cases[0]
     known = {(case.sort, case.fact.source) for case in first}
-    later = (case for cases in group.cases[1:] for case in cases)
+    later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
     return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))
 
 

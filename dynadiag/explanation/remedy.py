@@ -15,12 +15,15 @@ from dynadiag.explanation.findings import Advice
 __all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "slots_if", "slotted", "tried"]
 
 _ASIDES = (
+    "apart",
+    "cycles",
     "like",
     "limit",
     "option",
     "plain",
     "range",
     "shared",
+    "unless",
     "who",
 )  # slots of whole sentences, which most cases leave empty
 

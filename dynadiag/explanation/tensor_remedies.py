@@ -8,6 +8,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.explanation.process_state import dispatch_change, is_other_device
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import excludes_zero_and_one
 from dynadiag.recording.torch_text.sources import argument_description, source_text, without_part
@@ -25,21 +26,37 @@ def markable_sizes(case: RecompileCase) -> tuple[GuardFailure, ...]:
 
 
 def _special_size(case: RecompileCase) -> Slots:
-    fact = case.fact
-    if case.sort == "size" and not fact.is_of_parameter and is_special_size(fact):
-        return {"tensor": source_text(fact.subject), "dimension": fact.index or "?"}
-    if case.sort != "shape" or fact.index != "above one" or fact.now not in (None, "0", "1"):
-        return None
-    tensor, part, dimension = without_part(fact.terms[0] if fact.terms else None)
-    return slots_if(part == "size", tensor=source_text(tensor), dimension=dimension or "?")
+    """The sizes 0 and 1: of what failed, or of the condition that torch made of it."""
+    sizes = [without_part(fact.source) for fact in case.alike if is_special_size(fact) and not fact.is_of_parameter]
+    if case.sort == "shape" and case.fact.index == "above one" and case.fact.now in (None, "0", "1"):
+        sizes = [without_part(term) for term in case.fact.terms[:1]]
+    sizes = list(dict.fromkeys(size for size in sizes if size[1] == "size"))
+    return slots_if(
+        sizes and case.sort in ("size", "shape"),
+        calls=_calls("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes]),
+        avoid="drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad",
+        who=_who([tensor for tensor, *_ in sizes]),
+    )
 
 
 def _parameter_size(case: RecompileCase) -> Slots:
+    """``options``: torch keeps what its own modules have apart from parameters and buffers of the program's."""
     then = {
         "always": "with your `dynamic=True` they are symbols then",
         "never": "without your `dynamic=False` they become symbols when they first change",
-    }.get(case.fact.dynamic or "", "they become symbols when they first change, with `dynamic=True` in the first call")
-    return slots_if(case.sort == "size" and case.fact.is_of_parameter, name=case.name, then=then)
+    }.get(
+        case.fact.dynamic or "", "they become symbols when they first change (with `dynamic=True`, in the first call)"
+    )
+    of_torch = "._modules[" in (case.fact.subject or "") or is_torch_file(case.recompile.file)
+    more = " and `torch._dynamo.config.force_nn_module_property_static_shapes = False`" if of_torch else ""
+    buffer = "._buffers[" in (case.fact.subject or "")
+    return slots_if(
+        case.sort == "size" and case.fact.is_of_parameter,
+        name=case.name,
+        sort="buffer" if buffer else "parameter",
+        then=then,
+        options=f"`torch._dynamo.config.force_parameter_static_shapes = False`{more}",
+    )
 
 
 def _static(said: str | None) -> Needs:
@@ -49,7 +66,7 @@ def _static(said: str | None) -> Needs:
         facts = markable_sizes(case)
         told = {fact.mark if fact.mark == "static" else fact.dynamic and "automatic" for fact in facts}
         never = any(fact.dynamic == "never" for fact in facts)
-        return slots_if(facts and case.is_again and not never and told == {said}, names=case.names)
+        return slots_if(facts and case.is_constant and not never and told == {said}, names=case.names)
 
     return needs
 
@@ -57,42 +74,81 @@ def _static(said: str | None) -> Needs:
 def _changed_size(many: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         facts = markable_sizes(case)
-        if not facts or case.is_again or any(fact.mark == "static" or fact.dynamic == "never" for fact in facts):
+        if not facts or case.is_constant or any(_is_said_of(fact) for fact in facts):
             return None
-        dims = list(dict.fromkeys((source_text(fact.subject), fact.index) for fact in facts))
-        if (len(dims) > _MOST_DIMENSIONS) != many:
-            return None
-        return {
-            "calls": ", ".join(f"`torch._dynamo.mark_dynamic({name}, {index})`" for name, index in dims),
-            "who": _who(facts),
-        }
+        slots = _marked(facts)
+        return slots if (len(_dimensions(facts)) > _MOST_DIMENSIONS) == many else None
 
     return needs
 
 
-def _who(facts: Sequence[GuardFailure]) -> str:
+def _is_said_of(fact: GuardFailure) -> bool:
+    """Whether the program has said what torch makes of the size."""
+    return fact.mark == "static" or fact.dynamic in ("never", "always")
+
+
+def _shared_symbol(case: RecompileCase) -> Slots:
+    """A size that ``dynamic=True`` made a symbol, which was a number in one compile, and is none in the next."""
+    facts = markable_sizes(case)
+    fits = facts and case.was_number and not case.became_number and facts[0].dynamic == "always"
+    return slots_if(fits, was=case.fact.was or "that size", **_marked(facts))
+
+
+def _marked(facts: Sequence[GuardFailure]) -> dict[str, str]:
+    """The calls that mark sizes, and what names in them stand for that no program has."""
+    return {
+        "calls": _calls("torch._dynamo.mark_dynamic", _dimensions(facts)),
+        "who": _who([fact.subject for fact in facts]),
+    }
+
+
+def _dimensions(facts: Sequence[GuardFailure]) -> list[tuple[str | None, str | None]]:
+    return list(dict.fromkeys((fact.subject, fact.index) for fact in facts))
+
+
+def _calls(function: str, sizes: Sequence[tuple[str | None, str | None]]) -> str:
+    return ", ".join(f"`{function}({source_text(subject)}, {index})`" for subject, index in sizes)
+
+
+def _who(subjects: Sequence[str | None]) -> str:
     """What the names stand for that no program has: those of a wrapper's ``*args, **kwargs``."""
-    each = dict.fromkeys((source_text(fact.subject), argument_description(fact.subject)) for fact in facts)
+    each = dict.fromkeys((source_text(subject), argument_description(subject)) for subject in subjects)
     told = [f"`{name}` is {what}" for name, what in each if what]
     return f" ({', '.join(told)})" if told else ""
 
 
-def _shape(*kinds: str | None) -> Needs:
+def _shape(*kinds: str | None, sizes: bool = False) -> Needs:
+    """A condition of one of these kinds that torch made of the code. ``sizes``: that it is over nothing else."""
+
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
-        if case.sort != "shape" or fact.index not in kinds:
+        parts = {without_part(term)[1] for term in fact.terms}
+        if case.sort != "shape" or fact.index not in kinds or "stride" in parts or (sizes and None in parts):
             return None
         others = len({change.fact.guard for change in case.changes if change.sort == "shape"}) - 1
         made = f"The code is dynamic, but made for `{source_text(fact.guard) or 'a condition that was not recorded'}`"
         if others:
-            made += f" (and {count(others, 'more guard')} on the same sizes)"
+            made += f" (and {count(others, 'more guard')} on the same {'numbers' if None in parts else 'sizes'})"
         if excludes_zero_and_one(fact):
             made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
-        sized = fact.terms and without_part(fact.terms[0])[1] == "size"
-        ranged = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range" if sized else ""
+        ranged = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range"
+        ranged = ranged if "size" in parts else ""
         return {"made": made, "range": ranged}
 
     return needs
+
+
+def _together(case: RecompileCase) -> Slots:
+    slots = _shape("together")(case)
+    apart = ", mark both (`torch._dynamo.mark_dynamic`), or set `torch.fx.experimental._config.use_duck_shape = False`"
+    of_sizes = _shape("together", sizes=True)(case) is not None
+    return slots and {**slots, "apart": apart if of_sizes else "", "kind": "sizes" if of_sizes else "numbers"}
+
+
+def _layout(case: RecompileCase) -> Slots:
+    """Another stride, or a condition on one."""
+    strided = case.sort == "shape" and any(without_part(term)[1] == "stride" for term in case.fact.terms)
+    return slots_if(case.sort == "stride" or (strided and case.fact.subject), names=case.names)
 
 
 def _gradients(*, of_parameter: bool, moved: bool | None) -> Needs:
@@ -121,17 +177,22 @@ def _device(case: RecompileCase) -> Slots:
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.parameter",
-        "{name} is a parameter, and torch treats shapes of parameters as constants, whatever `dynamic` is: one compile "
-        "for each. Set `torch._dynamo.config.force_parameter_static_shapes = False` before the first call: {then}.",
+        "{name} is a {sort}, whose shape torch keeps constant, whatever `dynamic` is. Set {options} before the first "
+        "call: {then}.",
         _parameter_size,
-        trials=tried("a_parameter_of_another_size", "a_parameter_as_an_argument"),
+        trials=tried(
+            "a_parameter_of_another_size",
+            "a_parameter_as_an_argument",
+            "a_parameter_of_torchs_module",
+            "a_buffer_of_another_size",
+        ),
     ),
     Remedy(
         "size.zero_or_one",
-        "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
-        "pad), or `torch._dynamo.decorators.mark_unbacked({tensor}, {dimension})`.",
+        "torch always compiles sizes 0 and 1 apart from all others: expect one compile for such calls, avoid them "
+        "({avoid}), or, where nothing branches on the size, call {calls} before the first call{who}.",
         _special_size,
-        trials=tried("a_size_of_one"),
+        trials=tried("a_size_of_one", "sizes_of_one"),
     ),
     Remedy(
         "size.static",
@@ -148,8 +209,8 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.number",
-        "The size of {names} changed before, and is still a constant of the code: something in the function needs it "
-        "as a number. Avoid that, or pad to a few sizes.",
+        "Each size of {names} is compiled apart: something in the function needs it as a number. Avoid that, or pad to "
+        "a few sizes.",
         _static("automatic"),
     ),
     Remedy(
@@ -158,6 +219,14 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "with `dynamic=False`, the dimension is marked static, or Python code needs its number. Remove that, or "
         "pad to a few sizes.",
         _static(None),
+    ),
+    Remedy(
+        "size.shared",
+        "With your `dynamic=True` this size is a symbol, but equal sizes share one symbol, and where another size of "
+        "{was} had to be a number, so had this one. Call {calls} before the first call{who}, let the sizes differ in "
+        "it, or set `torch.fx.experimental._config.use_duck_shape = False`.",
+        _shared_symbol,
+        trials=tried("equal_sizes", "equal_sizes_apart"),
     ),
     Remedy(
         "size.many",
@@ -190,14 +259,21 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "shape.number",
         "{made}: something needs that size as a number (Python code, an operator). Avoid it, or pad to one size.",
-        _shape("number"),
+        _shape("number", sizes=True),
+    ),
+    Remedy(
+        "shape.value",
+        "{made}: an operator, or Python code, needs that number itself, and each is compiled apart. Keep it in a "
+        "tensor (`register_buffer` on a module), or expect one compile for each.",
+        lambda case: _shape("number")(case) if _shape("number", sizes=True)(case) is None else None,
+        trials=tried("a_rate_of_each_block"),
     ),
     Remedy(
         "shape.together",
-        "{made}: in the calls before, these sizes went together. Where they need not, make them differ in "
-        "the first call, or mark both with `torch._dynamo.mark_dynamic`.",
-        _shape("together"),
-        trials=tried("two_sizes"),
+        "{made}: in the calls before, these {kind} went together. Where they need not, make them differ in the first "
+        "call{apart}.",
+        _together,
+        trials=tried("two_sizes", "two_sizes_marked", "two_sizes_apart"),
     ),
     Remedy(
         "shape.branch",
@@ -222,9 +298,9 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.stride",
-        "{names} came with another memory layout: call `.contiguous()` on it before the compiled call.",
-        of_sort("stride"),
-        trials=tried("a_stride"),
+        "{names} came with another memory layout: give every call the same one, such as by `.contiguous()` before it.",
+        _layout,
+        trials=tried("a_stride", "a_slice_of_many_sizes"),
     ),
     Remedy(
         "tensor.device",

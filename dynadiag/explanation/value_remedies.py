@@ -8,13 +8,11 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 
 from __future__ import annotations
 
-import posixpath
-
-from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort
+from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
-from dynadiag.recording.records import GuardFailure, Span
+from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import literal_type, was_empty
-from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
+from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, local_name, source_text
 
 __all__ = ["VALUES"]
 
@@ -25,8 +23,8 @@ def _type_of(fact: GuardFailure) -> str:
     return name if name in ("int", "float") else "other"
 
 
-def _value(case: RecompileCase, *bases: str, type_: str | None = None, again: bool | None = None) -> bool:
-    """Whether a value changed that is kept in such a place, of such a type, and that was (not) another one before.
+def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant: bool | None = None) -> bool:
+    """Whether a value changed that is kept in such a place, of such a type, and that remains (or not) a constant.
 
     Of a value of another type than before the type is what changed.
     """
@@ -41,7 +39,7 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, again: bo
         and not named
         and (not bases or fact.base in bases)
         and type_ in (None, _type_of(fact))
-        and again in (None, case.is_again)
+        and constant in (None, case.is_constant)
     )
 
 
@@ -51,22 +49,50 @@ _ATTRIBUTE = ("attribute", "module attribute", "object attribute", "optimizer", 
 def _integer_attribute(case: RecompileCase) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
-    plain = (
-        case.fact.base in ("attribute", "object attribute") and not case.is_again and not is_global(case.fact.subject)
-    )
+    fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never" and not _is_callers(case)
+    plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
     return slots_if(
-        _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never",
+        fits,
         name=case.name,
         option=by.get(case.fact.base or "", ""),
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
     )
 
 
-def _integer_of_caller(case: RecompileCase, *, again: bool) -> Slots:
-    """An integer that torch can make a symbol: an argument, or a variable that the compiled function closes over."""
+def _nouns(case: RecompileCase, noun: str) -> str:
+    """``The integer `n` ``, ``The integers `n`, `m` ``."""
+    return f"The {noun}{'s' if len({fact.subject for fact in case.alike}) > 1 else ''} {case.names}"
+
+
+def _is_callers(case: RecompileCase) -> bool:
+    """Whether it is kept where torch makes an integer a symbol: in an argument, a variable that the compiled function
+    closes over, an attribute of an object that is no module."""
     own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
-    fits = _value(case, "argument", "closure", type_="int", again=again) and (own_cell or case.fact.base == "argument")
-    return slots_if(fits and case.fact.dynamic != "never", name=case.name, why=_why_constant(case.fact))
+    of_object = case.fact.base == "object attribute" and local_name(case.fact.subject) is not None
+    return own_cell or of_object or case.fact.base == "argument"
+
+
+def _integer_of_caller(case: RecompileCase, *, constant: bool) -> Slots:
+    fits = _value(case, type_="int", constant=constant) and _is_callers(case)
+    return slots_if(
+        fits and case.fact.dynamic != "never" and case.use is None,
+        what=_nouns(case, "integer"),
+        why=_why_constant(case.fact),
+        unless=_unless(case.fact),
+    )
+
+
+def _unless(fact: GuardFailure) -> str:
+    """The condition on what torch does by itself, where it is not known what the program has said of sizes."""
+    return "" if fact.dynamic is not None else " (with `dynamic=False`, never)"
+
+
+def _use(case: RecompileCase, *, loop: bool) -> Slots:
+    """An integer that is part of the code, since it counts a loop or picks an item."""
+    fits = case.use is not None and (case.use[0] == "loop") == loop and _value(case, type_="int", constant=True)
+    if not fits or case.use is None:
+        return None
+    return {"name": case.name, "container": case.use[0], "place": place_text(case.use[1])}
 
 
 def _static_number(case: RecompileCase) -> Slots:
@@ -97,23 +123,30 @@ def _closed_over(case: RecompileCase) -> str:
     )
 
 
-def _float(*, again: bool) -> Needs:
+def _float(*, constant: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
-        fits = _value(case, type_="float", again=again) and fact.dynamic != "never"
-        if not fits or fact.base == "default" or _learning_rate(case):
+        fits = _value(case, type_="float", constant=constant) and fact.dynamic != "never"
+        if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case):
             return None
+        bases = {each.base for each in case.alike}
         holder = {
             "closure": f"A float {_closed_over(case)}",
             "global": f"The global {case.name}, a float,",
-        }.get(fact.base or "", f"The float {'attribute ' if fact.base in _ATTRIBUTE else ''}{case.name}")
-        return {"what": holder, "why": _why_constant(fact)}
+        }.get(fact.base or "", _nouns(case, "float attribute" if bases <= {*_ATTRIBUTE} else "float"))
+        tensor = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
+        return {
+            "what": holder,
+            "why": _why_constant(fact),
+            "unless": _unless(fact),
+            "tensor": f"a tensor instead{tensor.get(fact.base or '', '')}",
+        }
 
     return needs
 
 
 def _why_constant(fact: GuardFailure) -> str:
-    """Why a number that changed before is still a constant, where it is known."""
+    """Why a number remains a constant, where it is known."""
     if fact.dynamic is not None:
         return "Python code needs to know it"
     return "it was compiled with `dynamic=False`, or Python code needs to know it"
@@ -127,13 +160,9 @@ def _key(case: RecompileCase) -> Slots:
     return {
         "name": case.name,
         "container": container,
-        "place": _at(place),
+        "place": place_text(place),
         "shared": shared if case.fact.is_new_owner else "",
     }
-
-
-def _at(place: Span) -> str:
-    return f"{posixpath.basename(place.file or '')}:{place.line}"
 
 
 def _learning_rate(case: RecompileCase) -> Slots:
@@ -142,15 +171,27 @@ def _learning_rate(case: RecompileCase) -> Slots:
     return slots_if(case.sort == "value" and is_rate and fact.dynamic != "never", name=case.name)
 
 
+def _scheduled(case: RecompileCase) -> Slots:
+    """Another float of an optimizer's, as a scheduler writes it."""
+    fact, source = case.fact, case.fact.subject or ""
+    fits = _value(case, "optimizer", type_="float") and _learning_rate(case) is None and fact.dynamic != "never"
+    is_cycled = "['betas']" in source or "['momentum']" in source
+    cycles = " (`OneCycleLR` and `CyclicLR` do; with `cycle_momentum=False` they leave it alone)" if is_cycled else ""
+    return slots_if(fits, name=case.name, cycles=cycles, unless=_unless(fact))
+
+
 def _length(case: RecompileCase) -> bool:
     return case.sort == "length" and case.fact.index is None
 
 
-def _added(case: RecompileCase) -> Slots:
-    if case.added is None:
-        return None
-    key, place = case.added
-    return {"names": case.names, "key": key, "place": _at(place)}
+def _added(*, with_key: bool) -> Needs:
+    def needs(case: RecompileCase) -> Slots:
+        if case.added is None or (case.added[0] is not None) != with_key:
+            return None
+        key, place = case.added
+        return {"names": case.names, "key": key or "", "place": place_text(place)}
+
+    return needs
 
 
 def _filled(case: RecompileCase) -> Slots:
@@ -207,7 +248,14 @@ def _other_type(case: RecompileCase) -> Slots:
 
 
 def _none(*, attribute: bool) -> Needs:
-    return lambda case: slots_if(case.sort == "none" and (case.fact.base in _ATTRIBUTE) == attribute, names=case.names)
+    """``attribute``: of the module or of a global object. Those of an argument are the caller's, as it is itself."""
+
+    def needs(case: RecompileCase) -> Slots:
+        own = local_name(case.fact.subject) == "self" or is_global(case.fact.subject)
+        fits = case.sort == "none" and (own and case.fact.base in _ATTRIBUTE) == attribute
+        return slots_if(fits, names=case.names)
+
+    return needs
 
 
 def _presence(case: RecompileCase) -> Slots:
@@ -218,10 +266,27 @@ def _presence(case: RecompileCase) -> Slots:
 
 
 def _fewer_items(case: RecompileCase) -> Slots:
-    return slots_if(case.sort == "presence" and case.fact.base not in (*_ATTRIBUTE, "global"), names=case.names)
+    return slots_if(
+        case.sort == "presence" and case.keyword is None and case.fact.base not in (*_ATTRIBUTE, "global"),
+        names=case.names,
+    )
 
 
 VALUES: tuple[Remedy[RecompileCase], ...] = (
+    Remedy(
+        "value.index",
+        "{name} picks an item of `{container}` (`{place}`), so its value is part of the code, and each is compiled "
+        "apart. Pick the item before the call and pass it in; or, with few, call each once to warm up.",
+        lambda case: _use(case, loop=False) if case.key_of is None else None,
+        trials=tried("picks_a_module"),
+    ),
+    Remedy(
+        "value.loop",
+        "{name} is how often a loop runs (`{place}`), and torch unrolls the loop: each number is compiled apart, "
+        "whatever `dynamic` is. Compile what the loop does once, and loop outside of it.",
+        lambda case: _use(case, loop=True),
+        trials=tried("counts_a_loop"),
+    ),
     Remedy(
         "value.key",
         "{name} is a key of the dict `{container}` ({place}), so its value is part of the code: no symbol or tensor "
@@ -246,6 +311,13 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("a_learning_rate"),
     ),
     Remedy(
+        "value.scheduled",
+        "{name} of the optimizer changed, as a scheduler changes it{cycles}. From now on torch makes it an input of "
+        "the graph{unless}; `torch.compile(..., dynamic=True)` does so from the first call on.",
+        _scheduled,
+        trials=tried("a_cycled_momentum", "a_momentum_left_alone"),
+    ),
+    Remedy(
         "value.closed_over",
         "A variable {which} changed, and its value is part of the code: one compile for each. Pass it as an argument.",
         lambda case: slots_if(_is_closed_over(case), which=_closed_over(case)),
@@ -253,8 +325,12 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.global_integer",
-        "The global {name} changed, and its value is part of the code: pass it as an argument.",
-        lambda case: slots_if(_value(case, "global", type_="int"), name=case.name),
+        "The global {name} changed, and its value is part of the code: pass it as an argument{unless}.",
+        lambda case: slots_if(
+            _value(case, "global", type_="int"),
+            name=case.name,
+            unless=", and leave your `dynamic=False` out" if case.fact.dynamic == "never" else "",
+        ),
         trials=tried("a_global"),
     ),
     Remedy(
@@ -287,18 +363,17 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.integer_again",
-        "The integer {name} changed before and is still a constant: {why} (a loop count, an index, a branch). Pass a "
-        "tensor, or take that code out of the function.",
-        lambda case: _integer_of_caller(case, again=True),
-        trials=tried("a_loop_count"),
+        "{what} changed and is part of the code, each value compiled apart: {why} (an index, a branch). Take that code "
+        "out of the function, or pass a tensor where it is only computed with.",
+        lambda case: _integer_of_caller(case, constant=True),
+        trials=tried("a_length_of_a_list"),
     ),
     Remedy(
         "value.integer",
-        "The integer {name} changed. From now on torch makes it a symbol (with `dynamic=False`, never); "
-        "`torch.compile(..., dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so "
-        "does an integer that Python code needs to know.)",
-        lambda case: _integer_of_caller(case, again=False),
-        trials=tried("an_integer"),
+        "{what} changed. From now on torch makes such an integer a symbol{unless}; `torch.compile(..., dynamic=True)` "
+        "does so from the first call on. (Where Python code needs to know it, each value is compiled apart.)",
+        lambda case: _integer_of_caller(case, constant=False),
+        trials=tried("an_integer", "an_integer_of_an_object"),
     ),
     Remedy(
         "value.constant",
@@ -309,38 +384,43 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.float_again",
-        "{what} changed before and is still a constant: {why} (a branch, a conversion). Keep it in a tensor, or take "
-        "that code out of the function.",
-        _float(again=True),
+        "{what} changed and is part of the code, each value compiled apart: {why} (a branch, a conversion). Keep it in "
+        "a tensor, or take that code out of the function.",
+        _float(constant=True),
     ),
     Remedy(
         "value.float",
-        "{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, or where an operator "
-        "needs the number itself, never); `torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` "
-        "on a module), does so from the first call on.",
-        _float(again=False),
+        "{what} changed. From now on torch makes such a number an input of the graph{unless}; "
+        "`torch.compile(..., dynamic=True)`, or {tensor}, does so from the first call on. (Where an operator needs the "
+        "number itself, each value is compiled apart.)",
+        _float(constant=False),
         trials=tried("a_float", "a_float_in_a_tensor"),
     ),
     Remedy(
         "items.added",
         "The compiled code itself adds the key {key} to {names} (`{place}`), so the next call with it has another "
         "number of keys: put the key in before the first call, or return the value and add it outside.",
-        _added,
+        _added(with_key=True),
         trials=tried("a_key_that_is_added", "a_filled_dict"),
+    ),
+    Remedy(
+        "items.appended",
+        "The compiled code itself adds an item to {names} (`{place}`), and each length is code of its own. Return the "
+        "item, and add it after the compiled call; what needs all items can take them as one tensor (`torch.stack`).",
+        _added(with_key=False),
+        trials=tried("a_list_that_is_added_to", "a_list_of_losses"),
     ),
     Remedy(
         "items.filled",
         "{names:was} empty in the first call and is not any more: the code for the empty one is not used again. Fill "
-        "it before the first compiled call. Where each call adds to it, add outside of the compiled code, from what it "
-        "returns.",
+        "it before the first compiled call.",
         _filled,
-        trials=tried("a_list_that_is_added_to"),
+        trials=tried("a_list_that_is_filled"),
     ),
     Remedy(
         "items.length",
         "{names:has} another number of items, and each number is code of its own. Stack the items into one tensor, pad "
-        "to one length, or loop outside and compile what is done to one item. Where the compiled code adds to it, add "
-        "outside of it, from what it returns.",
+        "to one length, or loop outside and compile what is done to one item.",
         _more_items,
         trials=tried("a_length"),
     ),
@@ -352,6 +432,13 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("keyword_arguments"),
     ),
     Remedy(
+        "items.keyword",
+        "Some calls pass the keyword argument {key} and some do not, which is different code: pass it always, with a "
+        "value that changes nothing, or expect one compile for each.",
+        lambda case: slots_if(case.keyword, key=f"`{case.keyword}`"),
+        trials=tried("a_keyword_at_times"),
+    ),
+    Remedy(
         "items.keys",
         "{names:has} other keys, or in another order: use the same keys for every call, in the same order.",
         _other_keys,
@@ -360,7 +447,9 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "items.membership",
         "What {names} contains changed, and the code asked: look it up before the call and pass the answer.",
-        lambda case: slots_if(case.sort == "membership" and case.added is None, names=case.names),
+        lambda case: slots_if(
+            case.sort == "membership" and case.added is None and case.keyword is None, names=case.names
+        ),
         trials=tried("membership"),
     ),
     Remedy(

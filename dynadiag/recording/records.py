@@ -328,8 +328,8 @@ class GuardFailure:
 
     @property
     def is_of_parameter(self) -> bool:
-        """Whether it is about a parameter of a module, wherever the compiled function has it."""
-        return self.base == "parameter" or self.mark == "parameter"
+        """Whether it is about a parameter or a buffer of a module, wherever the compiled function has it."""
+        return self.base == "parameter" or self.mark == "parameter" or "._buffers['" in (self.subject or "")
 
     @property
     def is_about_none(self) -> bool:

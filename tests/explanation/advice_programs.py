@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import jinja2
 import msgspec
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.fx.experimental import _config as shapes_config
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
@@ -130,6 +132,33 @@ def warns(v: torch.Tensor) -> torch.Tensor:
     half = v + 1
     warnings.warn("half way")  # noqa: B028 - torch moves no call with a keyword
     return half * 2
+
+
+def warns_with_a_keyword(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    warnings.warn("half way", stacklevel=2)
+    return half * 2
+
+
+@torch.compiler.disable
+def seen(v: torch.Tensor) -> None:
+    held.append(v)
+
+
+def calls_a_disabled_function(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    seen(half)
+    return half * 2
+
+
+def calls_it_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    half, result = compile_(lambda v: (v + 1, (v + 1) * 2))(x)
+    seen(half)
+    return [result]
+
+
+def splits_by_a_list(v: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part.sum() for part in torch.split(v, lengths.tolist())])
 
 
 def logs(v: torch.Tensor) -> torch.Tensor:
@@ -284,6 +313,64 @@ def branches_on_how_many(v: torch.Tensor) -> torch.Tensor:
 def takes_one_side_by_how_many(v: torch.Tensor) -> Any:
     number = v.nonzero().shape[0]
     return torch.cond(number > 2, lambda a: a + 1, lambda a: a - 1, (v,))
+
+
+def raises_on_values(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if (half < 0).any():
+        raise ValueError("negative")
+    return half + 1
+
+
+def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    result, negative = compile_(lambda v: (v / 2 + 1, (v / 2 < 0).any()))(x)
+    if negative:
+        raise ValueError("negative")
+    return [result]
+
+
+def asserts_in_place(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    torch._assert_async((half >= 0).all(), "negative")
+    return half + 1
+
+
+def rendered(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    jinja2.Template("{{ n }}").render(n=1)
+    return half * 2
+
+
+def renders_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    results = [compile_(lambda v: (v + 1) * 2)(x)]
+    jinja2.Template("{{ n }}").render(n=1)
+    return results
+
+
+class Renders(nn.Module):
+    """A module that calls a library beside its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        nn.init.ones_(self.layer.weight)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        half = self.layer(v)
+        jinja2.Template("{{ n }}").render(n=1)
+        return half * 2
+
+
+def renders(*, whole: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        module = Renders()
+        nn.init.zeros_(module.layer.bias)
+        if whole:
+            return [compile_(module)(x).detach()]
+        module.layer.forward = compile_(module.layer.forward)
+        return [module(x).detach()]
+
+    return run
 
 
 def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
@@ -1198,10 +1285,8 @@ def with_modes(*modes: str) -> Program:
     return run
 
 
-def loops(v: torch.Tensor, n: int) -> torch.Tensor:
-    for _ in range(n):
-        v = v + 1
-    return v
+def counts_items(v: torch.Tensor, n: int) -> torch.Tensor:
+    return v + len([None] * n)
 
 
 def adds_a_count(v: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
@@ -1261,6 +1346,19 @@ def adds_to_a_list(outside: bool) -> Program:
             if outside:
                 held.append(found[0])
         return [*held]
+
+    return run
+
+
+def fills_a_list(before: bool) -> Program:
+    """A program that adds to a list between two calls, or before both."""
+
+    def run(compile_: Compile) -> list[Any]:
+        held[:] = [zeros] if before else []
+        fn = compile_(lambda v: sum(held, v + 1))
+        first = fn(x)
+        held[:] = [zeros]
+        return [first, fn(x)]
 
     return run
 
@@ -1461,6 +1559,253 @@ def frees_parameters() -> None:
     config.force_parameter_static_shapes = False
 
 
+def frees_modules() -> None:
+    frees_parameters()
+    config.force_nn_module_property_static_shapes = False
+
+
+class Widened(nn.Module):
+    """A module with a layer of torch's of a given width, or with a buffer of it."""
+
+    def __init__(self, width: int, *, layer: bool) -> None:
+        super().__init__()
+        if layer:
+            self.layer = nn.Linear(2, width, bias=False)
+            nn.init.ones_(self.layer.weight)
+        else:
+            self.register_buffer("layer", torch.ones(2, width))
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return (self.layer(v) if isinstance(self.layer, nn.Linear) else v @ self.layer).sum(1)
+
+
+def widens(*, layer: bool, **options: Any) -> Program:
+    """A program that compiles modules of several widths."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(Widened.forward, **options)
+        return [fn(Widened(width, layer=layer), torch.ones(3, 2)).detach() for width in (4, 5, 6)]
+
+    return run
+
+
+def marking(fn: Callable[..., Any], mark: Callable[..., Any], *each: torch.Tensor, **options: Any) -> Program:
+    """A program that marks the first dimension of each argument before its call."""
+
+    def run(compile_: Compile) -> list[Any]:
+        compiled, results = compile_(fn, **options), []
+        for v in each:
+            v = v.clone()
+            mark(v, 0)
+            results.append(compiled(v))
+        return results
+
+    return run
+
+
+def squares(v: torch.Tensor) -> torch.Tensor:
+    return (v @ torch.ones(4, 2)).sum()
+
+
+def shares_no_symbols() -> None:
+    RESTORE.append(functools.partial(setattr, shapes_config, "use_duck_shape", shapes_config.use_duck_shape))
+    shapes_config.use_duck_shape = False
+
+
+def adds_both(marked: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn, results = compile_(adds_sizes, dynamic=True), []
+        for a, b in ((x, y), (zeros, torch.ones(5))):
+            a, b = a.clone(), b.clone()
+            for each in (a, b) if marked else ():
+                torch._dynamo.mark_dynamic(each, 0)
+            results.append(fn(a, b))
+        return results
+
+    return run
+
+
+def short_batches(marked: bool) -> Program:
+    """A program with two arguments whose last batch has one row."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn, results = compile_(lambda v, w: (v * w).sum(), dynamic=True), []
+        for rows in (4, 1):
+            pair = torch.ones(rows, 2), torch.ones(rows, 2)
+            for each in pair if marked else ():
+                torch._dynamo.decorators.mark_unbacked(each, 0)
+            results.append(fn(*pair))
+        return results
+
+    return run
+
+
+def slices(contiguous: bool) -> Program:
+    """A program whose argument is a slice of a wider tensor in every other call."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn, results = compile_(doubles, dynamic=True), []
+        for width in (4, 5):
+            wide = torch.ones(3, width + 2)[:, :width]
+            for v in (torch.ones(3, width), wide):
+                results.append(fn(v.contiguous() if contiguous else v))
+        return results
+
+    return run
+
+
+class Noisy(nn.Module):
+    def __init__(self, rate: Any, *, buffer: bool) -> None:
+        super().__init__()
+        if buffer:
+            self.register_buffer("rate", torch.tensor(rate))
+        else:
+            self.rate = rate
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v.new_empty(2).bernoulli_(1 - self.rate) * 0 + v.sum()
+
+
+def noise(*, buffer: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(Noisy.forward, dynamic=True)
+        return [fn(Noisy(rate, buffer=buffer), x) for rate in (0.25, 0.5)]
+
+    return run
+
+
+class Growing(nn.Module):
+    """A module that keeps a table of the longest argument so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = 0
+        self.table = torch.zeros(0)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        if v.shape[0] > self.longest:
+            self.longest = v.shape[0]
+            self.table = torch.arange(v.shape[0]) * 1.0
+        return v + self.table[: v.shape[0]]
+
+
+def grows(filled: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        module = Growing()
+        if filled:
+            module(torch.ones(9))
+        fn = compile_(module, dynamic=True)
+        return [fn(torch.ones(size)) for size in (5, 5, 5)]
+
+    return run
+
+
+LAYERS = [nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)]
+
+
+class Picks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(LAYERS)
+
+    def forward(self, v: torch.Tensor, which: int) -> torch.Tensor:
+        return self.layers[which](v)
+
+
+def picks(outside: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        module = Picks()
+        fn = compile_((lambda v, layer: layer(v)) if outside else module)
+        given = LAYERS if outside else range(3)
+        return [fn(torch.ones(1, 2), each).detach() for each in given]
+
+    return run
+
+
+def repeats(outside: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn, results = compile_(doubles if outside else repeated), []
+        for number in (2, 3, 4):
+            v = x
+            for _ in range(number if outside else 0):
+                v = fn(v)
+            results.append(v if outside else fn(x, number))
+        return results
+
+    return run
+
+
+def repeated(v: torch.Tensor, number: int) -> torch.Tensor:
+    for _ in range(number):
+        v = doubles(v)
+    return v
+
+
+class Counts:
+    """An object of a program's own, with a number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def adds_a_number(v: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return v + counts.number
+
+
+def cycles(**options: Any) -> Program:
+    """A program with a compiled optimizer, whose scheduler cycles the momentum. ``left`` leaves it alone."""
+    left, given = options.pop("left", False), options
+
+    def run(compile_: Compile) -> torch.Tensor:
+        weight = torch.ones(2, requires_grad=True)
+        weight.grad = torch.zeros(2)
+        optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1), weight_decay=0.0)
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 9, cycle_momentum=not left)
+        step = compile_(optimizer.step, **given)
+        for _ in range(3):
+            step()
+            scheduler.step()
+        return weight.detach()
+
+    return run
+
+
+def losses(outside: bool) -> Program:
+    """A program that keeps all losses and takes their mean."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        history: list[torch.Tensor] = []
+        if not outside:
+            fn = compile_(mean_of)
+            return [fn(history, v) for v in (x, y, zeros)]
+        one, all_of = compile_(torch.mean), compile_(lambda v: v.mean(), dynamic=True)
+        results = []
+        for v in (x, y, zeros):
+            history.append(one(v))
+            results.append(all_of(torch.stack(history)) if len(history) > 1 else history[0])
+        return results
+
+    return run
+
+
+def mean_of(history: list[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+    history.append(new.mean())
+    return torch.stack(history).mean()
+
+
+def scales(v: torch.Tensor, **options: torch.Tensor) -> torch.Tensor:
+    factor = options.get("factor")
+    return v if factor is None else v * factor
+
+
+def with_factor(always: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(scales)
+        return [fn(x, factor=y), fn(x, factor=torch.ones(4)) if always else fn(x)]
+
+    return run
+
+
 ENTRIES = {1.5: torch.ones(4), 2.5: torch.zeros(4)}
 
 
@@ -1565,6 +1910,15 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(warns, (x,)),
         configured(calls(warns, (x,)), lambda: config.reorderable_logging_functions.add(warnings.warn)),
     ),
+    "warns_with_a_keyword": (
+        calls(warns_with_a_keyword, (x,)),
+        configured(calls(warns_with_a_keyword, (x,)), lambda: config.ignore_logging_functions.add(warnings.warn)),
+    ),
+    "calls_a_disabled_function": (calls(calls_a_disabled_function, (x,)), calls_it_afterwards),
+    "splits_by_a_list": (
+        calls(splits_by_a_list, (x, torch.tensor([1, 3]))),
+        configured(calls(splits_by_a_list, (x, torch.tensor([1, 3]))), captures),
+    ),
     "logs": (
         calls(logs, (x,)),
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
@@ -1606,6 +1960,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_by_what_is_made, branches_by_what_is_made),
         whole(branches_as_always, branches_as_always),
     ),
+    "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
+    "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
+    "renders_a_text": (calls(rendered, (x,)), renders_afterwards),
+    "renders_beside_a_layer": (renders(whole=True), renders(whole=False)),
     "raises_by_an_item": (
         calls(raises_by_an_item, (x,)),
         configured(calls(requires_an_item, (x,)), captures),
@@ -1638,6 +1996,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "marks_a_fixed_size": (marks(torch._dynamo.mark_dynamic), marks(torch._dynamo.maybe_mark_dynamic)),
     "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
+    "a_list_that_is_filled": (fills_a_list(before=False), fills_a_list(before=True)),
     "a_list_that_is_added_to": (adds_to_a_list(outside=False), adds_to_a_list(outside=True)),
     "operator_without_a_fake": (applies(unknown_shape), applies(twice)),
     "goes_backward": (trains(calls_backward), trains_outside),
@@ -1703,6 +2062,41 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_multiple": (
         calls(pairs, (torch.ones(4),), (torch.ones(5),), dynamic=True),
         calls(pairs, (torch.ones(4),), (torch.cat([torch.ones(5), torch.zeros(1)]),), dynamic=True),
+    ),
+    "a_parameter_of_torchs_module": (
+        widens(layer=True, dynamic=True),
+        configured(widens(layer=True, dynamic=True), frees_modules),
+    ),
+    "a_buffer_of_another_size": (
+        widens(layer=False, dynamic=True),
+        configured(widens(layer=False, dynamic=True), frees_parameters),
+    ),
+    "equal_sizes": (
+        calls(squares, (torch.ones(4, 4),), (torch.ones(5, 4),), dynamic=True),
+        marking(squares, torch._dynamo.mark_dynamic, torch.ones(4, 4), torch.ones(5, 4), dynamic=True),
+    ),
+    "equal_sizes_apart": (
+        calls(squares, (torch.ones(4, 4),), (torch.ones(5, 4),), dynamic=True),
+        configured(calls(squares, (torch.ones(4, 4),), (torch.ones(5, 4),), dynamic=True), shares_no_symbols),
+    ),
+    "sizes_of_one": (short_batches(marked=False), short_batches(marked=True)),
+    "a_slice_of_many_sizes": (slices(contiguous=False), slices(contiguous=True)),
+    "a_rate_of_each_block": (noise(buffer=False), noise(buffer=True)),
+    "a_cache_that_grows": (grows(filled=False), grows(filled=True)),
+    "picks_a_module": (picks(outside=False), picks(outside=True)),
+    "counts_a_loop": (repeats(outside=False), repeats(outside=True)),
+    "an_integer_of_an_object": (
+        calls(adds_a_number, (x, Counts(3)), (x, Counts(4))),
+        calls(adds_a_number, (x, Counts(3)), (x, Counts(4)), dynamic=True),
+    ),
+    "a_cycled_momentum": (cycles(), cycles(dynamic=True)),
+    "a_momentum_left_alone": (cycles(), cycles(left=True)),
+    "a_list_of_losses": (losses(outside=False), losses(outside=True)),
+    "a_keyword_at_times": (with_factor(always=False), with_factor(always=True)),
+    "two_sizes_marked": (adds_both(marked=False), adds_both(marked=True)),
+    "two_sizes_apart": (
+        calls(adds_sizes, (x, y), (zeros, torch.ones(5)), dynamic=True),
+        configured(calls(adds_sizes, (x, y), (zeros, torch.ones(5)), dynamic=True), shares_no_symbols),
     ),
     "two_sizes": (
         calls(adds_sizes, (x, y), (zeros, torch.ones(5)), dynamic=True),
@@ -1778,8 +2172,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
     ),
     "an_attribute": (with_modes("fast", "slow"), with_modes("slow", "slow")),
-    "a_loop_count": (
-        calls(loops, (x, 2), (x, 3), (x, 4)),
+    "a_length_of_a_list": (
+        calls(counts_items, (x, 2), (x, 3), (x, 4)),
         calls(adds_a_count, *((x, torch.tensor(n)) for n in (2, 3, 4))),
     ),
     "a_static_integer": (

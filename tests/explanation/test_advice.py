@@ -35,7 +35,7 @@ SENTENCES = {
     "0/0: self.f == 1.0   # x * self.f": "float attribute `self.f`",
     "0/0: self._modules['d'].training == True  # F.dropout(...)": "`self.d.training` switched",
     "0/0: G['SCALE'] == 1  # x + SCALE": "global `SCALE` changed, and its value is part of the code: pass it",
-    "0/0: G['SCALE'] == 1.5  # x + SCALE": "torch makes it an input of the graph",
+    "0/0: G['SCALE'] == 1.5  # x + SCALE": "torch makes such a number an input of the graph",
     "0/0: G['MODE'] == 'fast'  # x + len(MODE)": "set it once",
     "0/0: G['h'].__closure__[0].cell_contents == 2  # h(x)": "A variable that the function `h` closes over",
     "0/0: G['h'].__closure__[0].cell_contents == 2.5  # h(x)": "A float that the function `h` closes over",
@@ -174,7 +174,7 @@ def test_a_size_that_stays_constant_is_not_to_be_marked_dynamic() -> None:
 def test_an_integer_that_changed_before_is_not_said_to_become_a_symbol() -> None:
     advice = advise(a_recompile("0/1: n == 4", "0/0: n == 3"))
     assert advice == tuple(dict.fromkeys(advice))
-    assert "still a constant" in advice[0]
+    assert "part of the code, each value compiled apart" in advice[0]
 
 
 def test_the_same_advice_is_given_once() -> None:
@@ -273,7 +273,7 @@ def test_a_dtype_that_only_tells_variants_apart_gives_no_advice() -> None:
     ("source", "words"),
     [
         ("L['args'][0].size()[1]", "(`args[0]` is the first positional argument of the call)"),
-        ("L['args'][4].size()[1]", "(`args[4]` is argument 4 (from 0) of the call)"),
+        ("L['args'][4].size()[1]", "(`args[4]` is the fifth positional argument of the call)"),
         ("L['kwargs']['mask'].size()[1]", "(`kwargs['mask']` is the keyword argument `mask`)"),
         ("L['args'][0].x.size()[1]", "is the first positional argument of the call (part of it))"),
         ("L['x'].size()[1]", "mark_dynamic(x, 1)` before the first call, or"),
@@ -318,7 +318,7 @@ def test_an_integer_attribute_that_changed_again_is_a_modules() -> None:
 @pytest.mark.parametrize("name", ["s", "self.s", "G['S']", "G['h'].__closure__[0].cell_contents"])
 def test_a_float_that_changed_before_is_not_said_to_become_an_input(name: str) -> None:
     (again,) = advise(a_recompile(f"0/1: {name} == 2.5", f"0/0: {name} == 1.5"))
-    assert "still a constant" in again
+    assert "part of the code, each value compiled apart" in again
     assert "input" not in again
 
 

@@ -39,6 +39,7 @@ OPTIONS = dict.fromkeys(
     False,
 )
 PROGRAMS = {**COMPILED, **EXPORTED}
+SHAPES = {"force_parameter_static_shapes": True, "force_nn_module_property_static_shapes": True}
 CATALOGUE: tuple[Remedy[Any], ...] = (
     *REMEDIES.values(),
     *NUMBERS,
@@ -56,7 +57,7 @@ TRIALS = [(remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     torch._dynamo.reset()
-    with config.patch({**OPTIONS, "force_parameter_static_shapes": True}), warnings.catch_warnings():
+    with config.patch({**OPTIONS, **SHAPES}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
     while RESTORE:

@@ -14,6 +14,8 @@ import torch
 import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.rebinding import assignment
+from dynadiag.recording.records import GuardFailure, Span
 
 x = torch.ones(3)
 
@@ -77,7 +79,7 @@ def test_a_list_that_goes_on_growing_is_not_advised_to_be_filled_before(tmp_path
         return torch.stack(history).sum(0)
 
     (only,) = found(tmp_path, remember, (x,), (x,), (x,))
-    assert "add outside of it" in advice_of(only)
+    assert "adds an item to `history`" in advice_of(only)
     assert "before the first compiled call" not in advice_of(only)
 
 
@@ -88,8 +90,8 @@ def test_a_loop_count_is_never_said_to_become_a_symbol(tmp_path: Path) -> None:
         return v
 
     (only,) = found(tmp_path, loop, (x, 2), (x, 3), (x, 4))
-    assert "still a constant" in advice_of(only)
-    assert "makes it a symbol" not in advice_of(only)
+    assert "how often a loop runs" in advice_of(only)
+    assert "a symbol" not in advice_of(only)
 
 
 def test_another_member_of_an_enum_is_no_shared_tensor(tmp_path: Path) -> None:
@@ -209,3 +211,46 @@ def test_an_exception_at_the_limit_is_the_finding_on_its_recompiles(tmp_path: Pa
     assert "module was Second, First, now Third" in item.evidence[0].text
     assert "Pass one type always" in advice_of(item)
     assert "failed at the recompile limit" in made.headline.sentence
+
+
+def test_what_a_newer_variant_accepts_is_not_told_again(tmp_path: Path) -> None:
+    """The code for None is no news at the third call: the second made code for a tensor."""
+
+    def add(v: torch.Tensor, other: torch.Tensor | None) -> torch.Tensor:
+        return v if other is None else v + other
+
+    _, last = found(tmp_path, lambda v, other: add(v + 1, other), (x, None), (x, x), (torch.ones(5), torch.ones(5)))
+    assert next(each.text for each in last.evidence if each.label == "guard" and not each.detail).startswith("v.size")
+    assert not any("None" in each.text for each in last.evidence)
+
+
+def test_the_rest_of_a_function_follows_whatever_was_computed_before_it(tmp_path: Path) -> None:
+    def pad(v: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        number = int(v.sum())
+        return torch.zeros(number) + other.sum()
+
+    _, first = found(tmp_path, pad, (torch.ones(4), torch.ones(4)), (torch.ones(5), torch.ones(5)))
+    assert first.title.endswith("pad: v.size()[0] changed")
+    assert "mark_dynamic(v, 0)`, `torch._dynamo.mark_dynamic(other, 0)" in advice_of(first)
+
+
+def test_the_layout_of_a_tensor_goes_with_its_size(tmp_path: Path) -> None:
+    (only,) = found(tmp_path, lambda v: v * 2, (torch.ones(3, 4)[:, :2],), (torch.ones(3, 5),))
+    assert "contiguous" not in advice_of(only)
+    assert only.title.endswith("v.size()[1] changed")
+
+
+def test_a_number_that_an_operator_needs_later_is_no_symbol_at_first(tmp_path: Path) -> None:
+    """The second call makes the number a symbol, and the code for it asks for the number all the same."""
+
+    def draw(v: torch.Tensor, rate: float) -> torch.Tensor:
+        return v.new_empty(2).bernoulli_(1 - rate)
+
+    first, *_ = found(tmp_path, draw, (x, 0.25), (x, 0.5), (x, 0.75))
+    assert "each value compiled apart" in advice_of(first)
+
+
+def test_a_flag_that_is_set_again_at_the_top_of_a_file_is_assigned_there() -> None:
+    source = "FLAG = True\ndef f(x):\n    return x if FLAG else -x\nFLAG = False\n"
+    fact = GuardFailure("", "G['FLAG']", "True", "False", "0/0", "f.py", 3, None, "value", "G['FLAG']", base="global")
+    assert assignment(fact, {"f.py": source}) == Span("f.py", 4)

@@ -376,7 +376,7 @@ def _shape_of(text: str, part: str, _found: dict[str, Any]) -> GuardFailure:
         else "multiple"
         if re.fullmatch(r"\(?.* % \d+\)? == 0", text)
         else "number"
-        if re.search(r"== -?\d+$", text)
+        if re.search(r"== -?[\d.]+(e[-+]?\d+)?$", text)
         else "together"
         if "==" in text
         else "range"

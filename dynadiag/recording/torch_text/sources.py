@@ -31,10 +31,10 @@ ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wra
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 _VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
-_ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
 _TERM = re.compile(r"[^\s()*+,-]+")
-_SIZE = re.compile(r".*?\.size\[\d+\]")
+_SIZE = re.compile(r".*?\.(?:size|stride)\[\d+\]")
 _IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]")  # a module whose function is traced
 _BUILTIN = re.compile(r"G\['__builtins_dict__\w*'\]\['(?P<name>\w+)'\]")
 _READ_AS_TENSOR = re.compile(r"___from_numpy\((?P<of>[^()]*)\)")
@@ -53,7 +53,7 @@ _DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
 _LAST_STEP = re.compile(r"(\.(?P<attribute>\w+)(\(\))?|\['(?P<key>[^']*)'\]|\[[^\[\]]*\])$")
 _ITEM = re.compile(r"\[\d+\]")
 # Ends of the source of a part of a tensor, and the part.
-_WRAPPED = re.compile(r"L\['fn'\]")
+_WRAPPED = re.compile(r"L\['fn'\](?:\.__self__(?=\.))?")  # the callable, or the object of a method
 _KEYWORD = re.compile(r"L\['partial'\]\.keywords\['(\w+)'\]")
 _PARTS = (
     (re.compile(r"\.size\(\)\[(?P<index>\d+)\]$"), "size"),
@@ -140,6 +140,8 @@ def as_called(text: str, name: str) -> str:
 
     >>> as_called("L['fn'].k", "self"), as_called("L['fn'].keywords['n']", "partial")
     ("L['self'].k", "L['n']")
+    >>> as_called("L['fn'].__self__.steps", "self")
+    "L['self'].steps"
     """
     text = _WRAPPED.sub(f"L['{name}']", text)
     return _KEYWORD.sub(r"L['\1']", text) if name == "partial" else text
@@ -280,12 +282,17 @@ def argument_description(source: str | None) -> str | None:
         return None
     if match["key"] is not None:
         return f"the keyword argument `{match['key']}`" + (" (part of it)" if match["rest"] else "")
-    which = _ORDINALS.get(match["index"], f"argument {match['index']} (from 0)")
-    return f"{which} of the call" + (" (part of it)" if match["rest"] else "")
+    index = int(match["index"][:9])
+    which = f"{_ORDINALS[index]} positional argument" if index < len(_ORDINALS) else f"positional argument {index + 1}"
+    return f"the {which} of the call" + (" (part of it)" if match["rest"] else "")
 
 
 def sizes_in(expression: str) -> tuple[str, ...]:
-    """The sizes (``L['x'].size()[0]``) that an expression is over, in time that grows with its length only."""
-    terms = _TERM.findall(expression.replace(".size()[", ".size["))
+    """The sizes (``L['x'].size()[0]``) and strides that an expression is over, in time that grows with its length only.
+
+    >>> sizes_in("L['x'].stride()[0] != 2*L['x'].size()[1]")
+    ("L['x'].size()[1]", "L['x'].stride()[0]")
+    """
+    terms = _TERM.findall(expression.replace(".size()[", ".size[").replace(".stride()[", ".stride["))
     found = {match[0] for term in terms if (match := _SIZE.match(term))}
-    return tuple(sorted(size.replace(".size[", ".size()[") for size in found))
+    return tuple(sorted(size.replace(".size[", ".size()[").replace(".stride[", ".stride()[") for size in found))
