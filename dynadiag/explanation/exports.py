@@ -7,7 +7,6 @@ names no line for it. The recording has the line of each symbol and of each guar
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +35,7 @@ from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_n
 from dynadiag.recording.records import EXPORT, Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
+from dynadiag.recording.torch_text.expressions import as_written, symbols_in, undecided_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
 
@@ -43,7 +43,6 @@ __all__ = ["EXPORTS", "export_findings", "read_exports"]
 
 _MOST_LINES = 3  # lines with guards on a size that are told
 _MOST_TEXT = 300  # characters of an exception's first line
-_NUMBER = re.compile(r"\bz?u[fi]?\d+\b")  # a symbol of a number without a value
 _CONVERTS = frozenset({"int", "float"})
 
 
@@ -64,12 +63,11 @@ def _assumptions(recording: ExplainedRecording, drafts: Mapping[str, Export]) ->
     """What drafts went on with, as exports of their own: without a draft each would fail there."""
     for each in recording.symbols():
         if each.event == "assumed" and each.compile_id in drafts and each.expression:
-            needed = tuple(dict.fromkeys(_NUMBER.findall(each.expression)))
             yield replace(
                 drafts[each.compile_id],
                 stack=each.user_stack,
                 condition=each.expression,
-                symbols=needed,
+                symbols=undecided_in(each.expression),
                 assumed=each.value or "",
             )
     operators = [str(data.get("op")) for _, data in event_data(recording, "missing_fake_kernel")]
@@ -173,7 +171,9 @@ class ExportCase:
         found = [
             each
             for each in self.symbols
-            if (stacks is None or each.user_stack in stacks) and names & _names(each) and len(_names(each)) >= least
+            if (stacks is None or each.user_stack in stacks)
+            and names & symbols_in(each.expression)
+            and len(symbols_in(each.expression)) >= least
         ]
         lines: dict[Span, Symbol] = {}
         for each in found:
@@ -218,9 +218,7 @@ class ExportCase:
     def written(self, guard: Symbol) -> str:
         """A guard with the sizes as the program writes them: ``x.size()[1] == 16``."""
         names = {each.name: source_text(each.source) for each in self.symbols if each.event == "created"}
-        text = re.sub(r"\b[a-z]+\d+\b", lambda found: names.get(found[0], found[0]), guard.expression or "")
-        text = text.replace("flat_args[", "inputs[")  # strict export's own name of them
-        return _comparison(text)
+        return as_written(guard.expression, names)
 
     @property
     def why(self) -> str:
@@ -245,20 +243,6 @@ class ExportCase:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
         text = without_reference(telling_line(read_failure(self.export.message)))
         return shorten(text or "no message was recorded", _MOST_TEXT)
-
-
-def _comparison(text: str) -> str:
-    """``a == b`` of sympy's ``Eq(a, b)``, and ``a != b`` of ``Ne(a, b)``."""
-    sign, depth = {"Eq(": "==", "Ne(": "!="}.get(text[:3]), 0
-    for place, letter in enumerate(text[3:-1], 3) if sign and text.endswith(")") else ():
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            return f"{text[3:place]} {sign} {text[place + 1 : -1].strip()}"
-    return text
-
-
-def _names(symbol: Symbol) -> set[str]:
-    return set(re.findall(r"\b[a-z]+\d+\b", symbol.expression or ""))
 
 
 _Needs = Callable[[ExportCase], Mapping[str, str] | None]

@@ -49,7 +49,9 @@ def uncompiled_rest(item: Break, run: RunRecords) -> UncompiledRest | None:
     program did not get there, and where nothing follows.
     """
     compiled = next((each for each in run.compiles if each.compile_id == item.compile_id), None)
-    if compiled is None or item.fatal or compiled.compile_id not in run.compiled or not is_user_file(compiled.file):
+    if compiled is None or compiled.outcome != "break" or item.fatal or not is_user_file(compiled.file):
+        return None
+    if compiled.compile_id not in run.compiled or run.run.exit_code not in (0, None):
         return None
     line, source = _line_in(compiled, item), run.sources.get(compiled.file or "")
     if line is None or source is None or (run.end is not None and run.end.error is not None):

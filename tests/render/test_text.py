@@ -249,7 +249,7 @@ def test_what_torch_breaks_in_its_own_code_is_a_line_at_the_end() -> None:
     made = explain(FakeRecording(break_records=breaks, graph_records=(a_graph(),), sources={FILE: SOURCE}))
     text = explanation_text(made)
     assert text.index("break[GB0170]") < text.index("graph breaks at no cost, nothing to do: 1\n")
-    assert "/optim/optimizer.py:79 in forward: " in text
+    assert "/optim/optimizer.py:79 in forward:\n        torch's own break, by design\n" in text
     assert "break[GB0025]" not in text
     assert "break[GB0025]" in explanation_text(made, Printer(all_=True))
 
