@@ -38,6 +38,7 @@ _KNOWN = frozenset(
         "branch.raise",
         "branch.assert",
         "chance.branch",
+        "library.known",
         "branch.inside",
         "checkpoint.outside",
         "checkpoint.effects",
