@@ -131,11 +131,12 @@ class _Minimizer:
             return replace(base, verdict="interpreted")
         assert failure is not None
         result = self._reduce_graph(base, failure, located)
-        if result.text or located.first.facts.job is None:
+        if result.text:
             return result
-        self.search.on_message("no graph fails by itself: reducing the program of the ranks")
-        of_source = self._reduce_source(base, located)  # what fails may be that the ranks differ
-        return of_source if of_source.text else result
+        # What fails may be between the graph and the program (`x.data = y`), or that the ranks of a job differ.
+        self.search.on_message("no graph fails by itself: reducing the source of the program")
+        of_source = self._reduce_source(base, located)
+        return of_source if of_source.proved else result
 
     def _reduce_graph(self, base: MinifyResult, failure: Signature, located: FailingRung) -> MinifyResult:
         rung = str(base.rung)
