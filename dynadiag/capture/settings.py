@@ -28,6 +28,7 @@ class Settings:
     other processes write beside it. With ``coverage``, a folder, nothing is recorded:
     each process counts its operator calls and leaves the counts there. ``options`` of torch are set at the end of its
     import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
+    With ``values``, the fields of `dynadiag.capture.value_options.ValueOptions`, the values of compiled calls are kept.
     """
 
     target: str | None = None
@@ -40,6 +41,7 @@ class Settings:
     coverage: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     live: bool = False
+    values: dict[str, Any] | None = None
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

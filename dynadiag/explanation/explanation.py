@@ -26,6 +26,7 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_w
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
+from dynadiag.explanation.values import ValueTable, read_values, value_findings
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
     Break,
@@ -54,7 +55,8 @@ class Explanation:
     ``findings`` is what the run has to tell, the most important first; ``headline`` is that in a sentence. The records
     below are what it was made from. ``sources`` maps a file to its text as it was recorded; a file whose text was not
     kept is not in it. ``notes`` are sentences on what could not be seen. ``warm`` is there where warm calls were
-    profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted.
+    profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted, ``values`` where the values of
+    nodes were recorded.
     """
 
     run: Run
@@ -74,6 +76,7 @@ class Explanation:
     warm: WarmCalls | None = None
     cuda_graphs: tuple[CudaGraph, ...] = ()
     coverage: Coverage | None = None
+    values: ValueTable | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -126,6 +129,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         warm=run.warm,
         cuda_graphs=read_cuda_graphs(recording),
         coverage=run.coverage,
+        values=run.values,
     )
 
 
@@ -140,6 +144,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses else set()
+    values = read_values(recording)
+    files |= {each.span.file for each in values.nodes} if values is not None else set()
     end = read_end(recording)
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
@@ -160,6 +166,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         coverage=read_coverage(recording),
         end=end,
         modes=read_modes(recording),
+        values=values,
     )
 
 
@@ -172,6 +179,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
+    found += value_findings(run.values, run.sources)
     return ranked(with_operators(found))
 
 

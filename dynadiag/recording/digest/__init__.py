@@ -17,6 +17,7 @@ from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.digest.runs import RunCollector
+from dynadiag.recording.digest.values import read_values
 from dynadiag.recording.records import Event, Record, Run
 
 __all__ = ["Digest"]
@@ -71,6 +72,8 @@ class Digest:
             frame = read_skipped_frame(data)
             if not self._compiles.was_traced(frame):
                 yield frame
+        elif kind == "values":
+            yield from read_values(self._context, event.compile_id, data, payload)
         elif kind == "raised":
             yield from breaks.read_raised_break(self._context, data)
         elif kind == "refused":
