@@ -164,7 +164,7 @@ class _SyncedRun(Interpreter):
         before = random_state()
         value = super().run_node(n)
         if is_uninitialized(n) and isinstance(value, torch.Tensor):
-            value.fill_(self._fill if value.is_floating_point() else 0)
+            return value.fill_(self._fill if value.is_floating_point() else 0)
         depends = not _is_state(before) or any(memory_of(each) in self._random for each in read)
         written = [*tensors_in(value), *(read[:1] if is_mutating(n) else ())]
         for each in written if depends else ():
