@@ -3,6 +3,7 @@
     import dynadiag
     print(dynadiag.explain(fn, x))                 # run once, explain every graph, guard, break and recompile
     print(dynadiag.bisect(fn, (x,)))               # which part of the compiler makes it fail
+    print(dynadiag.values(fn, x))                  # the value of each node: the first NaN, the first that is wrong
     print(dynadiag.fix(fn, x))                     # changes that remove its graph breaks, each proved
     with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
     with dynadiag.watch(): ...                     # a line as each compile begins, breaks, recompiles or gives up
@@ -18,12 +19,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynadiag.api import bisect, explain, fix, open, record, warm, watch  # noqa: A004 - `dynadiag.open`, as `gzip.open`
+    from dynadiag.api import (
+        bisect,
+        explain,
+        fix,
+        open,  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
+        record,
+        values,
+        warm,
+        watch,
+    )
     from dynadiag.errors import DynadiagError, UnreadableInput
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"]
-__all__ += ["warm", "watch"]
+__all__ = [
+    "DynadiagError",
+    "UnreadableInput",
+    "__version__",
+    "bisect",
+    "explain",
+    "fix",
+    "open",
+    "record",
+    "values",
+    "warm",
+    "watch",
+]
 
 _ERRORS = ("DynadiagError", "UnreadableInput")
 

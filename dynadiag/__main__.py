@@ -25,6 +25,7 @@ from dynadiag.errors import DynadiagError, discard_stdout
 COMMANDS = {
     "explain": "show what torch.compile did: every graph, guard, break and recompile, in your own lines",
     "record": "run a program and keep its recording, without a report",
+    "values": "show the value of each node of a compiled graph: the first NaN, the first that is wrong",
     "bisect": "find the part of the compiler that is at fault",
     "minify": "write a small program with the same failure, and prove it",
     "triage": "explain, bisect and minify in one go, and write an issue that is ready to post",

@@ -25,9 +25,11 @@ from dynadiag.tables import OpenRecording
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
+    from dynadiag.capture.value_options import ValueOptions
     from dynadiag.fixes.fix_report import FixReport
+    from dynadiag.value_table import Values
 
-__all__ = ["bisect", "explain", "fix", "open", "record", "warm", "watch"]
+__all__ = ["bisect", "explain", "fix", "open", "record", "values", "warm", "watch"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording_lock = threading.Lock()  # held while a block is recorded
@@ -52,8 +54,10 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
 
 
 @contextmanager
-def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> Iterator[list[str]]:
-    """Record a block; what it puts in the list are notes on it."""
+def _recorded(
+    path: Path, target: str | None, *, force: bool, source: bool, values: ValueOptions | None = None
+) -> Iterator[list[str]]:
+    """Record a block; what it puts in the list are notes on it. With ``values`` those of compiled calls too."""
     import torch  # noqa: F401 - the recorder's probes need it loaded
 
     from dynadiag.capture.recorder import Recorder
@@ -70,7 +74,13 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
     recorder.start()
     notes, error = list[str](), None
     try:
-        yield notes
+        if values is None:
+            yield notes
+        else:
+            from dynadiag.node_values.watch import watching
+
+            with watching(recorder, values):
+                yield notes
     except BaseException as failure:
         error = failure
         recorder.record_exception(failure)
@@ -140,18 +150,40 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     What is compiled already is called as it is. Where the call raises, the explanation says so and ``exit_code`` is 1.
     Raises `DynadiagError` inside `record`, and if ``fn`` cannot be called.
     """
-    _check_callable("explain", fn)
+    return _explained("explain", fn, args, kwargs, None)
+
+
+def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | None = None, **kwargs: Any) -> Values:
+    """Compile ``fn`` (a function or a module), call it once, and return the value of each node of its graphs.
+
+    ``calls`` are those of each graph that count, such as ``"0,3..5"``; ``nodes`` is a regular expression, or names with
+    commas. The graphs run once more in a fork of this process, or in it if CUDA is in use: its inputs and random
+    numbers stay as they are. A backward graph has values if ``fn`` calls it. Raises `DynadiagError` as `explain`.
+    """
+    from dynadiag.capture.value_options import ValueOptions, check_pattern, parse_calls
+    from dynadiag.value_table import Values
+
+    if nodes is not None:
+        check_pattern("values: nodes", nodes)
+    return Values(_explained("values", fn, args, kwargs, ValueOptions(parse_calls(calls), nodes)))
+
+
+def _explained(function: str, fn: Callable[..., Any], args: Any, kwargs: Any, options: ValueOptions | None) -> Report:
+    """Compile and call ``fn`` under the recorder. With ``options`` the values of its graphs are recorded too."""
+    _check_callable(function, fn)
     import torch
 
     from dynadiag.torch_private.capture import is_compiled
 
     compiled = fn if is_compiled(fn) else torch.compile(fn)
     if not _recording_lock.acquire(blocking=False):
-        raise DynadiagError("explain: a recording is being made already in this process: call it outside of record()")
+        raise DynadiagError(
+            f"{function}: a recording is being made already in this process: call it outside of record()"
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
             path = Path(folder, "call.dynadiag")
-            failure = _call(path, _target_name(fn), compiled, args, kwargs)
+            failure = _call(path, _target_name(fn), compiled, args, kwargs, options)
             with open(path) as recording:
                 made = replace(recording.report(), path=None)  # the recording is temporary
     finally:
@@ -162,10 +194,12 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return replace(made, notes=notes)
 
 
-def _call(path: Path, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
+def _call(
+    path: Path, name: str, fn: Callable[..., Any], args: Any, kwargs: Any, options: ValueOptions | None
+) -> str | None:
     """Call ``fn`` under the recorder; what it raised, in a sentence."""
     try:
-        with _recorded(path, name, force=False, source=True):
+        with _recorded(path, name, force=False, source=True, values=options):
             fn(*args, **kwargs)
     except DynadiagError:
         raise

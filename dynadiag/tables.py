@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.values import range_text
 from dynadiag.recording.opening import open_recording_as
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Kernel, Recompile, Span
+from dynadiag.recording.records import Break, Kernel, NodeValue, Recompile, Span
 from dynadiag.recording.sql import run_query
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import source_location
@@ -180,6 +181,9 @@ def _summary(row: object, cwd: str | None) -> Mapping[str, object]:
         case Finding(span=span):
             place = source_location(span.file, span.line, span.column, cwd)
             return {"rule": row.rule, "id": row.id or "", "severity": row.severity, "place": place, "title": row.title}
+        case NodeValue(span=span):
+            place = source_location(span.file, span.line, None, cwd)
+            return {"node": row.node, "op": row.op, "place": place, "value": range_text(row), "off": row.off_float64}
         case _:
             return _flat(row)
 

@@ -251,6 +251,9 @@ class _SummaryRecording:
         self._session.rows_read += 1
         return self._recording.source(file)
 
+    def records(self, record: type[T]) -> tuple[T, ...]:
+        return tuple(self._session.count_rows(self._recording.records(record)))
+
     def counts(self) -> dict[str, int]:
         return self._recording.counts()
 

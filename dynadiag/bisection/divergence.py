@@ -96,7 +96,7 @@ def install() -> None:
     """Install the hooks in torch, once per process."""
     is_active = lambda: bool(_graphs)  # noqa: E731
     torch_private.wrap_kernel_call(
-        is_active, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
+        is_active, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel, _: _graphs[-1].watch(node, kernel)
     )
     torch_private.wrap_kernel_failure(is_active, lambda kernel: _graphs[-1].report_divergence(kernel, math.inf))
 

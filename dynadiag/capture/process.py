@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
@@ -63,6 +64,8 @@ def record_this_process() -> None:
         if settings.stop_seconds is not None:
             _stop_after_seconds(settings.stop_seconds, recorder, began)
     recorder.start()
+    if settings.values is not None:
+        _watch_values(recorder, settings.values)
     if settings.live:
         _watch()
     atexit.register(_end_recording, recorder, began)
@@ -75,6 +78,13 @@ def _watch() -> None:
 
     rank = job_place(os.environ).get("rank")
     Watcher(lead="" if rank is None else f"[rank {rank}] ").start()
+
+
+def _watch_values(recorder: Recorder, options: dict[str, Any]) -> None:
+    """Record the values of compiled calls. What does so stands above the recorder, so it is loaded by its name."""
+    from dynadiag.capture.value_options import ValueOptions
+
+    import_module("dynadiag.node_values.watch").watch(recorder, ValueOptions(**options))
 
 
 def _count_operators(folder: str, settings: settings_.Settings) -> None:

@@ -83,6 +83,10 @@ class Recorder(logging.Handler):
         if self._journal is not None:
             self._journal.close()
 
+    def mute(self) -> None:
+        """Append nothing more from this process, a fork of the program that does work of ours."""
+        self._release()
+
     def add_module(self, metadata: Mapping[str, Any]) -> None:
         """Remember a generated module for `record_kernels`, from the metadata of its event."""
         self.journal()  # first, because a forked child drops its parent's modules when it begins a journal

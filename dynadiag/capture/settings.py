@@ -30,6 +30,7 @@ class Settings:
     import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
     The main process is ended after ``stop_after`` calls, or ``stop_seconds``. Without ``codegen`` what Inductor would
     compile runs as AOTAutograd leaves it. ``after`` is the number of calls of the warm-up.
+    With ``values``, the fields of `dynadiag.capture.value_options.ValueOptions`, the values of compiled calls are kept.
     """
 
     target: str | None = None
@@ -45,6 +46,7 @@ class Settings:
     stop_seconds: float | None = None
     codegen: bool = True
     after: int | None = None
+    values: dict[str, Any] | None = None
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

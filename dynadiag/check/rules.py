@@ -29,6 +29,9 @@ class CheckRule(StrEnum):
     )
     NEW_UNCOMPILED = "new-uncompiled", "A function that Dynamo leaves to Python", (Rule.UNCOMPILED,)
     NEW_CACHE_BYPASS = "new-cache-bypass", "A compile that a cache cannot keep", (Rule.CACHE_BYPASS,)
+    NEW_WRONG_VALUE = "new-wrong-value", "A value of compiled code that is wrong", (Rule.WRONG_VALUE,)
+    NEW_NOT_FINITE = "new-not-finite", "A value that is not finite", (Rule.NOT_FINITE,)
+    NEW_LOW_PRECISION = "new-low-precision", "A value that loses precision", (Rule.LOW_PRECISION,)
     NEW_DIVERGENCE = "new-divergence", "Ranks of a job that do not do the same", (Rule.DIVERGENCE,)
     NEW_ASSUMED = "new-assumed", "What a draft of an export takes from its example", (Rule.ASSUMED,)
     COMPILED_LATE = "compiled-after-warm-up", "What is compiled after the warm-up"

@@ -22,7 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import common, outputs
-from dynadiag.commands.target_options import RecordOptions, add_recorder_options, program_of, run_recorded
+from dynadiag.commands.target_options import (
+    RecordOptions,
+    add_recorder_options,
+    add_value_options,
+    program_of,
+    run_recorded,
+)
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison
 from dynadiag.errors import DynadiagError
@@ -42,6 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show every difference in full")
     parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
     add_recorder_options(parser)
+    add_value_options(parser)
     parser.add_argument("before", metavar="A", help="a program, a recording or a log")
     parser.add_argument("after", metavar="B", help="what it is compared with")
 

@@ -27,6 +27,7 @@ from dynadiag.commands.target_options import (
     RecordOptions,
     add_recorder_options,
     add_target,
+    add_value_options,
     exit_code,
     parse_program,
     run_recorded,
@@ -44,7 +45,10 @@ from dynadiag.render.listings import ListingPrinter
 from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
-_OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--seconds", "--after", "--limit", "--target")
+_OPTIONS_WITH_VALUE = (
+    *("-o", "--output", "--json", "--stop-after", "--seconds", "--after", "--limit", "--target"),
+    *("--calls", "--nodes", "--full", "--values-limit"),
+)
 _MAX_BROWSED = 6  # recordings that the command at the end names
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
@@ -81,6 +85,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "program that calls dynadiag.warm()",
     )
     add_recorder_options(parser)
+    add_value_options(parser)
     add_target(parser)
 
 

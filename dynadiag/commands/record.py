@@ -28,6 +28,7 @@ from dynadiag.commands.target_options import (
     RecordOptions,
     add_recorder_options,
     add_target,
+    add_value_options,
     exit_code,
     parse_program,
     run_recorded,
@@ -48,6 +49,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file, or add to a folder")
     add_recorder_options(parser)
+    add_value_options(parser)
     add_target(parser)
 
 
@@ -97,7 +99,9 @@ def _record_command(folder: Path, args: argparse.Namespace) -> int:
         )
     if any(_make_folder(folder).glob(f"*{SUFFIX}")) and not args.force:
         raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
-    ended = launch_job([args.target, *args.arguments], folder, RecordOptions.of(args).settings())
+    ended = launch_job(
+        [args.target, *args.arguments], folder, RecordOptions.of(args).settings(whole_values=folder / "values")
+    )
     for path in ended.other_journals:
         open_recording(path).close()  # which folds it, unless its process did
     if not ended.other_journals:

@@ -27,6 +27,7 @@ DOCUMENTS = {
     "kernels": ("dynadiag.render.kernels", "KernelsDocument"),
     "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
     "prune": ("dynadiag.commands.prune", "PruneDocument"),
+    "values": ("dynadiag.render.values", "ValuesDocument"),
     "triage": ("dynadiag.triage.document", "TriageDocument"),
 }
 

@@ -7,13 +7,14 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dynadiag.capture.compile_progress import CompileProgress
 from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
+from dynadiag.capture.value_options import ValueOptions, check_pattern, parse_calls
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.fold import fold
@@ -29,6 +30,7 @@ __all__ = [
     "RecordOptions",
     "add_recorder_options",
     "add_target",
+    "add_value_options",
     "exit_code",
     "names_recording",
     "overlay_command",
@@ -142,6 +144,41 @@ def add_recorder_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_value_options(parser: argparse.ArgumentParser, *, always: bool = False) -> None:
+    """Add the options on recorded values. With ``always`` there is no ``--values``: the command records them."""
+    parser.set_defaults(values=always)
+    if not always:
+        parser.add_argument(
+            "--values", action="store_true", help="record the values of each node, as `dynadiag values`"
+        )
+    parser.add_argument("--calls", metavar="N,N..M", help="the calls of each graph to record, from 0 (default 0)")
+    parser.add_argument("--nodes", metavar="REGEX", help="the nodes to record: a regular expression, or NAME,NAME")
+    parser.add_argument(
+        "--full", metavar="REGEX", help="the nodes whose values are kept whole, in a folder beside the recording"
+    )
+    parser.add_argument(
+        "--values-limit",
+        type=common.positive_number("a size in megabytes"),
+        metavar="MB",
+        default=64.0,
+        help="size cap of the values of a process (default 64)",
+    )
+
+
+def _value_options(args: argparse.Namespace) -> ValueOptions | None:
+    """The values that a command line asks for. Raises `DynadiagError` if they are named wrongly."""
+    given = [name for name in ("calls", "nodes", "full") if getattr(args, name, None) is not None]
+    if not getattr(args, "values", False):
+        if given:
+            raise DynadiagError(f"--{given[0]} is about recorded values: add --values")
+        return None
+    for name in ("nodes", "full"):
+        if (pattern := getattr(args, name)) is not None:
+            check_pattern(f"--{name}", pattern)
+    calls = parse_calls(args.calls) if args.calls is not None else ValueOptions().calls
+    return ValueOptions(calls, args.nodes, args.full, None, int(args.values_limit * 1e6))
+
+
 def _gpu(text: str) -> str:
     if text.lower() not in GPU_SPECS:
         raise argparse.ArgumentTypeError(f"no GPU {text!r} is known: choose from {', '.join(GPU_SPECS)}")
@@ -185,6 +222,7 @@ class RecordOptions:
     codegen: bool = True
     after: int | None = None  # calls of the warm-up
     prints_document: bool = False  # on our stdout, so the program's goes to stderr
+    values: ValueOptions | None = None
 
     @classmethod
     def of(cls, args: argparse.Namespace, target: str | None = None) -> RecordOptions:
@@ -201,10 +239,14 @@ class RecordOptions:
             not getattr(args, "no_codegen", False),
             getattr(args, "after", None) or None,
             getattr(args, "json", None) == "-",
+            _value_options(args),
         )
 
-    def settings(self, target: str | None = None) -> Settings:
-        """The settings of the recorder."""
+    def settings(self, target: str | None = None, whole_values: Path | None = None) -> Settings:
+        """The settings of the recorder. Values that are kept whole go to the folder ``whole_values``."""
+        kept = None
+        if self.values is not None:
+            kept = asdict(replace(self.values, folder=None if whole_values is None else str(whole_values)))
         return Settings(
             target=target,
             source=self.source,
@@ -214,6 +256,7 @@ class RecordOptions:
             stop_seconds=self.seconds,
             codegen=self.codegen,
             after=self.after,
+            values=kept,
         )
 
 
@@ -266,7 +309,12 @@ def run_recorded(
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
-    settings = replace(how.settings(program.text), options=dict(options or {}))
+    whole_values = recording.absolute().with_suffix(".values")
+    if how.values is not None and how.values.full is not None and whole_values.exists():
+        raise DynadiagError(
+            f"{whole_values}: values of an earlier run are there; remove them, or name another recording"
+        )
+    settings = replace(how.settings(program.text, whole_values), options=dict(options or {}))
     if how.prints_document and streams[0] is None:
         streams = common.STDERR, streams[1]
     gpu = gpu_spec(how.gpu).name if how.gpu else ""

@@ -23,6 +23,7 @@ from dynadiag.diff.graph_changes import NodeChange, graph_changes
 from dynadiag.diff.guard_changes import GuardDifference, changed_state, guard_differences, is_on_traced_code
 from dynadiag.diff.guard_sentences import guard_change_text, value_rank
 from dynadiag.diff.kernel_differences import kernel_differences
+from dynadiag.diff.value_differences import value_differences, value_notes
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.source_search import return_line
@@ -125,6 +126,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
         *exchanged_inputs(before, after, pairs, runs),
         *kernel_differences(before, after, ids),
         *cache_differences(before, after, pairs),
+        *value_differences(before, after, pairs),
     ]
     compiled = sorted(found, key=lambda item: COMPILED_STAGES.index(item.stage))
     given = environment_differences(before, after, pairs)
@@ -136,6 +138,7 @@ def compare_recordings(before: Recording, after: Recording) -> Comparison:
 
 
 def _notes(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> Iterator[str]:
+    yield from value_notes(before, after)
     if before.compiles() and after.compiles() and not any(in_both(pairs)):
         names = [brief(side.run.target, _MAX_NODE) for side in (before, after)]
         other = "" if are_versions(before, after) else f"these are two different programs ({names[0]} and {names[1]}): "

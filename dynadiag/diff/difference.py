@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["COMPILED_STAGES", "ENVIRONMENT", "SIGNS", "Comparison", "Difference", "NodeDifference"]
 
 ENVIRONMENT = "environment"  # also configuration and source: what a run was given
-COMPILED_STAGES = ("break", "recompile", "guard", "dynamo", "aot", "post_grad", "kernel", "cache")
+COMPILED_STAGES = ("break", "recompile", "guard", "dynamo", "aot", "post_grad", "kernel", "cache", "values")
 SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}  # of the kinds of a `NodeDifference`
 
 

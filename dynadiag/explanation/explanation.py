@@ -27,6 +27,7 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_w
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
+from dynadiag.explanation.values import ValueTable, read_values, value_findings
 from dynadiag.explanation.warm_up import AfterWarmUp, WarmUp, read_warm_up
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.records import (
@@ -57,7 +58,8 @@ class Explanation:
     ``findings`` is what the run has to tell, the most important first; ``headline`` is that in a sentence. The records
     below are what it was made from. ``sources`` maps a file to its text as it was recorded; a file whose text was not
     kept is not in it. ``notes`` are sentences on what could not be seen. ``warm`` is there where warm calls were
-    profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted.
+    profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted, ``values`` where the values of
+    nodes were recorded.
     """
 
     run: Run
@@ -79,6 +81,7 @@ class Explanation:
     coverage: Coverage | None = None
     export_count: int = 0
     warm_up: WarmUp | None = None
+    values: ValueTable | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -141,6 +144,7 @@ def explain(
         coverage=run.coverage,
         warm_up=warm_up,
         export_count=sum(each.assumed is None for each in run.exports),
+        values=run.values,
     )
 
 
@@ -160,6 +164,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         each.file for each in exports
     }
     files |= {frame.file for each in symbols if each.compile_id.startswith(EXPORT) for frame in each.user_stack}
+    values = read_values(recording)
+    files |= {each.span.file for each in values.nodes} if values is not None else set()
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
         run=recording.run,
@@ -180,6 +186,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         end=end,
         modes=read_modes(recording),
         exports=exports,
+        values=values,
     )
 
 
@@ -192,6 +199,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
+    found += value_findings(run.values, run.sources)
     return ranked(with_operators(found))
 
 

@@ -92,6 +92,34 @@ class Rule(StrEnum):
         "cache-bypass",
         RuleView(word="cache bypass", noun="cache bypass", badge="cache bypass", role="break", sign="⚠"),
     )
+    WRONG_VALUE = (
+        "wrong-value",
+        RuleView(word="wrong value", noun="wrong value", badge="wrong value", has_source=True, has_cause=True),
+    )
+    NOT_FINITE = (
+        "not-finite",
+        RuleView(
+            word="not finite",
+            noun="value that is not finite",
+            badge="not finite",
+            role="break",
+            sign="⚠",
+            has_source=True,
+            has_cause=True,
+        ),
+    )
+    LOW_PRECISION = (
+        "low-precision",
+        RuleView(
+            word="low precision",
+            noun="value of low precision",
+            badge="low precision",
+            role="break",
+            sign="⚠",
+            has_source=True,
+            has_cause=True,
+        ),
+    )
 
     ASSUMED = (
         "assumed",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.runtime_cost import WarmCalls
+from dynadiag.explanation.values import ValueTable
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
@@ -94,6 +95,7 @@ class RunRecords:
     code: Mapping[str, str]
     bypasses: Sequence[CacheLookup] = ()
     coverage: Coverage | None = None
+    values: ValueTable | None = None
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
     exports: Sequence[Export] = ()

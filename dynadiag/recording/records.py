@@ -431,6 +431,78 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesCall:
+    """A call of a compiled graph whose values were recorded (``--values``). What follows of it are `NodeValue`.
+
+    ``seed`` is a hash of the state of the random number generator before it. ``notes`` say what has no values, and why.
+    """
+
+    index: int
+    compile_id: str
+    graph: str  # "forward" | "backward" | "inference"
+    call: int  # from 0: which call of the graph it is
+    seed: str | None
+    seconds: float | None  # that the recording of its values took
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSummary:
+    """A tensor in short. The statistics are of its finite elements, of complex ones of their absolute values.
+
+    They are None where there are none. ``norm`` is the root of the sum of squares, ``hash`` of the bytes in row-major
+    order, ``samples`` up to 64 elements at positions that depend on their number alone.
+    """
+
+    shape: tuple[str, ...]
+    dtype: str
+    stride: tuple[str, ...]
+    min: float | None
+    max: float | None
+    mean: float | None
+    norm: float | None
+    nan: int
+    inf: int
+    zero: int
+    hash: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeValue:
+    """The value of a node, as the graph computes it uncompiled.
+
+    ``off_float64`` is the node's own error: its largest difference from float64 on the same inputs, relative to the
+    largest element. ``cause`` is what made the first number that is not finite, where no input has one.
+    """
+
+    index: int
+    values_call: int  # index of the `ValuesCall`
+    node: str
+    op: str  # what it calls, or "placeholder" or "get_attr"
+    inputs: tuple[str, ...]  # names of the nodes that it reads
+    span: Span
+    summary: ValueSummary
+    off_float64: float | None
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNodeValue:
+    """The value of a node, as compiled code stored or returned it.
+
+    ``off_float64`` is its distance from float64, from what compiled code had stored before; ``wrong`` says that
+    rounding does not explain it. ``kernel`` stored it; None if the value is known as a result only.
+    """
+
+    index: int  # of the `NodeValue`
+    kernel: str | None
+    off_float64: float | None
+    wrong: bool
+    summary: ValueSummary
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One trial of a search: a candidate that ran by itself, and its outcome as JSON."""
 
@@ -452,12 +524,15 @@ Record: TypeAlias = (
     | GraphNode
     | Guard
     | Kernel
+    | NodeValue
     | Recompile
     | Run
     | SkippedFrame
     | SourceFile
+    | StoredNodeValue
     | Symbol
     | Trial
+    | ValuesCall
 )
 
 

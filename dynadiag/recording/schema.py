@@ -21,8 +21,8 @@ __all__ = [
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
 # A reader refuses newer versions. 3 added derived data, 4 cache lookups and collectives, 5 dropped links, 6 added the
-# facts of breaks.
-VERSION = 6
+# facts of breaks, 7 added the values of nodes.
+VERSION = 7
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -100,6 +100,20 @@ _SPAN = {
     "span_end_column": "the column after the last one",
 }
 _SOURCE_LINE = {"file": "the source file", "line": "the line in it, from 1"}
+_SUMMARY = {
+    "summary_shape": "its sizes: JSON",
+    "summary_dtype": "its type, such as float32",
+    "summary_stride": "its strides in elements: JSON",
+    "summary_min": "the smallest finite element; of complex numbers their absolute values count",
+    "summary_max": "the largest finite element",
+    "summary_mean": "the mean of the finite elements",
+    "summary_norm": "the root of the sum of their squares",
+    "summary_nan": "how many elements are NaN",
+    "summary_inf": "how many are infinite",
+    "summary_zero": "how many are zero",
+    "summary_hash": "of the bytes in row-major order",
+    "summary_samples": "up to 64 elements at fixed positions: JSON",
+}
 
 _STORAGE_TABLES = (
     SqlTable(
@@ -398,6 +412,52 @@ _TYPED_TABLES = (
             "compiles": "how many compiles of this process began before",
         },
         since=4,
+    ),
+    _record_table(
+        records.ValuesCall,
+        "values_call",
+        "A call of a compiled graph whose values were recorded.",
+        {
+            "id": "from 0, in the order of the calls",
+            "compile_id": _COMPILE_ID,
+            "graph": '"forward", "backward" or "inference"',
+            "call": "which call of the graph it is, from 0",
+            "seed": "a hash of the state of the random number generator before it",
+            "seconds": "that the recording of its values took",
+            "notes": "what has no values, and why: JSON",
+        },
+        since=7,
+    ),
+    _record_table(
+        records.NodeValue,
+        "node_value",
+        "The value of a node in one call, as the graph computes it uncompiled.",
+        {
+            "id": "from 0, in the order of execution",
+            "values_call": "the call",
+            "node": "the name of the node",
+            "op": "what it calls",
+            "inputs": "the names of the nodes that it reads: JSON",
+            **_SPAN,
+            **_SUMMARY,
+            "off_float64": "its error against float64 on the same inputs, relative to the largest element",
+            "cause": "what made the first number that is not finite",
+        },
+        after=("CREATE INDEX node_value_call ON node_value (values_call)",),
+        since=7,
+    ),
+    _record_table(
+        records.StoredNodeValue,
+        "stored_node_value",
+        "The value of a node in one call, as compiled code stored or returned it.",
+        {
+            "id": "the row of `node_value`",
+            "kernel": "the kernel that stored it",
+            "off_float64": "its distance from float64",
+            "wrong": "1 where rounding does not explain the distance",
+            **_SUMMARY,
+        },
+        since=7,
     ),
     _record_table(
         records.Trial,

@@ -28,6 +28,7 @@ __all__ = [
     "uses_inductor_random",
     "wrap_kernel_call",
     "wrap_kernel_failure",
+    "wrap_library_call",
 ]
 
 intermediate_hook = hooks.intermediate_hook
@@ -53,13 +54,16 @@ _nodes_by_kernel: dict[str, KernelNodes] = {}  # by kernel name; the last kernel
 
 
 def wrap_kernel_call(
-    is_active: Callable[[], bool], begun: Callable[[KernelNodes], str], label: Callable[[Node, KernelNodes], str]
+    is_active: Callable[[], bool],
+    begun: Callable[[KernelNodes], str] | None,
+    label: Callable[[Node, KernelNodes, str], str],
 ) -> None:
     """Make generated modules call the intermediate hooks before and after each kernel.
 
     Before the kernel: with the result of ``begun(computed)`` and None. After it, for each buffer with the value of an
-    FX node: with the result of ``label(node, computed)`` and the buffer. At last: with "" and None. ``computed`` are
-    the nodes that the kernel computes. Nothing is done when ``is_active()`` is false.
+    FX node: with the result of ``label(node, computed, kernel)`` and the buffer. At last: with "" and None.
+    ``computed`` are the nodes that the kernel computes. Without ``begun`` only the buffers are reported. Nothing is
+    done when ``is_active()`` is false.
     """
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonScheduling
@@ -71,20 +75,59 @@ def wrap_kernel_call(
     def generate_kernel_call(self: Any, kernel_name: str, call_args: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_active():
             return inner(self, kernel_name, call_args, *args, **kwargs)
-        begins = begun(_nodes_by_kernel.get(kernel_name, NO_NODES))
-        self.writeline(f"run_intermediate_hooks({begins!r}, None)")
+        if begun is not None:
+            begins = begun(_nodes_by_kernel.get(kernel_name, NO_NODES))
+            self.writeline(f"run_intermediate_hooks({begins!r}, None)")
         result = inner(self, kernel_name, call_args, *args, **kwargs)
         for name in call_args:
             node = _node_of_buffer(name)
             if node is not None:
-                text = label(node, _nodes_of_kernel_writing(node, name))
+                text = label(node, _nodes_of_kernel_writing(node, name), kernel_name)
                 self.writeline(f"run_intermediate_hooks({text!r}, {name})")
-        self.writeline("run_intermediate_hooks('', None)")
+        if begun is not None:
+            self.writeline("run_intermediate_hooks('', None)")
         return result
 
     PythonWrapperCodegen.generate_kernel_call = generate_kernel_call
     CppScheduling.define_kernel = _remember_nodes(is_active, CppScheduling.define_kernel)
     TritonScheduling.define_kernel = _remember_nodes(is_active, TritonScheduling.define_kernel)
+
+
+def wrap_library_call(is_active: Callable[[], bool], label: Callable[[Node, KernelNodes, str], str]) -> None:
+    """Make generated modules call the intermediate hooks after each call of a library, such as a matrix product.
+
+    The hooks get the result of ``label(node, computed, function)`` and the buffer. The function is named as the
+    recording names it: "mm", "aten.sort.default". Nothing is done when ``is_active()`` is false.
+    """
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    into, made = (
+        PythonWrapperCodegen._generate_extern_kernel_out_helper,
+        PythonWrapperCodegen._generate_extern_kernel_alloc_helper,
+    )
+
+    def report(wrapper: Any, function: str, name: str) -> None:
+        node = _node_of_buffer(name) if is_active() and wrapper.supports_intermediate_hooks else None
+        if node is not None:
+            called = function.removeprefix("extern_kernels.").removeprefix("torch.ops.")
+            wrapper.writeline(
+                f"run_intermediate_hooks({label(node, KernelNodes.from_nodes([node]), called)!r}, {name})"
+            )
+
+    @functools.wraps(into)
+    def generate_out(self: Any, kernel: str, out: str, *args: Any, **kwargs: Any) -> Any:
+        result = into(self, kernel, out, *args, **kwargs)
+        report(self, kernel, out)
+        return result
+
+    @functools.wraps(made)
+    def generate_alloc(self: Any, extern_kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        result = made(self, extern_kernel, *args, **kwargs)
+        report(self, str(extern_kernel.get_kernel_name()), extern_kernel.get_name())
+        return result
+
+    PythonWrapperCodegen._generate_extern_kernel_out_helper = generate_out
+    PythonWrapperCodegen._generate_extern_kernel_alloc_helper = generate_alloc
 
 
 def _remember_nodes(is_active: Callable[[], bool], inner: Callable[..., str]) -> Callable[..., str]:
@@ -136,12 +179,21 @@ def wrap_kernel_failure(is_active: Callable[[], bool], failed: Callable[[KernelN
 
 
 def _node_of_buffer(name: Any) -> Node | None:
-    """The FX node whose value a buffer holds."""
+    """The FX node whose value a buffer holds.
+
+    None for a buffer that a later operation writes to, as a scatter does, for one that is written to its target, and
+    for one that no kernel stores, since only the kernel that computes it reads it.
+    """
     from torch._inductor.virtualized import V
 
     buffer = V.graph.try_get_buffer(name) if isinstance(name, str) else None
     node = getattr(buffer, "get_origin_node", lambda: None)()
-    return node if isinstance(node, Node) else None
+    if not isinstance(node, Node) or name in V.graph.removed_buffers or name in V.graph.inplaced_to_remove:
+        return None
+    for output in (output for operation in V.graph.scheduler.nodes for output in operation.get_outputs()):
+        if (output.get_name() == name and output.get_mutations()) or name in output.get_mutations():
+            return None
+    return node
 
 
 def _nodes_of_kernel_writing(node: Node, name: str) -> KernelNodes:

@@ -21,6 +21,8 @@ from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call, te
 __all__ = [
     "argument_to_float64",
     "default_dtype",
+    "float64_copies",
+    "float64_operators",
     "is_operator",
     "run_branches_under",
     "run_in_float64",
@@ -43,7 +45,7 @@ def run_in_float64(call: ReplayableCall) -> tuple[RunResult, bool]:
     """Run the uncompiled function in float64. Also returns whether an integer was computed from a floating number: only
     then does the run say anything about integers.
     """
-    arguments = pytree.tree_map(_Float64Copier(), call.copies())
+    arguments = float64_copies(call.copies())
     mode = _Float64Mode(torch.get_default_dtype(), _input_precision(call))
     with _float64_state(call):
         return run_call(call, _under_mode(call.function, mode), arguments), mode.rounds_to_integers
@@ -181,6 +183,19 @@ def _under_mode(function: Callable[..., Any], mode: _Float64Mode) -> Callable[..
             return function(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def float64_operators(precision: torch.dtype) -> Iterator[None]:
+    """Run every operator inside the context in float64. Random numbers are drawn in ``precision``."""
+    mode = _Float64Mode(torch.get_default_dtype(), precision)
+    with default_dtype(torch.float64), mode:
+        yield
+
+
+def float64_copies(values: Any) -> Any:
+    """Copies in float64 of the tensors in nested containers. Those that share storage share it in the copies too."""
+    return pytree.tree_map(_Float64Copier(), values)
 
 
 class _Float64Mode(TorchDispatchMode):

@@ -19,7 +19,7 @@ from dynadiag.trial.outcome import ROUNDING
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["ResultDifference", "compare_runs", "effective_strides", "shared_memory"]
+__all__ = ["ResultDifference", "beyond_rounding", "compare_runs", "effective_strides", "shared_memory"]
 
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
@@ -226,7 +226,7 @@ def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float]
         return ResultDifference(
             _describe(pair.name, *values, atol, rtol) + "; the function does not run in float64", rounding=False
         )
-    bad = _beyond_rounding(values, truth, oracle.samples(pair.pick), (rtol, atol))
+    bad = beyond_rounding(values, truth, oracle.samples(pair.pick), (rtol, atol))
     text = _describe(pair.name, *values, atol, rtol)
     if not bool(bad.any()):
         return ResultDifference(f"{text}; {ROUNDING}", rounding=True)
@@ -240,7 +240,7 @@ def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.
     return bool((~a.isfinite() & e.isfinite() & truth.isfinite()).any())
 
 
-def _beyond_rounding(
+def beyond_rounding(
     values: tuple[torch.Tensor, torch.Tensor],
     truth: torch.Tensor,
     samples: Iterator[torch.Tensor],

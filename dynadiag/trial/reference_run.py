@@ -18,7 +18,16 @@ from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.reachable_state import ContainerSnapshot, bound_object, expand_objects, find_state
 
-__all__ = ["Arguments", "ReplayableCall", "RunResult", "copy_tensors", "run_call", "tensors_in"]
+__all__ = [
+    "Arguments",
+    "ReplayableCall",
+    "RunResult",
+    "copy_tensors",
+    "random_state",
+    "run_call",
+    "set_random_state",
+    "tensors_in",
+]
 
 T = TypeVar("T")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -62,7 +71,7 @@ class ReplayableCall:
         self._saved_gradients = [(t, t.grad) for t in self.state if t.is_leaf]
         self._saved_arguments = copy_tensors((args, kwargs))  # the program's own call may write to its arguments
         self._saved_state = [t.detach().clone() for t in self.state]
-        self._saved_random_state = _random_state()
+        self._saved_random_state = random_state()
         self.input_names = _input_names(function, args, kwargs)
         self.gradient_names = self._gradient_names()
 
@@ -76,7 +85,7 @@ class ReplayableCall:
         for tensor, saved in zip(self.state, self._saved_state, strict=True):
             if not _is_unchanged(tensor, saved):
                 tensor.data.copy_(saved)
-        _set_random_state(self._saved_random_state)
+        set_random_state(self._saved_random_state)
 
     def start_values(self) -> tuple[dict[str, torch.Tensor], dict[int, torch.Tensor]]:
         """What each run starts from: the values of the state by name, and those of the arguments by position."""
@@ -275,11 +284,13 @@ def _is_unchanged(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
     return bool(torch.equal(tensor.detach(), saved))
 
 
-def _random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+def random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return the state of the random number generators: the CPU's, and those of the GPUs that are in use."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
 
-def _set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+def set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+    """Set what `random_state` returned."""
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])

@@ -135,6 +135,7 @@ class FakeRecording:
     kernel_records: tuple[Kernel, ...] = ()
     lookup_records: tuple[CacheLookup, ...] = ()
     node_records: Mapping[int, tuple[Node, ...]] = field(default_factory=dict)
+    value_records: tuple[Any, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     event_counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -173,6 +174,9 @@ class FakeRecording:
 
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> tuple[Node, ...]:
         return self.node_records.get(graph, ())[start:][:limit]
+
+    def records(self, record: type[Any]) -> tuple[Any, ...]:
+        return tuple(each for each in self.value_records if isinstance(each, record))
 
     def source(self, file: str) -> str | None:
         return self.sources.get(file)

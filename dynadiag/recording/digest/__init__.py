@@ -17,6 +17,7 @@ from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.digest.runs import RunCollector
+from dynadiag.recording.digest.values import read_values
 from dynadiag.recording.records import Event, Record, Run
 
 __all__ = ["Digest"]
@@ -73,6 +74,8 @@ class Digest:
                 yield frame
         elif kind == "export":
             yield from breaks.read_export(self._context, data)
+        elif kind == "values":
+            yield from read_values(self._context, event.compile_id, data, payload)
         elif kind == "raised":
             yield from breaks.read_raised_break(self._context, data)
         elif kind == "refused":

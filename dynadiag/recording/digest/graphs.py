@@ -115,7 +115,7 @@ def _parse_node(position: int, data: dict[str, Any], stacks: list[Any]) -> Node:
         shape=f"({', '.join(map(str, tensor['shape']))})" if isinstance(tensor.get("shape"), list) else None,
         dtype=tensor.get("dtype") if isinstance(tensor.get("dtype"), str) else None,
         device=tensor.get("device") if isinstance(tensor.get("device"), str) else None,
-        span=_innermost_user_span(data.get("stack"), stacks),
+        span=innermost_user_span(data.get("stack"), stacks),
     )
 
 
@@ -132,8 +132,8 @@ def _inputs(arguments: Any) -> Iterator[str]:
             yield from _inputs(item)
 
 
-def _innermost_user_span(index: Any, stacks: list[Any]) -> Span:
-    """The innermost line of the user's in a node's stack."""
+def innermost_user_span(index: Any, stacks: list[Any]) -> Span:
+    """Return the innermost line of the user's in a node's stack, which is named by its index."""
     if not isinstance(index, int) or not 0 <= index < len(stacks) or not isinstance(stacks[index], str):
         return Span(None, None)
     frames = _FRAME.findall(stacks[index])

@@ -1,0 +1,152 @@
+"""What `dynadiag values` names of faults that are planted in the compiler, and what it costs.
+
+    python benchmarks/values.py faults [--only TEXT]    30 faults: is the node that is wrong first named, and its line
+    python benchmarks/values.py controls                10 sound programs of low precision: nothing may be accused
+    python benchmarks/values.py cost                    GPT-2 of 12 layers: time against an uncompiled call, and bytes
+
+Exit code: 0 if all faults are named, and no control is accused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import linecache
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LIMIT = 900  # seconds for one program
+
+
+def values_of(folder: Path, *program: str) -> dict[str, Any]:
+    """The document of `dynadiag values` for a program."""
+    document = folder / "values.json"
+    command = [sys.executable, "-m", "dynadiag", "values", "--force", "-o", str(folder / "run.dynadiag")]
+    done = subprocess.run(
+        [*command, "--json", str(document), *program], cwd=HERE, capture_output=True, text=True, timeout=LIMIT
+    )
+    if not document.exists():
+        raise SystemExit(f"{' '.join(program)}: {done.stderr}")
+    return json.loads(document.read_text())
+
+
+def faults(only: str) -> bool:
+    """Plant each fault, and print what is named."""
+    sys.path.insert(0, str(HERE))
+    from value_faults import FAULTS
+
+    named = lines = total = 0
+    for name, fault in FAULTS.items():
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found = values_of(Path(folder), "value_models.py", fault.model, name)
+        wrong = None if found["first_wrong"] is None else found["nodes"][found["first_wrong"]]
+        text = "" if wrong is None else linecache.getline(wrong["file"] or "", wrong["line"] or 0).strip()
+        is_line = wrong is not None and fault.text in text and bool(text)
+        is_named = is_line and wrong is not None and wrong["graph"] == fault.graph
+        total, named, lines = total + 1, named + is_named, lines + is_line
+        told = "nothing" if wrong is None else f"{wrong['graph']} {wrong['node']} ({found['kernel']}): {text}"
+        print(f"{'named' if is_named else 'MISSED':7} {name}: {told}", flush=True)
+    print(f"\n{named} of {total} named, the line of {lines}")
+    return named == total
+
+
+_AUTOCAST = """n = Block(64)
+def m(x):
+    with torch.autocast('cpu', torch.bfloat16):
+        return n(x)
+args = (torch.randn(2, 16, 64),)"""
+_UNET = "m = UNet().bfloat16(); args = (torch.randn(2, 3, 16, 16).bfloat16(), torch.tensor([.3, .7]).bfloat16())"
+_NORM = "n = torch.nn.LayerNorm(128).half()\nm = lambda x: n(x * 40).softmax(-1)\nargs = (torch.randn(4, 128).half(),)"
+_SUMS = "m = lambda x: (x.sum(-1), x.mean(), x.var(-1), x.cumsum(-1))\nargs = (torch.randn(16, 512).bfloat16(),)"
+_DROPOUT = "m = lambda x: F.dropout((x * 8).round() / 8, 0.3).argmax(-1)\nargs = (torch.randn(16, 64).bfloat16(),)"
+CONTROLS = {
+    "bfloat16 block": "m = Block(64).bfloat16(); args = (torch.randn(2, 16, 64).bfloat16(),)",
+    "float16 product": "m = torch.nn.Linear(256, 256).half(); args = (torch.randn(8, 256).half(),)",
+    "autocast": _AUTOCAST,
+    "bfloat16 ViT": "m = ViT().bfloat16(); args = (torch.randn(2, 3, 32, 32).bfloat16(),)",
+    "bfloat16 UNet": _UNET,
+    "bfloat16 Mamba": "m = Mamba().bfloat16(); args = (torch.randn(2, 16, 32).bfloat16(),)",
+    "bfloat16 loop": "m = Loop().bfloat16(); args = (torch.randn(24, 48).bfloat16(),)",
+    "float16 norm": _NORM,
+    "bfloat16 reductions": _SUMS,
+    "rounding and dropout": _DROPOUT,
+}
+
+
+def controls() -> bool:
+    """Run sound programs, and print what is accused."""
+    accused = 0
+    for name, source in CONTROLS.items():
+        text = (
+            "import torch, torch.nn.functional as F\nfrom value_models import *\ntorch.manual_seed(0)\n"
+            f"{source}\nout = torch.compile(m)(*args)\n"
+            "out = [each for each in (out if isinstance(out, tuple) else (out,)) if each.requires_grad]\n"
+            "sum(each.float().sum() for each in out).backward() if out else None\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "program.py")
+            program.write_text(f"import sys; sys.path.insert(0, {str(HERE)!r})\n{text}")
+            found = values_of(Path(folder), str(program))
+        wrong = None if found["first_wrong"] is None else found["nodes"][found["first_wrong"]]
+        accused += wrong is not None
+        stored = sum(each["stored"] is not None for each in found["nodes"])
+        told = "" if wrong is None else f"{wrong['graph']} {wrong['node']}, {wrong['op']}, {found['kernel']}"
+        print(
+            f"{'ACCUSED' if wrong else 'sound':7} {name}: {stored} stored values of {len(found['nodes'])} {told}",
+            flush=True,
+        )
+    print(f"\n{accused} of {len(CONTROLS)} accused")
+    return not accused
+
+
+def cost() -> bool:
+    """Time the recorded call of GPT-2 of 12 layers against its uncompiled call, and print the bytes."""
+    program = (
+        "import torch, time\nfrom value_models import GPT2\ntorch.manual_seed(0)\n"
+        "m = GPT2(128, 12, 512, 128)\nx = torch.randint(0, 512, (4, 128))\n"
+        "with torch.no_grad():\n    m(x)\n    began = time.perf_counter()\n    for _ in range(5): m(x)\n"
+        "    print('uncompiled', (time.perf_counter() - began) / 5)\n    torch.compile(m)(x)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "program.py")
+        file.write_text(f"import sys; sys.path.insert(0, {str(HERE)!r})\n{program}")
+        command = [sys.executable, "-m", "dynadiag", "record", "--force"]
+        sizes = {}
+        for options in ((), ("--values",)):
+            recording = Path(folder, f"run{len(options)}.dynadiag")
+            done = subprocess.run([*command, *options, "-o", str(recording), str(file)], capture_output=True, text=True)
+            sizes[options] = recording.stat().st_size
+        uncompiled = float(done.stdout.split()[1])
+        import sqlite3
+
+        with sqlite3.connect(recording) as rows:
+            seconds = [row[0] for row in rows.execute("SELECT seconds FROM values_call")]
+            nodes = rows.execute("SELECT count(*) FROM node_value").fetchone()[0]
+    grown = sizes[("--values",)] - sizes[()]
+    times = sum(seconds) / uncompiled
+    print(f"uncompiled {uncompiled:.3f} s; values {sum(seconds):.3f} s of {nodes} nodes: {times:.1f} times")
+    print(f"{grown / 1e6:.2f} MB more in the recording")
+    return True
+
+
+def main() -> None:
+    """Run one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("faults", "controls", "cost"))
+    parser.add_argument("--only", default="", help="faults whose name contains this")
+    args = parser.parse_args()
+    began = time.perf_counter()
+    good = faults(args.only) if args.what == "faults" else controls() if args.what == "controls" else cost()
+    print(f"{time.perf_counter() - began:.0f} s")
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

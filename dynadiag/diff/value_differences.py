@@ -1,0 +1,165 @@
+"""The first node of each matched graph whose inputs agree in both runs, and whose value does not.
+
+Values agree in bits, or to rounding. Rounding grows from node to node, and a node amplifies what it reads, so a value
+is beyond rounding where it is much further apart than the values that it was computed of. Only summaries are compared:
+up to 64 elements, the extremes, and how many elements are not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+
+from dynadiag.diff.compile_matching import CompilePair, in_both
+from dynadiag.diff.difference import Difference, NodeDifference
+from dynadiag.explanation.formatting import count
+from dynadiag.explanation.values import ValueTable, operator_name, range_text, read_values
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
+
+__all__ = ["value_differences", "value_notes"]
+
+# Machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits); complex types have that of their parts.
+_EPSILON = {
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float32": 2.0**-23,
+    "float64": 2.0**-52,
+    "complex64": 2.0**-23,
+    "complex128": 2.0**-52,
+}
+_NARROW = 1e-4  # the epsilon of 16-bit types is larger
+_UNITS, _UNITS_NARROW = 16.0, 4.0  # units in the last place that one node may be apart
+_JUMP = 16.0  # times the distance of what a node reads
+_MAX_NODES = 100  # that are listed of a graph
+
+
+def value_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> Iterator[Difference]:
+    """Yield a difference for each graph whose values differ, and before it the state of the random numbers."""
+    tables = read_values(before), read_values(after)
+    if tables[0] is None or tables[1] is None:
+        return
+    for first, second in in_both(pairs):
+        for calls in _matched_calls(tables[0], tables[1], first.compile_id, second.compile_id):
+            if (found := _first_difference(tables[0], tables[1], calls)) is not None:
+                if calls[0].seed != calls[1].seed:
+                    text = f"the random numbers of {second.function} start from other states ({_name(calls[1])})"
+                    yield Difference("values", _ids(calls), second.file, second.line, text, calls[1].graph)
+                yield found
+
+
+def value_notes(before: Recording, after: Recording) -> Iterator[str]:
+    """Yield why values are not compared, if one run alone has them."""
+    sides = read_values(before), read_values(after)
+    if (sides[0] is None) != (sides[1] is None):
+        which = "first" if sides[0] is None else "second"
+        yield f"the {which} run was recorded without --values: values are not compared"
+
+
+def _matched_calls(
+    before: ValueTable, after: ValueTable, first: str, second: str
+) -> Iterator[tuple[ValuesCall, ValuesCall]]:
+    """The calls of the same graph with the same number. The graph of a call without gradients is a forward graph."""
+    olds = {_key(call): call for call in before.calls if call.compile_id == first}
+    for call in after.calls:
+        if call.compile_id == second and _key(call) in olds:
+            yield olds[_key(call)], call
+
+
+def _key(call: ValuesCall) -> tuple[bool, int]:
+    return call.graph == "backward", call.call
+
+
+def _ids(calls: tuple[ValuesCall, ValuesCall]) -> tuple[str, str]:
+    return calls[0].compile_id, calls[1].compile_id
+
+
+def _name(call: ValuesCall) -> str:
+    return f"{call.graph}, call {call.call}"
+
+
+def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[ValuesCall, ValuesCall]) -> Difference | None:
+    """The first node that is beyond rounding; where there is none, the first with other bits."""
+    olds = [node for node in before.nodes if node.values_call == calls[0].index]
+    news = [node for node in after.nodes if node.values_call == calls[1].index]
+    pairs = _matched_nodes(olds, news)
+    apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
+    if not apart:
+        return None
+    distances = {new.node: _distance(old.summary, new.summary) for old, new in pairs}
+    beyond = [pair for pair in apart if _is_beyond(*pair, distances)]
+    known = {new.node for _, new in pairs}
+    differing = {new.node for _, new in apart}
+    own = [pair for pair in apart if not differing & (set(pair[1].inputs) & known)]
+    old, new = (beyond or own or apart)[0]
+    how = "" if beyond else ", within rounding"
+    more = f" ({count(len(apart), 'node')} of {len(pairs):,} differ)" if len(apart) > 1 else ""
+    what = "comes in different" if new.op == "placeholder" else "differs, and what it reads does not"
+    text = (
+        f"{new.node} ({operator_name(new.op)}) {what}{how}: {range_text(new)}, was {range_text(old)}, "
+        f"in {_name(calls[1])}{more}"
+    )
+    nodes = tuple(
+        NodeDifference("changed", _node_text(one), _node_text(other), other.span.file, other.span.line)
+        for one, other in apart[:_MAX_NODES]
+    )
+    return Difference("values", _ids(calls), new.span.file, new.span.line, text, calls[1].graph, nodes)
+
+
+def _node_text(node: NodeValue) -> str:
+    return f"{node.node} = {operator_name(node.op)}: {range_text(node)}"
+
+
+def _matched_nodes(olds: Sequence[NodeValue], news: Sequence[NodeValue]) -> list[tuple[NodeValue, NodeValue]]:
+    """The nodes of both in the order of execution, matched by what they compute: names may differ."""
+    before, after = ([(operator_name(node.op), node.summary.shape) for node in side] for side in (olds, news))
+    if before == after:
+        return list(zip(olds, news, strict=True))
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    return [(olds[one.a + step], news[one.b + step]) for one in blocks for step in range(one.size)]
+
+
+def _is_beyond(old: NodeValue, new: NodeValue, distances: Mapping[str, float]) -> bool:
+    """Whether two values are further apart than rounding and what they are computed of explain."""
+    eps = max(_EPSILON.get(node.summary.dtype, 0.0) for node in (old, new))
+    least = (_UNITS_NARROW if eps > _NARROW else _UNITS) * eps
+    read = max((distances.get(name, 0.0) for name in new.inputs), default=0.0)
+    return distances[new.node] > max(least, _JUMP * read)
+
+
+def _distance(old: ValueSummary, new: ValueSummary) -> float:
+    """The largest known difference of two values, relative to a typical element; infinite for other forms."""
+    if (old.shape, old.nan, old.inf) != (new.shape, new.nan, new.inf):
+        return math.inf
+    if old.hash == new.hash:
+        return 0.0
+    scale = _typical(new) or _typical(old)
+    pairs = [*zip(old.samples, new.samples, strict=False)]
+    apart = [_apart(_number(one), _number(other)) for one, other in pairs]
+    extremes = [(old.min, new.min), (old.max, new.max)]
+    apart += [_apart(one, other) for one, other in extremes if one is not None and other is not None]
+    largest = max(apart, default=0.0)
+    return largest / scale if scale else largest
+
+
+def _typical(summary: ValueSummary) -> float:
+    """The root of the mean square of the elements, or their largest where it is not known."""
+    total = math.prod(int(size) for size in summary.shape if size.isdecimal())
+    if summary.norm and total:
+        return summary.norm / math.sqrt(total)
+    return max(abs(summary.min or 0.0), abs(summary.max or 0.0))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # a stranger's recording
+        return math.nan
+
+
+def _apart(one: float, other: float) -> float:
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return 0.0
+    apart = abs(one - other)
+    return math.inf if math.isnan(apart) else apart

@@ -1,0 +1,249 @@
+"""The values of the nodes of compiled graphs (``--values``): which is the first that is not finite, or wrong."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.rules import Rule
+from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall
+
+__all__ = ["ValueTable", "operator_name", "range_text", "read_values", "value_findings"]
+
+# The machine epsilon of each type whose loss of precision is looked at (IEEE 754, and bfloat16's 8 bits).
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+_MIN_UNITS = 64.0  # units in the last place that a node is off before it is told
+_MIN_JUMP = 32.0  # times what the other nodes of its type are off
+_MAX_ELEMENTS = 4  # that are shown of a wrong value
+_MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
+_HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
+
+
+@dataclass(frozen=True, slots=True)
+class ValueTable:
+    """The recorded calls, the nodes of all of them in the order of execution, and what compiled code stored."""
+
+    calls: tuple[ValuesCall, ...]
+    nodes: tuple[NodeValue, ...]
+    stored: Mapping[int, StoredNodeValue]
+
+    def call_of(self, node: NodeValue) -> ValuesCall:
+        """Return the call that a node's value is of."""
+        return self.calls[node.values_call]
+
+    @property
+    def first_nan(self) -> NodeValue | None:
+        """The first node with a NaN."""
+        return next((node for node in self.nodes if node.summary.nan), None)
+
+    @property
+    def first_inf(self) -> NodeValue | None:
+        """The first node with an infinity."""
+        return next((node for node in self.nodes if node.summary.inf), None)
+
+    @property
+    def first_wrong(self) -> NodeValue | None:
+        """The first node whose value, as compiled code stored or returned it, rounding does not explain."""
+        return next((node for node in self.nodes if (one := self.stored.get(node.index)) and one.wrong), None)
+
+    @property
+    def first_imprecise(self) -> NodeValue | None:
+        """The first node whose own error is much larger than that of the other nodes of its type."""
+        typical = self._typical_units()
+        for node in self.nodes:
+            units, usual = _units(node), typical.get(node.summary.dtype)
+            if units is None or usual is None or units <= max(_MIN_UNITS, _MIN_JUMP * usual):
+                continue
+            if self._is_cancellation(node, max(_MIN_UNITS, _MIN_JUMP * usual)):
+                continue
+            return node
+        return None
+
+    def _is_cancellation(self, node: NodeValue, limit: float) -> bool:
+        """Whether the error is small against what the node reads: then a sum has cancelled, as it may."""
+        largest = max((_largest(each) for each in self.inputs_of(node)), default=0.0)
+        units = _units(node)
+        return units is not None and units * _largest(node) <= limit * largest
+
+    def _typical_units(self) -> dict[str, float]:
+        """The median of the errors of the nodes of each type, in units in the last place."""
+        units: dict[str, list[float]] = {}
+        for node in self.nodes:
+            if (own := _units(node)) is not None:
+                units.setdefault(node.summary.dtype, []).append(own)
+        return {dtype: median(each) for dtype, each in units.items() if len(each) >= _MIN_NODES}
+
+    def inputs_of(self, node: NodeValue) -> tuple[NodeValue, ...]:
+        """Return the values that a node reads, where they were recorded."""
+        own = self._by_name.get(node.values_call, {})
+        return tuple(own[name] for name in node.inputs if name in own)
+
+    @property
+    def _by_name(self) -> dict[int, dict[str, NodeValue]]:
+        return _nodes_by_name(self.nodes)
+
+
+@functools.lru_cache(maxsize=4)
+def _nodes_by_name(nodes: tuple[NodeValue, ...]) -> dict[int, dict[str, NodeValue]]:
+    found: dict[int, dict[str, NodeValue]] = {}
+    for node in nodes:
+        found.setdefault(node.values_call, {})[node.node] = node
+    return found
+
+
+def _largest(node: NodeValue) -> float:
+    """The absolute value of the largest finite element."""
+    return max(abs(node.summary.min or 0.0), abs(node.summary.max or 0.0))
+
+
+def _units(node: NodeValue) -> float | None:
+    """A node's own error in units in the last place of its largest element."""
+    eps = _EPSILON.get(node.summary.dtype)
+    return None if eps is None or node.off_float64 is None else node.off_float64 / eps
+
+
+def read_values(recording: ExplainedRecording) -> ValueTable | None:
+    """Return the values of a recording, None if it was recorded without ``--values``."""
+    calls = recording.records(ValuesCall)
+    if not calls:
+        return None
+    stored = {each.index: each for each in recording.records(StoredNodeValue)}
+    return ValueTable(calls, recording.records(NodeValue), stored)
+
+
+def operator_name(op: str) -> str:
+    """Return an operator's name without its module: ``relu`` of ``torch.nn.functional.relu``.
+
+    >>> operator_name("torch.ops.aten.mul.Tensor")
+    'mul'
+    """
+    parts = op.split(".")
+    return parts[-2] if op.startswith("torch.ops.") and len(parts) > _HIGHER_ORDER else parts[-1]
+
+
+def range_text(node: NodeValue) -> str:
+    """Return a node's value in short: ``float32 (4, 8), -1.2 .. 3.4, 3 NaN``."""
+    summary = node.summary
+    parts = [f"{summary.dtype} ({', '.join(summary.shape)}{',' if len(summary.shape) == 1 else ''})"]
+    if summary.min is not None and summary.max is not None:
+        same = summary.min == summary.max
+        parts.append(f"{summary.min:.6g}" if same else f"{summary.min:.6g} .. {summary.max:.6g}")
+    parts += [f"{number:,} {what}" for number, what in ((summary.nan, "NaN"), (summary.inf, "infinite")) if number]
+    return ", ".join(parts)
+
+
+def value_findings(table: ValueTable | None, sources: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What the values tell: the first wrong one, the first that is not finite, and the first that loses precision."""
+    if table is None:
+        return ()
+    made = [_wrong_value(table), _not_finite(table), _low_precision(table)]
+    return tuple(_placed(item, sources) for item in made if item is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A finding on a node, without its place."""
+
+    rule: Rule
+    severity: str
+    node: NodeValue
+    compile_id: str
+    title: str
+    cause: str | None
+    evidence: tuple[Fact, ...]
+
+
+def _placed(told: _Told, sources: Mapping[str, str]) -> Finding:
+    span = told.node.span
+    function = enclosing_function(sources.get(span.file or ""), span.line)
+    name = getattr(function, "name", None) or told.node.node
+    cause = operator_name(told.node.op)
+    return Finding(
+        rule=told.rule,
+        id=None,
+        identity=identity(told.rule, None, name, [span], sources, cause),
+        severity=told.severity,
+        span=span,
+        function=name,
+        title=told.title,
+        cause=told.cause,
+        places=(span,),
+        compile_ids=(told.compile_id,),
+        evidence=told.evidence,
+    )
+
+
+def _wrong_value(table: ValueTable) -> _Told | None:
+    node = table.first_wrong
+    if node is None:
+        return None
+    stored, call = table.stored[node.index], table.call_of(node)
+    by = f"kernel {stored.kernel}" if stored.kernel else "compiled code"
+    title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in the {call.graph} graph"
+    cause = "float64 contradicts it, and rounding does not explain that"
+    if stored.off_float64 is not None:
+        far = f"{stored.off_float64:.3g} of the largest element"
+        cause = f"it is off by {far} from float64, on what compiled code stored before; rounding does not explain that"
+    facts = [*_element_facts(node, stored), *_input_facts(table, node)]
+    return _Told(Rule.WRONG_VALUE, "error", node, call.compile_id, title, cause, tuple(facts))
+
+
+def _not_finite(table: ValueTable) -> _Told | None:
+    """The first NaN; where there is none, the first infinity that an overflow made."""
+    node = table.first_nan
+    if node is None:
+        node = next((each for each in table.nodes if each.cause and "overflows" in each.cause), None)
+    if node is None:
+        return None
+    call, summary = table.call_of(node), node.summary
+    number = summary.nan or summary.inf
+    what = "NaN" if summary.nan else "infinite"
+    total = math.prod(map(int, summary.shape))
+    title = f"{node.node} ({operator_name(node.op)}) has {number:,} {what} of {total:,} in the {call.graph} graph"
+    if node.op == "placeholder":
+        cause: str | None = "it comes in from outside of this graph"
+    else:
+        cause = node.cause
+    return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(_input_facts(table, node)))
+
+
+def _low_precision(table: ValueTable) -> _Told | None:
+    node = table.first_imprecise
+    if node is None or node.off_float64 is None:
+        return None
+    call, usual = table.call_of(node), table._typical_units()[node.summary.dtype]
+    title = f"{node.node} ({operator_name(node.op)}) loses precision in {node.summary.dtype}"
+    units = node.off_float64 / _EPSILON[node.summary.dtype]
+    cause = (
+        f"on the same inputs it is off by {node.off_float64:.3g} of its largest element from float64: {units:,.0f} "
+        f"units in the last place, where others of its type are off by {usual:.3g}"
+    )
+    return _Told(Rule.LOW_PRECISION, "warning", node, call.compile_id, title, cause, tuple(_input_facts(table, node)))
+
+
+def _input_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
+    for each in table.inputs_of(node):
+        yield Fact("reads", f"{each.node}: {range_text(each)}", each.span if each.span != node.span else None)
+
+
+def _element_facts(node: NodeValue, stored: StoredNodeValue) -> Iterator[Fact]:
+    """The recorded elements that differ most, uncompiled and as compiled code stored them."""
+    pairs = list(zip(node.summary.samples, stored.summary.samples, strict=False))
+    apart = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: -_difference(*pair))
+    if apart:
+        yield Fact("uncompiled", ", ".join(own for own, _ in apart[:_MAX_ELEMENTS]))
+        yield Fact("compiled", ", ".join(other for _, other in apart[:_MAX_ELEMENTS]))
+
+
+def _difference(own: str, other: str) -> float:
+    try:
+        apart = abs(float(own) - float(other))
+    except ValueError:  # a stranger's recording
+        return 0.0
+    return math.inf if math.isnan(apart) else apart

@@ -1,0 +1,3 @@
+"""The values of each node of a compiled graph, in the recorded process: run node by node, and compared with compiled
+code.
+"""

@@ -1,0 +1,162 @@
+"""Compares the gradients of a compiled backward call with those of autograd, in float64.
+
+AOTAutograd's backward graph holds the decompositions of backward operators: running that graph shows no fault in them.
+So the forward graph runs once more, uncompiled, and autograd differentiates it with the tangents of the call. Where a
+gradient that compiled code returned is far from that, the first node of the backward graph is looked for that has the
+line of an operator, and not its gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from dynadiag.node_values.summary import distance, is_summarized
+from dynadiag.trial.float64 import float64_copies, float64_operators
+from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
+
+__all__ = ["ForwardCall", "wrong_gradient"]
+
+_FAR = 1e-3  # of the largest element; a type of 16 bits is off by more
+_FAR_NARROW = 5e-2
+_FACTOR = 8.0  # times as far as the uncompiled gradient in its own types
+_NARROW = 1e-4  # its machine epsilon is larger
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCall:
+    """A forward call: the graph, its inputs, how often each was written to then, and the state of random numbers."""
+
+    module: GraphModule
+    inputs: tuple[Any, ...]
+    versions: tuple[int, ...]
+    state: Any
+
+    @classmethod
+    def of(cls, module: GraphModule, inputs: Sequence[Any], state: Any) -> ForwardCall:
+        """Keep a call. Its inputs are not copied."""
+        return cls(module, tuple(inputs), _versions(inputs), state)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nobody wrote to the inputs since."""
+        return _versions(self.inputs) == self.versions
+
+
+def _versions(inputs: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(each._version for each in inputs if isinstance(each, torch.Tensor) and not each.is_inference())
+
+
+def wrong_gradient(
+    forward: ForwardCall, backward: GraphModule, given: Sequence[Any], returned: Mapping[str, torch.Tensor]
+) -> tuple[str, str] | None:
+    """Return the first node of the backward graph that is wrong by autograd, and the gradient that shows it.
+
+    ``given`` are the inputs of the backward graph, ``returned`` the gradients of the compiled call by node. None if all
+    gradients agree, if random numbers or later writes keep the forward call from being repeated, or if its gradients
+    are not those of the backward graph one by one.
+    """
+    if not forward.is_unchanged:
+        return None
+    placeholders = [node for node in backward.graph.nodes if node.op == "placeholder"]
+    tangents = [value for node, value in zip(placeholders, given, strict=True) if node.name.startswith("tangents_")]
+    true = _gradients(forward, tangents, wide=True)
+    (output,) = backward.graph.find_nodes(op="output")
+    names = output.args[0]
+    inputs = forward.module.graph.find_nodes(op="placeholder")
+    if true is None or len(names) != len(inputs):
+        return None
+    far = [
+        (node.name, primal.name)
+        for node, primal in zip(names, inputs, strict=True)
+        if isinstance(node, Node) and node.name in returned and primal.name in true
+        if _is_far(returned[node.name], true[primal.name])
+    ]
+    uncompiled = (_gradients(forward, tangents, wide=False) if far else None) or {}
+    for name, primal in far:
+        if primal not in uncompiled:
+            continue
+        rounding = distance(uncompiled[primal], true[primal]) or 0.0
+        if (distance(returned[name], true[primal]) or 0.0) > _FACTOR * rounding:
+            return _first_wrong(forward.module, backward, given, true) or name, primal
+    return None
+
+
+def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: bool) -> dict[str, torch.Tensor] | None:
+    """The gradient of each value of the forward graph by node, in float64 or in its own types.
+
+    None if the call cannot be repeated.
+    """
+    given = copy_tensors(forward.inputs)
+    if wide:
+        given = float64_copies(given)
+    set_random_state(forward.state)
+    run = _Differentiated(forward.module)
+    with torch.enable_grad(), float64_operators(torch.float32) if wide else contextlib.nullcontext():
+        result = run.run(*given)
+        state = random_state()
+        if not torch.equal(state[0], forward.state[0]):
+            return None
+        roots = [each for each in _leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+        if [root.shape for root in roots] != [tangent.shape for tangent in tangents]:
+            return None
+        torch.autograd.backward(roots, [tangent.double() if wide else tangent.clone() for tangent in tangents])
+    inputs = zip(forward.module.graph.find_nodes(op="placeholder"), given, strict=True)
+    leaves = {node.name: value.grad for node, value in inputs if isinstance(value, torch.Tensor) and value.is_leaf}
+    return run.gradients | {name: value for name, value in leaves.items() if value is not None}
+
+
+def _leaves(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else (result,)
+
+
+class _Differentiated(Interpreter):
+    """Runs a graph and keeps the gradient of each value that autograd computes."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.gradients: dict[str, torch.Tensor] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf:
+            value.register_hook(lambda gradient: self.gradients.update({n.name: gradient.detach().clone()}))
+        return value
+
+
+def _is_far(own: torch.Tensor, wide: torch.Tensor) -> bool:
+    if not is_summarized(own) or not own.is_floating_point() or own.shape != wide.shape:
+        return False
+    off = distance(own, wide)
+    return off is not None and off > (_FAR_NARROW if torch.finfo(own.dtype).eps > _NARROW else _FAR)
+
+
+def _first_wrong(
+    module: GraphModule, backward: GraphModule, given: Sequence[Any], true: Mapping[str, torch.Tensor]
+) -> str | None:
+    """The last node of the backward graph with the line of the first operator whose gradients it has not."""
+    run = Interpreter(backward, garbage_collect_values=False)
+    copies = float64_copies(copy_tensors(list(given)))
+    with torch.no_grad(), float64_operators(torch.float32):
+        run.run(*copies)
+    values: dict[str, list[tuple[str, torch.Tensor]]] = {}
+    for node in backward.graph.nodes:
+        value = run.env.get(node)
+        if node.op.startswith("call_") and isinstance(value, torch.Tensor) and value.is_floating_point():
+            values.setdefault(node.stack_trace or "", []).append((node.name, value))
+    for node in reversed(list(module.graph.nodes)):
+        for source in node.all_input_nodes:
+            gradient = true.get(source.name)
+            if gradient is None or len(source.users) != 1 or not node.op.startswith("call_"):
+                continue
+            alike = [
+                (name, value) for name, value in values.get(node.stack_trace or "", ()) if value.shape == gradient.shape
+            ]
+            if alike and all(_is_far(value, gradient) for _, value in alike):
+                return alike[-1][0]
+    return None

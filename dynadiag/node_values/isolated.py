@@ -1,0 +1,113 @@
+"""Runs a function in a fork of the program, which it cannot disturb.
+
+The fork has the program's memory as it is at that moment. The function runs there in a new thread: the threads of
+OpenMP do not survive a fork, and only a thread that was not their master can start new ones. Nothing of what it prints
+is shown, no handler of the program's signals runs, and the fork ends without the program's exit functions.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+__all__ = ["ForkFailed", "run_in_fork"]
+
+_LIMIT = 600.0  # seconds
+_BLOCK = 1 << 16
+
+
+class ForkFailed(Exception):  # noqa: N818 - it says what is wrong
+    """The fork ended without a result. The message says how."""
+
+
+def run_in_fork(function: Callable[[], bytes], limit: float = _LIMIT) -> bytes:
+    """Return what ``function()`` returns in a fork. Raises `ForkFailed`, also where no process can be made."""
+    reading, writing = os.pipe()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads
+            pid = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise ForkFailed(f"the process cannot be forked: {error.strerror}") from error
+    if pid == 0:
+        _run_as_child(function, reading, writing)
+    os.close(writing)
+    try:
+        result, ended = _read(reading, limit)
+    except BaseException:
+        _end(pid)
+        raise
+    finally:
+        os.close(reading)
+    if not ended:
+        _end(pid)
+        raise ForkFailed(f"its fork was ended after {limit:g} seconds")
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status < 0:
+        name = signal.Signals(-status).name
+        raise ForkFailed(f"its fork was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}")
+    if status > 0:
+        raise ForkFailed(result.decode(errors="replace") or f"its fork ended with code {status}")
+    return result
+
+
+def _read(reading: int, limit: float) -> tuple[bytes, bool]:
+    """What the fork wrote, and whether it ended in time."""
+    parts, deadline = list[bytes](), time.monotonic() + limit
+    while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(reading, _BLOCK)
+        if not part:
+            return b"".join(parts), True
+        parts.append(part)
+    return b"", False
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _run_as_child(function: Callable[[], bytes], reading: int, writing: int) -> None:
+    """Run in the fork. Never returns."""
+    try:
+        os.close(reading)
+        _leave_program_alone()
+        context = contextvars.copy_context()  # torch keeps its configuration in it
+        thread = threading.Thread(target=context.run, args=(_write_result, function, writing))
+        thread.start()
+        thread.join()
+    finally:
+        os._exit(1)
+
+
+def _leave_program_alone() -> None:
+    """Print nowhere, and run no signal handler of the program."""
+    null = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open to the end of the fork
+    for descriptor in (1, 2):
+        os.dup2(null.fileno(), descriptor)
+    sys.stdout = sys.stderr = null  # the program may have put other files there
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _write_result(function: Callable[[], bytes], writing: int) -> None:
+    """Write the result to the pipe, or the error, and end the fork."""
+    code = 0
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 - whatever the graph raises is said in the recording
+        result, code = f"{type(error).__name__}: {error}".encode(errors="replace"), 1
+    view = memoryview(result)
+    while view:
+        view = view[os.write(writing, view) :]
+    os._exit(code)

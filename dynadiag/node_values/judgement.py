@@ -1,0 +1,208 @@
+"""Says which values of compiled code are wrong, with float64 as the referee.
+
+Each value that compiled code stored or returned belongs to a node of the graph. The graph runs uncompiled from what
+compiled code stored before: at each such node the stored value takes the place of the computed one, once the two are
+compared. So a kernel answers for its own error only, and a fault is told where it happens, not where it shows.
+
+The graph runs so in its own types, in float64, and, where that leaves doubt, with random rounding in every operator
+(`dynadiag.trial.fp64_oracle`). A stored value is wrong where it is further from float64 than all of these explain.
+Memory that the program leaves uninitialized is NaN in float64, so that any value is allowed there. Random numbers of
+compiled code are not those of eager: what depends on them is not judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of
+from dynadiag.node_values.summary import distance, is_summarized
+from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
+from dynadiag.trial.fp64_oracle import beyond_rounding
+from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
+from dynadiag.trial.rounding import StochasticRounding
+
+__all__ = ["Judgement", "Judgements", "StoredValue", "agrees", "judge"]
+
+_MAX_SAMPLES = 16  # runs with random rounding
+_FILL_OWN, _FILL_WIDE = 0.0, math.nan  # of uninitialized memory: what depends on it is infinitely far from float64
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """What compiled code stored or returned for a node. ``kernel`` is None where only the result shows it."""
+
+    value: torch.Tensor
+    kernel: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of one stored value: its distance from float64, and whether it is wrong. None where it is not judged."""
+
+    off: float | None
+    wrong: bool | None
+
+
+def agrees(own: torch.Tensor, stored: torch.Tensor) -> bool:
+    """Whether a stored value is so near to the uncompiled one that there is nothing to judge."""
+    if own.shape != stored.shape or own.dtype != stored.dtype:
+        return False
+    rtol, atol = _tolerance(own, own)
+    return bool(torch.isclose(stored, own, _NEAR * rtol, _NEAR * atol, equal_nan=True).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """Of the stored values, by node. ``values`` are those of all nodes, uncompiled from what compiled code stored."""
+
+    of: Mapping[str, Judgement]
+    values: Mapping[str, Any]
+
+
+def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, StoredValue], state: Any) -> Judgements:
+    """Judge the stored values of a graph's nodes, from the state of the random number generators ``state``.
+
+    Raises what the graph raises. A graph that does not run in float64 has no judgements.
+    """
+    precision = _precision(inputs)
+    run = functools.partial(_run, module, inputs, stored, state)
+    own = run(contextlib.nullcontext(), _FILL_OWN)
+    try:
+        wide = run(float64_operators(precision), _FILL_WIDE, wide=True)
+    except Exception:  # noqa: BLE001 - an operator without a kernel for float64
+        return Judgements({}, {})
+    samples: list[_SyncedRun] = []
+
+    def sampled(name: str) -> Iterator[torch.Tensor]:
+        for number in range(_MAX_SAMPLES):
+            if number == len(samples):
+                samples.append(run(StochasticRounding(number), _FILL_OWN))
+            yield to_float64(samples[number].computed[name])
+
+    made = {
+        name: _judge(own.computed[name], stored[name].value, wide.computed[name], sampled, name)
+        for name in own.computed
+        if name in wide.computed
+    }
+    return Judgements(made, {node.name: value for node, value in own.env.items()})
+
+
+def _judge(
+    own: torch.Tensor,
+    stored: torch.Tensor,
+    wide: torch.Tensor,
+    sampled: Callable[[str], Iterator[torch.Tensor]],
+    name: str,
+) -> Judgement:
+    if own.shape != wide.shape or not own.numel():
+        return Judgement(None, None)
+    values = to_float64(own), to_float64(stored)
+    truth = to_float64(wide)
+    wrong = beyond_rounding(values, truth, sampled(name), _tolerance(own, truth))
+    return Judgement(distance(stored, wide), bool(wrong.any()))
+
+
+def _tolerance(own: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
+    """(rtol, atol): some units in the last place of an element, and of a typical element."""
+    if not (own.is_floating_point() or own.is_complex()):
+        return 0.0, 0.0
+    eps = torch.finfo(own.dtype).eps
+    rtol = (_UNITS_NARROW if eps > _NARROW else _UNITS) * eps
+    finite = truth.abs()[truth.isfinite()]
+    typical = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+    return rtol, rtol * typical
+
+
+_NARROW = 1e-4  # the machine epsilon of float16 and bfloat16 is larger
+_UNITS_NARROW, _UNITS = 4.0, 16.0
+_NEAR = 2.0  # times the tolerance of one kernel: a graph has many
+
+
+def _run(
+    module: GraphModule,
+    inputs: tuple[Any, ...],
+    stored: Mapping[str, StoredValue],
+    state: Any,
+    under: contextlib.AbstractContextManager[Any],
+    fill: float,
+    *,
+    wide: bool = False,
+) -> _SyncedRun:
+    """Run the graph on copies of its inputs, in a mode."""
+    given = copy_tensors(inputs)
+    run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors)
+    set_random_state(state)
+    with torch.no_grad(), under:
+        run.run(*(float64_copies(given) if wide else given))
+    return run
+
+
+class _SyncedRun(Interpreter):
+    """A run in which stored values replace computed ones. ``computed`` has what was computed there before."""
+
+    def __init__(
+        self, module: GraphModule, stored: Mapping[str, StoredValue], fill: float, copied: Callable[[Any], Any]
+    ) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.computed: dict[str, torch.Tensor] = {}
+        self._stored, self._fill, self._copied = stored, fill, copied
+        self._random: set[int] = set()  # storages with values that depend on random numbers
+
+    def run_node(self, n: Node) -> Any:
+        if not n.op.startswith("call_"):
+            value = super().run_node(n)
+            return self._copied(value) if n.op == "get_attr" and isinstance(value, torch.Tensor) else value
+        read = tensors_in(self.fetch_args_kwargs_from_env(n))
+        before = random_state()
+        value = super().run_node(n)
+        if is_uninitialized(n) and isinstance(value, torch.Tensor):
+            return value.fill_(self._fill if value.is_floating_point() else 0)
+        depends = not _is_state(before) or any(memory_of(each) in self._random for each in read)
+        written = [*tensors_in(value), *(read[:1] if is_mutating(n) else ())]
+        for each in written if depends else ():
+            self._random.add(memory_of(each))
+        if (stored := self._stored.get(n.name)) is not None and _is_alike(value, stored.value):
+            self._replace(n.name, value, stored.value, judged=not depends)
+        return value
+
+    def _replace(self, name: str, value: torch.Tensor, stored: torch.Tensor, *, judged: bool) -> None:
+        if judged:
+            self.computed[name] = value.detach().clone()
+        if not _overlaps(value):
+            value.copy_(stored)
+            self._random.discard(memory_of(value))
+
+
+def _is_state(before: Any) -> bool:
+    """Whether the random number generators are still in this state."""
+    now = random_state()
+    return torch.equal(before[0], now[0]) and all(map(torch.equal, before[1], now[1]))
+
+
+def _is_alike(value: Any, stored: torch.Tensor) -> bool:
+    """Whether a stored value may be the node's: its shape and its type are the same, but for the precision."""
+    return (
+        is_summarized(value)
+        and value.shape == stored.shape
+        and value.is_floating_point() == stored.is_floating_point()
+        and value.is_complex() == stored.is_complex()
+    )
+
+
+def _overlaps(value: torch.Tensor) -> bool:
+    """Whether elements share memory, as those of an expanded tensor do."""
+    return any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True))
+
+
+def _precision(inputs: Any) -> torch.dtype:
+    """The most precise floating dtype among the inputs."""
+    found = (each.dtype for each in tensors_in(inputs) if each.is_floating_point())
+    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())

@@ -1,0 +1,184 @@
+"""Runs a graph node by node, uncompiled, and describes the value of each node.
+
+Each node also runs in float64 on its own inputs, widened: ``off_float64`` is the error of this one node, not what was
+lost before it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from dynadiag.capture.graphs import target_name
+from dynadiag.node_values.cause import cause_of
+from dynadiag.node_values.summary import distance, is_summarized, summary_of
+from dynadiag.trial.float64 import float64_copies, float64_operators
+from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
+
+__all__ = ["NodeRun", "input_names", "is_mutating", "is_uninitialized", "memory_of"]
+
+_UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+_IN_PLACE = (operator.setitem, operator.delitem)
+_WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+
+
+class NodeRun(Interpreter):
+    """One run of a graph. ``nodes`` has a JSON object for each node that ran, in order.
+
+    ``values`` has the values of the nodes that are ``wanted``, as they were when they were computed. ``whole`` is
+    called with each node and its value. ``notes`` say what could not be described.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        *,
+        named: Callable[[str], bool],
+        wanted: frozenset[str],
+        whole: Callable[[str, torch.Tensor], None],
+    ) -> None:
+        super().__init__(module)
+        self.nodes: list[dict[str, Any]] = []
+        self.values: dict[str, torch.Tensor] = {}
+        self.notes: dict[str, None] = {}
+        self._named, self._wanted, self._whole = named, wanted, whole
+        self._stacks: dict[str, int] = {}
+        self._has_cause: set[str] = set()
+        self._wide: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+
+    @property
+    def stacks(self) -> list[str]:
+        """The stacks that the nodes name by number."""
+        return list(self._stacks)
+
+    def run_node(self, n: Node) -> Any:
+        if not n.op.startswith("call_"):
+            return self._keep(n, super().run_node(n))
+        inputs = tensors_in(self.fetch_args_kwargs_from_env(n))
+        memory = {memory_of(tensor) for tensor in inputs}
+        mutates = is_mutating(n)
+        before = copy_tensors(self.fetch_args_kwargs_from_env(n)) if mutates else None
+        state = random_state()
+        value = super().run_node(n)
+        if is_uninitialized(n) and is_summarized(value):
+            value.zero_()
+            self.notes[f"{n.name} is uninitialized memory: zeros stand for it"] = None
+        is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not mutates
+        if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
+            return self._keep(n, value, before)
+        return self._keep(n, value, before, self._in_float64(n, before, state))
+
+    def _in_float64(self, n: Node, before: Any, state: Any) -> torch.Tensor | None:
+        """The node's value in float64, on its inputs as they were. None if it does not run so."""
+        after = random_state()
+        set_random_state(state)
+        args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
+        try:
+            given = float64_copies((args, kwargs)) if before else pytree.tree_map(self._widened, (args, kwargs))
+            with float64_operators(_precision((args, kwargs))):
+                value = getattr(self, n.op)(n.target, *given)
+        except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
+            return None
+        finally:
+            set_random_state(after)
+        return value if isinstance(value, torch.Tensor) else None
+
+    def _widened(self, value: Any) -> Any:
+        """A tensor in float64. It is kept, because parameters and residuals have several readers."""
+        if not isinstance(value, torch.Tensor) or value.dtype not in _WIDENED:
+            return value
+        kept = self._wide.get(id(value))
+        if kept is None or kept[0] is not value or kept[1] != value._version:
+            wide = value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
+            self._wide[id(value)] = kept = value, value._version, wide
+        return kept[2]
+
+    def _keep(self, n: Node, value: Any, before: Any = None, wide: torch.Tensor | None = None) -> Any:
+        """Describe a value, and return it."""
+        if n.op == "output":
+            return value
+        if not is_summarized(value):
+            if isinstance(value, torch.Tensor):
+                self.notes[f"{n.name} is not summarized: {_kind_of(value)}"] = None
+            elif n.op == "call_function" and isinstance(n.target, torch._ops.HigherOrderOperator):
+                self.notes[f"{n.name} is one node: the graphs inside {n.target.name()} are not followed"] = None
+            return value
+        if n.name in self._wanted:
+            self.values[n.name] = value.detach().clone()
+        self._whole(n.name, value)
+        if not self._named(n.name):
+            return value
+        described = summary_of(value)
+        off = distance(value, wide) if wide is not None else None
+        node = {"node": n.name, "op": _operator_of(n), "inputs": input_names(n), **described, "off_float64": off}
+        if n.stack_trace:
+            node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
+        if (described["nan"] or described["inf"]) and (cause := self._cause(n, value, before, wide)):
+            node["cause"] = cause
+        self.nodes.append(node)
+        return value
+
+    def _cause(self, n: Node, value: torch.Tensor, before: Any, wide: torch.Tensor | None) -> str | None:
+        """What made the first number that is not finite, if no input of the node has one of its kind."""
+        if not n.op.startswith("call_"):
+            return None
+        args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
+        return cause_of(_operator_of(n).rpartition(".")[2], args, kwargs, value, wide)
+
+
+def is_mutating(n: Node) -> bool:
+    """Whether a node writes to one of its inputs."""
+    if isinstance(n.target, torch._ops.OpOverload):
+        return n.target._schema.is_mutable
+    name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
+    return (
+        n.target in _IN_PLACE
+        or "out" in n.kwargs
+        or n.kwargs.get("inplace") is True
+        or (name.endswith("_") and not name.endswith("__"))
+        or (name.startswith("__i") and n.op == "call_function")
+        or (n.op == "call_function" and name.startswith("i") and getattr(operator, name, None) is n.target)
+        or isinstance(n.target, torch._ops.HigherOrderOperator)
+        or n.op == "call_module"
+        or name in ("batch_norm", "instance_norm")  # their running statistics
+    )
+
+
+def is_uninitialized(n: Node) -> bool:
+    """Whether a node is memory that nobody has written to."""
+    packet = getattr(n.target, "overloadpacket", n.target)
+    return n.op != "call_module" and getattr(packet, "__name__", packet) in _UNINITIALIZED
+
+
+def input_names(n: Node) -> list[str]:
+    """Return the names of the nodes that a node reads."""
+    return list(dict.fromkeys(each.name for each in n.all_input_nodes))
+
+
+def memory_of(value: torch.Tensor) -> int:
+    """Return what is equal for tensors that share storage."""
+    try:
+        return value.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return id(value)
+
+
+def _operator_of(n: Node) -> str:
+    return n.op if n.op in ("placeholder", "get_attr") else target_name(n.target)
+
+
+def _precision(values: Any) -> torch.dtype:
+    """The most precise floating dtype among tensors."""
+    found = (each.dtype for each in tensors_in(values) if each.is_floating_point())
+    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
+
+
+def _kind_of(value: torch.Tensor) -> str:
+    if value.layout is not torch.strided:
+        return str(value.layout).removeprefix("torch.")
+    return "quantized" if value.is_quantized else f"a {type(value).__name__}"

@@ -1,0 +1,107 @@
+"""A summary of a value: its form, its range, how much of it is no number, a hash of its bytes, and some elements."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import torch
+
+__all__ = ["distance", "have_same_bits", "is_summarized", "summary_of"]
+
+_SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_summarized(value: Any) -> bool:
+    """Whether a value is a tensor whose elements can be read: not sparse, not quantized, not a subclass."""
+    return type(value) in _PLAIN and value.layout is torch.strided and not value.is_quantized and not value.is_meta
+
+
+def summary_of(value: torch.Tensor) -> dict[str, Any]:
+    """Return the summary of a tensor as JSON.
+
+    ``min``, ``max``, ``mean`` and ``norm`` (the root of the sum of squares) are of the finite elements, of complex
+    numbers of their absolute values; null where there are none. ``hash`` is of the elements' bytes in row-major order.
+    """
+    value = value.detach()
+    form = {
+        "shape": list(value.shape),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "stride": list(value.stride()),
+    }
+    flat = _flat(value)
+    numbers = flat.abs() if flat.is_complex() else flat
+    nan, inf = _not_finite(numbers)
+    return {**form, "nan": nan, "inf": inf, **_statistics(numbers, nan + inf), **_elements(numbers, flat)}
+
+
+def have_same_bits(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape, type and elements, also where these are NaN."""
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    return not value.numel() or torch.equal(_flat(value).view(torch.uint8), _flat(other).view(torch.uint8))
+
+
+def _flat(value: torch.Tensor) -> torch.Tensor:
+    """The elements in row-major order."""
+    return value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+
+
+def _not_finite(numbers: torch.Tensor) -> tuple[int, int]:
+    """How many are NaN, and how many are infinite. The sum tells whether to count at all."""
+    if not numbers.is_floating_point() or math.isfinite(float(numbers.sum(dtype=torch.float64))):
+        return 0, 0
+    return int(numbers.isnan().sum()), int(numbers.isinf().sum())
+
+
+def _statistics(numbers: torch.Tensor, not_finite: int) -> dict[str, Any]:
+    zero = numbers.numel() - int(torch.count_nonzero(numbers))
+    if not_finite:
+        numbers = numbers[numbers.isfinite()]
+    if not numbers.numel():
+        return {"min": None, "max": None, "mean": None, "norm": None, "zero": zero}
+    if numbers.dtype is torch.bool:
+        numbers = numbers.to(torch.uint8)
+    low, high = torch.aminmax(numbers)
+    mean = float(numbers.sum(dtype=torch.float64)) / numbers.numel()
+    floating = numbers if numbers.is_floating_point() else numbers.double()
+    norm = float(torch.linalg.vector_norm(floating, dtype=torch.float64))
+    return {
+        "min": float(low),
+        "max": float(high),
+        "mean": mean if math.isfinite(mean) else None,
+        "norm": norm if math.isfinite(norm) else None,
+        "zero": zero,
+    }
+
+
+def _elements(numbers: torch.Tensor, flat: torch.Tensor) -> dict[str, Any]:
+    count = numbers.numel()
+    at = torch.linspace(0, count - 1, min(count, _SAMPLES), dtype=torch.float64).round().long()
+    samples = [float(f"{each:.7g}") for each in numbers[at.to(numbers.device)].double().tolist()] if count else []
+    data = flat.cpu().view(torch.uint8).numpy() if count else b""
+    return {
+        "samples": [each if math.isfinite(each) else str(each) for each in samples],
+        "hash": hashlib.blake2b(data, digest_size=8).hexdigest(),
+    }
+
+
+def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
+    """Return the largest difference of a value from its float64 twin, relative to the twin's largest element.
+
+    Elements that are not finite in either are left out. None where the two are not comparable.
+    """
+    if value.shape != wide.shape or not wide.is_floating_point() or not value.numel():
+        return None
+    own = value.double()
+    apart = (own - wide).abs_()
+    largest, scale = float(apart.max()), float(wide.abs().max())
+    if not (math.isfinite(largest) and math.isfinite(scale)):
+        finite = own.isfinite() & wide.isfinite()
+        if not bool(finite.any()):
+            return None
+        largest, scale = float(apart[finite].max()), float(wide[finite].abs().max())
+    off = largest / scale if scale else largest
+    return off if math.isfinite(off) else None

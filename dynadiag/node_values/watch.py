@@ -1,0 +1,367 @@
+"""Records the values of compiled calls, in the recorded process (``--values``).
+
+Each graph that Dynamo gives to its backend, and each backward graph that Inductor compiles, is watched. A call that the
+options take is run once more before it, in a fork of the program: compiled, with the buffers that its kernels store,
+and uncompiled, node by node. If CUDA is in use no process can be forked: the program's own call shows its buffers then,
+and the uncompiled run is made after it, in the program's process, on copies.
+
+torch is changed for the length of the process: the two functions that compile a graph are wrapped, the caches of
+compiled graphs are off, since the modules in them lack the lines that show their buffers, and such lines are added to
+the modules that Inductor generates. The kernels are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynadiag.capture.breaks import parse_compile_id
+from dynadiag.capture.recorder import Recorder
+from dynadiag.capture.value_options import ValueOptions
+from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
+from dynadiag.node_values.isolated import ForkFailed, run_in_fork
+from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge
+from dynadiag.node_values.narrowing import wrong_within
+from dynadiag.node_values.node_run import NodeRun
+from dynadiag.node_values.safetensors import save_tensors
+from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
+from dynadiag.torch_private import bisect as compile_hooks
+from dynadiag.torch_private import graph_calls, kernel_codegen
+from dynadiag.torch_private import trial as backend_hooks
+from dynadiag.torch_private.minify import copy_graph_module
+from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
+
+__all__ = ["watch", "watching"]
+
+_MAX_ERROR = 500  # characters of an error that are recorded
+
+
+def watch(recorder: Recorder, options: ValueOptions) -> None:
+    """Record the values of the compiled calls of this process, from now on."""
+    backend_hooks.bypass_caches()
+    _install(_Watcher(recorder, options))
+
+
+@contextlib.contextmanager
+def watching(recorder: Recorder, options: ValueOptions) -> Iterator[None]:
+    """Record the values of what is compiled and called in a block. torch is as before after it."""
+    with graph_calls.hooks_removed_after():
+        watcher = _Watcher(recorder, options)
+        _install(watcher)
+        try:
+            yield
+        finally:
+            watcher.is_ended = True
+
+
+def _install(watcher: _Watcher) -> None:
+    backend_hooks.wrap_call_user_compiler(watcher.compile_frame)
+    compile_hooks.wrap_inner_compile(watcher.compile_graph)
+    is_active = lambda: bool(watcher.compiling)  # noqa: E731
+    kernel_codegen.wrap_kernel_call(is_active, None, watcher.label)
+    kernel_codegen.wrap_library_call(is_active, watcher.label)
+
+
+@dataclass(slots=True)
+class _Graph:
+    """A graph that is watched. ``graph`` is "forward", "backward" or "inference"."""
+
+    module: GraphModule
+    compile_id: str
+    graph: str
+    calls: int = 0
+    frame: _Graph | None = None  # of a backward graph: Dynamo's graph
+    forward: ForwardCall | None = None  # of Dynamo's graph: the last recorded call, until its backward
+
+
+class _Watcher:
+    """Watches the graphs of one process. ``compiling`` are the graphs that Inductor compiles now: compiles nest."""
+
+    def __init__(self, recorder: Recorder, options: ValueOptions) -> None:
+        self.compiling: list[str] = []
+        self.is_ended = False
+        self._recorder, self._options = recorder, options
+        self._frames: list[_Graph] = []
+        self._of_compile: dict[str, _Graph] = {}
+        self._bytes = 0
+        self._is_observing = False
+
+    def compile_frame(self, inner: Callable[..., Any], output: Any, gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        """Compile a graph of Dynamo's. Returns the compiled graph, whose calls are observed."""
+        frame = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), "inference")
+        self._of_compile[frame.compile_id] = frame
+        self._frames.append(frame)
+        try:
+            compiled = inner(output, gm, *args, **kwargs)
+        finally:
+            self._frames.pop()
+
+        def call(*arguments: Any) -> Any:
+            return self._observed(frame, lambda given: compiled(*given), arguments)
+
+        return call
+
+    def compile_graph(self, inner: Callable[..., Any], gm: GraphModule, args: Any, kwargs: Any) -> Any:
+        """Compile a graph of AOTAutograd's with Inductor. The calls of a backward graph are observed."""
+        kind = compile_hooks.inner_graph_kind(kwargs)
+        watched = None
+        if kind == "backward":
+            watched = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), kind)
+            watched.frame = self._of_compile.get(watched.compile_id)
+        if watched is None and self._frames:
+            self._frames[-1].graph = kind
+        self.compiling.append(kind)
+        try:
+            compiled = inner(gm, *args, **kwargs)
+        finally:
+            self.compiling.pop()
+        if watched is not None:
+            graph_calls.replace_call(compiled, lambda call: lambda given: self._observed(watched, call, given))
+        return compiled
+
+    def label(self, node: Node, _computed: kernel_codegen.KernelNodes, kernel: str) -> str:
+        """Name a buffer: the graph that it is in, the kernel that stores it, and the node whose value it has."""
+        kind = self.compiling[-1]
+        name = node.name if kind == "backward" else graph_calls.final_source(node)
+        return json.dumps(["backward" if kind == "backward" else "forward", kernel, name])
+
+    def _observed(self, graph: _Graph, call: Callable[[Any], Any], arguments: Any) -> Any:
+        """Make a call of a compiled graph, and record its values if the options take it."""
+        if self.is_ended or self._is_observing or graph_calls.is_tracing(arguments):
+            return call(arguments)
+        number, graph.calls = graph.calls, graph.calls + 1
+        if not self._options.takes(number) or self._bytes > self._options.limit:
+            return call(arguments)
+        self._is_observing = True
+        if graph.graph == "forward":
+            graph.forward = ForwardCall.of(graph.module, arguments, random_state())
+        try:
+            if torch.cuda.is_initialized():
+                return self._observe_here(graph, number, call, arguments)
+            self._observe_in_fork(graph, number, call, arguments)
+        finally:
+            self._is_observing = False
+            if graph.frame is not None:
+                graph.frame.forward = None
+        return call(arguments)
+
+    def _observe_in_fork(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> None:
+        began, state = time.monotonic(), random_state()
+        thread = graph_calls.ThreadState()
+
+        def describe() -> bytes:
+            self._recorder.mute()
+            with thread.restored():
+                given = list(arguments)
+                stored, returned = _stored_by(
+                    call, copy_tensors(given if graph.graph == "backward" else tuple(given)), graph
+                )
+                set_random_state(state)
+                described = self._describe(graph, number, given, stored, returned, state)
+                return json.dumps(described, allow_nan=False).encode()
+
+        try:
+            self._check(graph)
+            self._append(graph, number, run_in_fork(describe).decode(), began, state)
+        except Exception as error:  # noqa: BLE001 - the program's call comes next, whatever became of ours
+            self._append_failure(graph, number, error)
+
+    def _observe_here(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> Any:
+        """The same without a fork: the program's own call shows its buffers."""
+        began, before = time.monotonic(), random_state()
+        try:
+            self._check(graph)
+            given = copy_tensors(list(arguments))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._append_failure(graph, number, error)
+            return call(arguments)
+        if not kernel_codegen.can_read_tensors():
+            return call(arguments)
+        stored, returned = _stored_by(call, arguments, graph)
+        after = random_state()
+        try:
+            set_random_state(before)
+            described = self._describe(graph, number, given, stored, returned, before)
+            self._append(graph, number, json.dumps(described, allow_nan=False), began, before)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._append_failure(graph, number, error)
+        finally:
+            set_random_state(after)
+        return returned
+
+    def _check(self, graph: _Graph) -> None:
+        """Raises `ForkFailed` if the graph must not run twice."""
+        if graph_calls.has_collective(graph.module):
+            raise ForkFailed("the graph communicates with other processes, so it is not run a second time")
+
+    def _describe(
+        self, graph: _Graph, number: int, given: list[Any], stored: dict[str, StoredValue], returned: Any, state: Any
+    ) -> dict[str, Any]:
+        """Run the graph uncompiled, and describe its values and those of compiled code."""
+        _add_returned(graph.module, returned, stored)
+        whole: dict[str, torch.Tensor] = {}
+
+        def keep(name: str, value: torch.Tensor) -> None:
+            if self._options.keeps_whole(name):
+                whole[name] = value.detach().clone()
+
+        wanted = frozenset(stored) if graph.frame is None else frozenset(node.name for node in graph.module.graph.nodes)
+        run = NodeRun(graph.module, named=self._options.names, wanted=wanted, whole=keep)
+        failure = None
+        try:
+            with torch.no_grad():
+                run.run(*copy_tensors(tuple(given)))
+        except Exception as error:  # noqa: BLE001 - what ran is described all the same
+            failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
+        self._add_stored(graph, run, given, stored, state)
+        if whole and self._options.folder is not None:
+            place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
+            save_tensors(Path(self._options.folder, place), whole)
+        notes = [*run.notes, *((failure,) if failure else ())]
+        return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes}
+
+    def _add_stored(
+        self, graph: _Graph, run: NodeRun, given: list[Any], stored: Mapping[str, StoredValue], state: Any
+    ) -> None:
+        """Add to each node what compiled code stored for it."""
+        apart = any(not agrees(run.values[name], each.value) for name, each in stored.items() if name in run.values)
+        judged = judge(graph.module, tuple(given), stored, state) if apart else Judgements({}, {})
+        judgements = dict(judged.of)
+        stored = {**stored, **self._narrowed(graph, run, stored, judged, judgements, state)}
+        if graph.frame is not None and graph.frame.forward is not None and not torch.cuda.is_initialized():
+            stored |= self._compared_with_autograd(graph, graph.frame.forward, run, given, stored, judgements)
+        for node in run.nodes:
+            each = stored.get(node["node"])
+            judgement = judgements.get(node["node"])
+            if each is None or (judgement is None and node["node"] not in run.values):
+                continue
+            node["stored"] = {
+                **summary_of(each.value),
+                "kernel": each.kernel,
+                "off": judgement.off
+                if judgement is not None
+                else distance(each.value, run.values[node["node"]].double()),
+                "wrong": bool(judgement is not None and judgement.wrong),
+            }
+
+    def _narrowed(
+        self,
+        graph: _Graph,
+        run: NodeRun,
+        stored: Mapping[str, StoredValue],
+        judged: Judgements,
+        judgements: dict[str, Judgement],
+        state: Any,
+    ) -> dict[str, StoredValue]:
+        """The value of the first wrong node, where its kernel does not store it; its judgement is added."""
+        wrong = next((node for node in run.nodes if (one := judged.of.get(node["node"])) and one.wrong), None)
+        if wrong is None or torch.cuda.is_initialized():  # nothing is compiled in the program's own process
+            return {}
+        try:
+            first = wrong_within(graph.module, wrong["node"], stored, judged.values, state)
+        except Exception as error:  # noqa: BLE001 - the compiler may refuse a part; the stored value is known
+            run.notes[f"what lies before {wrong['node']} is not compiled once more: {_text_of(error)}"] = None
+            return {}
+        if first is None or first[0] == wrong["node"]:
+            return {}
+        name, value = first
+        kernel = stored[wrong["node"]].kernel
+        run.notes[f"{name} is not stored: what its kernel computes was compiled once more, each value returned"] = None
+        judgements[name] = Judgement(None, wrong=True)
+        return {name: StoredValue(value, kernel)}
+
+    def _compared_with_autograd(
+        self,
+        graph: _Graph,
+        forward: ForwardCall,
+        run: NodeRun,
+        given: list[Any],
+        stored: Mapping[str, StoredValue],
+        judgements: dict[str, Judgement],
+    ) -> dict[str, StoredValue]:
+        """The first value of a backward graph that autograd contradicts; its judgement is added."""
+        if any(judgement.wrong for judgement in judgements.values()):
+            return {}
+        returned = {name: each.value for name, each in stored.items()}
+        try:
+            wrong = wrong_gradient(forward, graph.module, given, returned)
+        except Exception as error:  # noqa: BLE001 - a graph that autograd cannot differentiate again
+            run.notes[f"its gradients are not compared with autograd: {_text_of(error)}"] = None
+            return {}
+        if wrong is None:
+            return {}
+        name, source = wrong
+        run.notes[
+            f"by autograd of the uncompiled graph the gradient of {source} is another: AOTAutograd's graph is wrong at "
+            f"{name}, whose values above are of that graph"
+        ] = None
+        judgements[name] = Judgement(None, wrong=True)
+        known = stored.get(name)
+        return {} if known is not None else {name: StoredValue(run.values[name], None)}
+
+    def _append(self, graph: _Graph, number: int, described: str, began: float, state: Any) -> None:
+        self._bytes += len(described)
+        data = {
+            "graph": graph.graph,
+            "call": number,
+            "seconds": round(time.monotonic() - began, 3),
+            "seed": hashlib.blake2b(state[0].numpy(), digest_size=8).hexdigest(),
+        }
+        if self._bytes > self._options.limit:
+            data["note"] = f"later calls have no values: the summaries passed {self._options.limit:,} bytes"
+        self._recorder.append("values", data, parse_compile_id(graph.compile_id), described)
+
+    def _append_failure(self, graph: _Graph, number: int, error: Exception) -> None:
+        """Append that a call has no values, and why. Never raises."""
+        data = {"graph": graph.graph, "call": number, "note": f"it has no values: {_text_of(error)}"}
+        try:
+            self._recorder.append("values", data, parse_compile_id(graph.compile_id))
+        except Exception as other:  # noqa: BLE001 - we are called out of the user's program
+            self._recorder.give_up(other)
+
+
+def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tuple[dict[str, StoredValue], Any]:
+    """Make a call of compiled code. Returns what its kernels stored, by node, and its result.
+
+    A buffer is shown by the kernel that stores it and by those that read it. If they show different values, another
+    kernel has written to it in between: the value that is read counts.
+    """
+    stored: dict[str, StoredValue] = {}
+    kind = "backward" if graph.graph == "backward" else "forward"
+
+    def on_value(label: str, value: Any) -> None:
+        of, kernel, name = json.loads(label)
+        if of != kind or name is None or not is_summarized(value):
+            return
+        known = stored.get(name)
+        if known is None or not have_same_bits(known.value, value):
+            stored[name] = StoredValue(value.detach().clone(), kernel)
+
+    with kernel_codegen.intermediate_hook(on_value):
+        returned = call(arguments)
+    return stored, returned
+
+
+def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredValue]) -> None:
+    """Add what compiled code returned for each node of the graph's output."""
+    (output,) = module.graph.find_nodes(op="output")
+    names = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+    values = returned if isinstance(returned, (tuple, list)) else (returned,)
+    for node, value in zip(names, values, strict=False):
+        if isinstance(node, Node) and is_summarized(value):
+            known = stored.get(node.name)
+            stored[node.name] = StoredValue(value.detach(), known.kernel if known is not None else None)
+
+
+def _text_of(error: Exception) -> str:
+    text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:_MAX_ERROR]

@@ -1,0 +1,253 @@
+"""The values of the nodes of compiled graphs, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.formatting import count, short_duration
+from dynadiag.explanation.rules import Rule
+from dynadiag.explanation.values import ValueTable, operator_name
+from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.render.clean import clean_line
+from dynadiag.render.findings import finding_text
+from dynadiag.render.json_document import CommandDocument, encode
+from dynadiag.render.paths import relative_path
+from dynadiag.render.printer import Printer
+from dynadiag.render.report import Report
+from dynadiag.render.table import fitted_table
+from dynadiag.render.wrap import truncate_middle
+
+__all__ = ["ValuesDocument", "value_report", "values_json"]
+
+_RULES = (Rule.WRONG_VALUE, Rule.NOT_FINITE, Rule.LOW_PRECISION)
+_MAX_ROWS = 40  # nodes of one call that are shown without --all
+_MAX_NAME = 22  # columns of a node's name and its operator
+_HEADS = ("node", "line", "value", "range", "not finite", "off", "compiled")
+_NUMERIC = ("not finite", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A value as compiled code stored or returned it. `off_float64` is null where it is not judged."""
+
+    kernel: str | None
+    off_float64: float | None
+    wrong: bool
+    min: float | None
+    max: float | None
+    mean: float | None
+    nan: int
+    inf: int
+    zero: int
+    hash: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDocument:
+    """The value of a node in one call.
+
+    `inputs` are positions in the list. `off_float64` is the node's own error, relative to its largest element. `cause`
+    is what made the first number that is not finite.
+    """
+
+    compile_id: str
+    graph: str
+    call: int
+    node: str
+    op: str
+    file: str | None
+    line: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    stride: tuple[int, ...]
+    min: float | None
+    max: float | None
+    mean: float | None
+    norm: float | None
+    nan: int
+    inf: int
+    zero: int
+    hash: str
+    samples: tuple[str, ...]
+    off_float64: float | None
+    cause: str | None
+    inputs: tuple[int, ...]
+    stored: StoredDocument | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesDocument(CommandDocument):
+    """The document of `dynadiag values`. `first_nan`, `first_inf` and `first_wrong` are positions in `nodes`."""
+
+    target: str
+    exit_code: int | None
+    calls: int
+    nodes: tuple[NodeDocument, ...]
+    first_nan: int | None
+    first_inf: int | None
+    first_wrong: int | None
+    kernel: str | None
+    notes: tuple[str, ...]
+
+
+def values_json(table: ValueTable, target: str, torch: str | None, exit_code: int | None) -> bytes:
+    """Return the JSON document of the values of a run."""
+    positions = {node.index: position for position, node in enumerate(table.nodes)}
+    wrong = table.first_wrong
+
+    def position(node: NodeValue | None) -> int | None:
+        return None if node is None else positions[node.index]
+
+    document = ValuesDocument(
+        torch=torch,
+        target=target,
+        exit_code=exit_code,
+        calls=len(table.calls),
+        nodes=tuple(
+            _node(table, node, tuple(positions[each.index] for each in table.inputs_of(node))) for node in table.nodes
+        ),
+        first_nan=position(table.first_nan),
+        first_inf=position(table.first_inf),
+        first_wrong=position(wrong),
+        kernel=table.stored[wrong.index].kernel if wrong is not None else None,
+        notes=tuple(_notes(table)),
+    )
+    return encode(document)
+
+
+def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDocument:
+    call, summary, stored = table.call_of(node), node.summary, table.stored.get(node.index)
+    return NodeDocument(
+        compile_id=call.compile_id,
+        graph=call.graph,
+        call=call.call,
+        node=node.node,
+        op=node.op,
+        file=node.span.file,
+        line=node.span.line,
+        shape=_numbers(summary.shape),
+        dtype=summary.dtype,
+        stride=_numbers(summary.stride),
+        min=summary.min,
+        max=summary.max,
+        mean=summary.mean,
+        norm=summary.norm,
+        nan=summary.nan,
+        inf=summary.inf,
+        zero=summary.zero,
+        hash=summary.hash,
+        samples=summary.samples,
+        off_float64=node.off_float64,
+        cause=node.cause,
+        inputs=inputs,
+        stored=None if stored is None else _stored(stored),
+    )
+
+
+def _stored(stored: StoredNodeValue) -> StoredDocument:
+    summary = stored.summary
+    return StoredDocument(
+        stored.kernel,
+        stored.off_float64,
+        stored.wrong,
+        summary.min,
+        summary.max,
+        summary.mean,
+        summary.nan,
+        summary.inf,
+        summary.zero,
+        summary.hash,
+        summary.samples,
+    )
+
+
+def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(int(text) for text in texts if text.lstrip("-").isdigit())
+
+
+def _notes(table: ValueTable) -> Iterator[str]:
+    for call in table.calls:
+        for note in call.notes:
+            yield f"{_call_name(call)}: {note}"
+
+
+def _call_name(call: ValuesCall) -> str:
+    return f"{call.graph} {call.compile_id}, call {call.call}"
+
+
+def value_report(explained: Report, printer: Printer) -> str:
+    """Return the values of a run as text, with a line end: the findings on them, then a table for each call."""
+    table = explained.values
+    if table is None:
+        why = "; ".join(explained.notes) or explained.headline.sentence
+        return "\n".join(printer.wrap(f"No call of a compiled graph has values: {why}")) + "\n"
+    found = [item for item in explained.findings if item.rule in _RULES]
+    lines = [line for item in found for line in (*finding_text(item, explained, printer), "")]
+    if not found:
+        lines = [printer.paint(_good(table), "good"), ""]
+    for call in table.calls:
+        nodes = [node for node in table.nodes if node.values_call == call.index]
+        lines += [*_call_lines(table, call, nodes, printer, explained.run.cwd), ""]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def _good(table: ValueTable) -> str:
+    judged = len(table.stored)
+    return (
+        f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {count(len(table.calls), 'call')}, "
+        f"{judged:,} of them as compiled code stored them."
+    )
+
+
+def _call_lines(
+    table: ValueTable, call: ValuesCall, nodes: Sequence[NodeValue], printer: Printer, cwd: str | None
+) -> Iterator[str]:
+    took = f", {short_duration(call.seconds)}" if call.seconds is not None else ""
+    yield printer.paint(f"{_call_name(call)}: {count(len(nodes), 'node')}{took}", "strong")
+    for note in call.notes:
+        yield from printer.wrap(clean_line(note), "    note: ")
+    if nodes:
+        shown = printer.first(nodes, _MAX_ROWS)
+        rows = [_row(table, node, cwd) for node in shown]
+        yield from fitted_table(
+            _HEADS, rows, printer.columns, numeric=_NUMERIC, shorten=dict.fromkeys(("line", "value"), truncate_middle)
+        )
+        if len(nodes) > len(shown):
+            yield printer.paint(f"    ... and {len(nodes) - len(shown):,} more; --all shows them", "dim")
+
+
+def _row(table: ValueTable, node: NodeValue, cwd: str | None) -> tuple[str, ...]:
+    summary, stored = node.summary, table.stored.get(node.index)
+    place = "" if node.span.line is None else f"{relative_path(node.span.file, cwd)}:{node.span.line}"
+    return (
+        truncate_middle(_title(node), _MAX_NAME),
+        place,
+        f"{clean_line(summary.dtype)}[{','.join(map(clean_line, summary.shape))}]",
+        _range(summary),
+        " ".join(f"{number:,} {what}" for number, what in ((summary.nan, "nan"), (summary.inf, "inf")) if number),
+        "" if node.off_float64 is None else f"{node.off_float64:.1e}" if node.off_float64 else "0",
+        _stored_text(node, stored),
+    )
+
+
+def _title(node: NodeValue) -> str:
+    """``relu_3``, or ``y = relu`` where the name does not say what is computed."""
+    name, op = clean_line(node.node), clean_line(operator_name(node.op))
+    return name if node.op in ("placeholder", "get_attr") or name.startswith(op) else f"{name} = {op}"
+
+
+def _range(summary: ValueSummary) -> str:
+    if summary.min is None or summary.max is None:
+        return ""
+    return f"{summary.min:.4g}" if summary.min == summary.max else f"{summary.min:.4g} .. {summary.max:.4g}"
+
+
+def _stored_text(node: NodeValue, stored: StoredNodeValue | None) -> str:
+    """What compiled code stored, against the uncompiled value."""
+    if stored is None:
+        return ""
+    if stored.wrong:
+        return "WRONG"
+    return "same" if stored.summary.hash == node.summary.hash else "rounding"

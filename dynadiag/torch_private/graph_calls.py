@@ -1,0 +1,121 @@
+"""torch's private names around calls of compiled graphs, for the recorder's ``--values``. Read in torch 2.13.0."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from dynadiag.torch_private.trial import caches_bypassed
+
+__all__ = [
+    "ThreadState",
+    "final_source",
+    "has_collective",
+    "hooks_removed_after",
+    "is_tracing",
+    "replace_call",
+]
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+@contextlib.contextmanager
+def hooks_removed_after() -> Iterator[None]:
+    """Put the functions of torch back that the block wraps to compile with hooks. The caches are off in it."""
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._inductor import compile_fx
+    from torch._inductor.codegen.cpp import CppScheduling
+    from torch._inductor.codegen.triton import TritonScheduling
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    wrapped: list[tuple[Any, str]] = [
+        (OutputGraph, "call_user_compiler"),
+        (compile_fx, "_compile_fx_inner"),
+        (PythonWrapperCodegen, "generate_kernel_call"),
+        (PythonWrapperCodegen, "_generate_extern_kernel_out_helper"),
+        (PythonWrapperCodegen, "_generate_extern_kernel_alloc_helper"),
+        (CppScheduling, "define_kernel"),
+        (TritonScheduling, "define_kernel"),
+    ]
+    originals = [(owner, name, vars(owner).get(name)) for owner, name in wrapped]
+    try:
+        with caches_bypassed():
+            yield
+    finally:
+        for owner, name, original in originals:
+            if original is None:
+                delattr(owner, name)  # it was inherited
+            else:
+                setattr(owner, name, original)
+
+
+def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Callable[[list[Any]], Any]]) -> None:
+    """Replace what a graph that Inductor compiled (``CompiledFxGraph``) calls by ``wrap`` of it.
+
+    It takes its arguments as one list, which it empties.
+    """
+    inner = getattr(compiled, "current_callable", None)
+    if inner is None:
+        return
+    outer = wrap(inner)
+    outer._boxed_call = True  # type: ignore[attr-defined]
+    compiled.current_callable = outer
+
+
+def is_tracing(arguments: Any) -> bool:
+    """Whether a call is part of tracing: it has no values."""
+    return torch.compiler.is_compiling() or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+
+
+def has_collective(module: GraphModule) -> bool:
+    """Whether a graph communicates with other processes."""
+    for part in module.modules():
+        for node in part.graph.nodes if isinstance(part, GraphModule) else ():
+            place = getattr(node.target, "__module__", None) or ""
+            if "c10d" in str(node.target) or place.startswith("torch.distributed"):
+                return True
+    return False
+
+
+def final_source(node: Node) -> str | None:
+    """Return the node of Dynamo's graph that has the value of a node of the lowered forward graph.
+
+    A node of Dynamo's becomes several. The last has its value: no node of the same origin reads it. ``from_node`` names
+    the origin. None if it has none, as nodes that only the backward needs.
+    """
+    source = _source(node)
+    return source if source is not None and all(_source(user) != source for user in node.users) else None
+
+
+def _source(node: Node) -> str | None:
+    names = [found.name for found in node.meta.get("from_node") or ()]
+    return names[0] if len(names) == 1 and isinstance(names[0], str) else None
+
+
+class ThreadState:
+    """What a thread of torch's knows by itself: whether gradients are on, and autocast."""
+
+    def __init__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        self._inference = torch.is_inference_mode_enabled()
+        self._autocast = [
+            (device, torch.get_autocast_dtype(device))
+            for device in _AUTOCAST_DEVICES
+            if torch.is_autocast_enabled(device)
+        ]
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """The same state in the thread that enters the context."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(self._inference))
+            stack.enter_context(torch.set_grad_enabled(self._grad))
+            for device, dtype in self._autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            yield

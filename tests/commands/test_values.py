@@ -1,0 +1,144 @@
+"""`dynadiag values` as a user runs it: what it tells, its document, its exit code, and the program undisturbed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import os, sys, torch
+import torch._inductor.config as config
+if "relu" in sys.argv:
+    config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+
+def inner(x, w):
+    hidden = torch.relu(x @ w)
+    scaled = hidden @ w
+    return torch.log(scaled.sum(0))
+
+torch.manual_seed(0)
+call = torch.compile(inner)
+x, w = torch.ones(8, 16), torch.randn(16, 16, requires_grad=True)
+for _ in range(2):
+    out = call(x, w)
+    out.nansum().backward()
+print(out.tolist(), w.grad.sum().item(), torch.rand(1).item())
+if "end" in sys.argv:
+    os._exit(3)
+sys.exit(5)
+"""
+
+
+def dynadiag(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dynadiag", *words], cwd=cwd, capture_output=True, text=True, timeout=500, check=False
+    )
+
+
+def document(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    done = dynadiag("values", "--force", "-o", "run.dynadiag", "--json", "v.json", *words, cwd=folder)
+    return json.loads((folder / "v.json").read_text()), done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("values")
+    (made / "prog.py").write_text(PROGRAM)
+    return made
+
+
+@pytest.fixture(scope="module")
+def sound(folder: Path) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    return document(folder, "--full", "relu|log", "prog.py")
+
+
+def test_the_program_is_as_without_us(folder: Path, sound: Any) -> None:
+    bare = subprocess.run([sys.executable, "prog.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert sound[1].returncode == bare.returncode == 5
+    assert sound[1].stdout.startswith(bare.stdout)
+    assert sound[0]["exit_code"] == 5
+
+
+def test_the_first_nan_has_its_line_and_its_cause(sound: Any) -> None:
+    found, done = sound
+    node = found["nodes"][found["first_nan"]]
+    assert (node["node"], node["graph"], node["call"]) == ("log", "forward", 0)
+    assert PROGRAM.splitlines()[node["line"] - 1].strip() == "return torch.log(scaled.sum(0))"
+    assert node["cause"].startswith("log of -")
+    assert [found["nodes"][each]["node"] for each in node["inputs"]] == ["sum_1"]
+    assert "not finite[0/0]: log (log) has" in done.stdout
+    assert found["first_wrong"] is None
+    assert found["kernel"] is None
+
+
+def test_the_first_call_of_each_graph_is_recorded_forward_and_backward(sound: Any) -> None:
+    found, _ = sound
+    assert found["calls"] == 2
+    assert {(node["graph"], node["call"]) for node in found["nodes"]} == {("forward", 0), ("backward", 0)}
+    stored = [node["node"] for node in found["nodes"] if node["stored"] is not None and node["graph"] == "forward"]
+    assert "log" in stored
+    assert len(stored) > 1
+    assert all(len(node["samples"]) <= 64 for node in found["nodes"])
+
+
+def test_whole_values_are_beside_the_recording(folder: Path, sound: Any) -> None:
+    assert sound[0]["calls"] == 2
+    made = sorted(file.name for file in (folder / "run.values").iterdir())
+    assert made == ["0_0-backward-0.safetensors", "0_0-forward-0.safetensors"]
+
+
+def test_whole_values_of_an_earlier_run_are_not_overwritten(folder: Path, sound: Any) -> None:
+    assert sound[0]["calls"] == 2
+    done = dynadiag("values", "--force", "-o", "run.dynadiag", "--full", "relu", "prog.py", cwd=folder)
+    assert done.returncode == 2
+    assert "values of an earlier run are there" in done.stderr
+
+
+def test_a_recording_shows_the_same(folder: Path, sound: Any) -> None:
+    done = dynadiag("values", "run.dynadiag", "--json", "-", cwd=folder)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["nodes"] == sound[0]["nodes"]
+
+
+def test_a_wrong_lowering_is_named_with_its_line_and_kernel(folder: Path) -> None:
+    (folder / "other").mkdir(exist_ok=True)
+    (folder / "other" / "prog.py").write_text(PROGRAM)
+    found, done = document(folder / "other", "--calls", "1", "--nodes", "hidden,scaled", "prog.py", "relu", "end")
+    assert done.returncode == 3
+    node = found["nodes"][found["first_wrong"]]
+    assert (node["node"], node["call"]) == ("hidden", 1)
+    assert PROGRAM.splitlines()[node["line"] - 1].strip() == "hidden = torch.relu(x @ w)"
+    assert "relu" in found["kernel"]
+    assert {each["node"] for each in found["nodes"]} == {"hidden", "scaled"}
+    assert f"kernel {found['kernel']} gives a wrong hidden (relu)" in done.stdout.replace("\n                  ", " ")
+
+
+def test_a_recording_without_values_says_how_to_get_them(folder: Path) -> None:
+    (folder / "plain.py").write_text(
+        "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)))"
+    )
+    assert dynadiag("record", "-o", "plain.dynadiag", "plain.py", cwd=folder).returncode == 0
+    done = dynadiag("values", "plain.dynadiag", cwd=folder)
+    assert done.returncode == 2
+    assert "it has no values; record it again: dynadiag record --values" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("values", "--calls", "3..1", "prog.py"), "--calls 3..1: give numbers and ranges"),
+        (("values", "--nodes", "(", "prog.py"), "--nodes (: not a regular expression"),
+        (("record", "--full", "x", "prog.py"), "--full is about recorded values: add --values"),
+        (("values",), "values: name a program"),
+    ],
+)
+def test_bad_words_are_said(folder: Path, words: tuple[str, ...], message: str) -> None:
+    done = dynadiag(*words, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

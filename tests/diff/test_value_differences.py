@@ -1,0 +1,99 @@
+"""Two runs with values: the first node whose inputs agree and whose value does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynadiag.diff.compile_matching import CompilePair
+from dynadiag.diff.value_differences import value_differences, value_notes
+from dynadiag.recording.records import NodeValue
+from tests.explanation.build import FakeRecording, a_compile
+from tests.explanation.test_values import a_call, a_node
+
+
+def recording(*nodes: NodeValue, seed: str = "s", **call: Any) -> Any:
+    return FakeRecording(value_records=(a_call(seed=seed, **call), *nodes))
+
+
+def differences(before: Any, after: Any) -> list[Any]:
+    return list(value_differences(before, after, [CompilePair(a_compile(), a_compile())]))
+
+
+def chain(**changes: dict[str, Any]) -> list[NodeValue]:
+    """x -> y -> z, with some of the values changed."""
+    given = {"x": ("placeholder", ()), "y": ("mul", ("x",)), "z": ("exp", ("y",))}
+    return [
+        a_node(index, name, *inputs, op=op, line=index + 1, **({"hash": name} | changes.get(name, {})))
+        for index, (name, (op, inputs)) in enumerate(given.items())
+    ]
+
+
+def test_the_same_run_has_no_difference() -> None:
+    assert differences(recording(*chain()), recording(*chain(), seed="other")) == []
+
+
+def test_the_first_node_beyond_rounding_is_told() -> None:
+    after = chain(y={"hash": "o", "samples": ("1.5", "2.0")}, z={"hash": "p", "samples": ("1.0", "7.0")})
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert (found.stage, found.line, found.graph, found.compile_ids) == ("values", 2, "forward", ("0/0", "0/0"))
+    assert found.text.startswith("y (mul) differs, and what it reads does not: float32 (4,)")
+    assert "(2 nodes of 3 differ)" in found.text
+    assert [node.after.split(" ")[0] for node in found.nodes] == ["y", "z"]
+
+
+def test_rounding_does_not_lead_where_something_is_beyond_it() -> None:
+    after = chain(y={"hash": "o", "samples": ("1.0000001", "2.0")}, z={"hash": "p", "samples": ("1.0", "2.5")})
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("z (exp) differs")
+
+
+def test_other_bits_within_rounding_are_told_as_such() -> None:
+    after = chain(y={"hash": "o", "samples": ("1.0000001", "2.0")}, z={"hash": "p"})
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("y (mul) differs, and what it reads does not, within rounding")
+
+
+def test_what_amplifies_its_input_is_not_told_as_the_first() -> None:
+    after = chain(
+        x={"hash": "o", "samples": ("1.0", "2.4")},
+        y={"hash": "p", "samples": ("1.0", "2.9")},
+        z={"hash": "q", "samples": ("1.0", "5.0")},
+    )
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("x (placeholder) comes in different")
+
+
+def test_other_seeds_are_told_first() -> None:
+    after = chain(y={"hash": "o", "samples": ("0.0", "0.0")})
+    first, second = differences(recording(*chain()), recording(*after, seed="t"))
+    assert "the random numbers of forward start from other states" in first.text
+    assert second.text.startswith("y (mul)")
+
+
+def test_nan_in_one_run_is_a_difference() -> None:
+    after = chain(z={"hash": "o", "nan": 1})
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("z (exp) differs")
+
+
+def test_nodes_are_matched_by_what_they_compute() -> None:
+    renamed = [a_node(0, "a", op="placeholder", hash="x"), a_node(1, "b", "a", op="mul", hash="o", samples=("9.0",))]
+    before = [a_node(0, "x", op="placeholder", hash="x"), a_node(1, "y", "x", op="mul", hash="y")]
+    extra = [a_node(2, "n", "b", op="neg", hash="n")]
+    (found,) = differences(recording(*before), recording(*renamed, *extra))
+    assert found.text.startswith("b (mul) differs")
+
+
+def test_calls_of_other_graphs_or_numbers_are_not_compared() -> None:
+    after = chain(y={"hash": "o", "samples": ("0.0", "0.0")})
+    assert differences(recording(*chain()), recording(*after, graph="backward")) == []
+    assert differences(recording(*chain()), recording(*after, call=1)) == []
+    assert differences(recording(*chain(), graph="inference"), recording(*after)) != []
+
+
+def test_values_of_one_run_alone_are_a_note() -> None:
+    empty: Any = FakeRecording()
+    assert list(value_notes(empty, recording(*chain()))) == [
+        "the first run was recorded without --values: values are not compared"
+    ]
+    assert list(value_notes(empty, empty)) == []

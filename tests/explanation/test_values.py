@@ -1,0 +1,106 @@
+"""What the values of nodes tell: the first wrong one, the first that is not finite, the first of low precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.values import ValueTable, operator_name, range_text, read_values, value_findings
+from dynadiag.recording.records import NodeValue, Span, StoredNodeValue, ValuesCall, ValueSummary
+from tests.explanation.build import FILE, FakeRecording
+
+SOURCE = "def forward(x):\n    y = x / 2\n    z = y.log()\n    return z.sum()\n"
+
+
+def a_call(index: int = 0, **changes: Any) -> ValuesCall:
+    return replace(ValuesCall(index, "0/0", "forward", index, "s", 0.1, ()), **changes)
+
+
+def a_summary(**changes: Any) -> ValueSummary:
+    made = ValueSummary(("4",), "float32", ("1",), -1.0, 2.0, 0.5, 3.0, 0, 0, 0, "h", ("1.0", "2.0"))
+    return replace(made, **changes)
+
+
+def a_node(index: int, node: str, *inputs: str, line: int = 2, **changes: Any) -> NodeValue:
+    own = {name: changes.pop(name) for name in ("op", "off_float64", "cause") if name in changes}
+    made = NodeValue(index, 0, node, node, inputs, Span(FILE, line), a_summary(**changes), 1e-7, None)
+    return replace(made, **own)
+
+
+def table(*nodes: NodeValue, stored: tuple[StoredNodeValue, ...] = ()) -> ValueTable:
+    return ValueTable((a_call(),), nodes, {each.index: each for each in stored})
+
+
+def test_a_recording_without_values_has_no_table() -> None:
+    assert read_values(FakeRecording()) is None
+    assert explain(FakeRecording()).values is None
+
+
+def test_the_first_nan_is_told_with_its_cause_and_what_it_reads() -> None:
+    nodes = a_node(0, "y"), a_node(1, "z", "y", line=3, nan=3, cause="log of -0.5 at [0]"), a_node(2, "s", "z", nan=1)
+    (found,) = value_findings(table(*nodes), {FILE: SOURCE})
+    assert (found.rule, found.severity, found.span.line, found.function) == ("not-finite", "warning", 3, "forward")
+    assert found.title == "z (z) has 3 NaN of 4 in the forward graph"
+    assert found.cause == "log of -0.5 at [0]"
+    assert [fact.text for fact in found.evidence] == ["y: float32 (4,), -1 .. 2"]
+
+
+def test_an_input_with_nan_comes_from_outside() -> None:
+    (found,) = value_findings(table(a_node(0, "x", op="placeholder", nan=1)), {})
+    assert found.cause == "it comes in from outside of this graph"
+
+
+def test_infinities_of_a_mask_are_not_told_but_an_overflow_is() -> None:
+    assert value_findings(table(a_node(0, "masked_fill", inf=2, cause="masked_fill of -inf")), {}) == ()
+    (found,) = value_findings(
+        table(a_node(0, "half", inf=2, cause="half overflows float16: it is 1e+06 in float64")), {}
+    )
+    assert found.title.startswith("half (half) has 2 infinite of 4")
+
+
+def test_the_first_wrong_value_leads() -> None:
+    wrong = StoredNodeValue(1, "cpp_fused_relu_0", 0.5, True, a_summary(samples=("1.0", "9.0")))
+    nodes = a_node(0, "x", op="placeholder"), a_node(1, "relu", "x"), a_node(2, "log", "relu", nan=1)
+    found = explain(FakeRecording(value_records=(a_call(), *nodes, wrong), sources={FILE: SOURCE})).findings
+    assert [each.rule for each in found] == ["wrong-value", "not-finite"]
+    assert found[0].severity == "error"
+    assert found[0].title == "kernel cpp_fused_relu_0 gives a wrong relu (relu) in the forward graph"
+    assert [(fact.label, fact.text) for fact in found[0].evidence[:2]] == [("uncompiled", "2.0"), ("compiled", "9.0")]
+
+
+def test_a_node_that_loses_more_than_its_neighbours_is_told() -> None:
+    usual = [a_node(index, f"n{index}", off_float64=1e-7) for index in range(6)]
+    far = a_node(6, "sum_1", "n0", off_float64=1e-3)
+    (found,) = value_findings(table(*usual, far), {})
+    assert (found.rule, found.title) == ("low-precision", "sum_1 (sum_1) loses precision in float32")
+
+
+def test_a_sum_that_cancels_is_not_told() -> None:
+    usual = [a_node(index, f"n{index}", off_float64=1e-7) for index in range(6)]
+    far = a_node(6, "sum_1", "n0", off_float64=0.5, min=-1e-8, max=1e-8)
+    assert value_findings(table(*usual, far), {}) == ()
+
+
+def test_errors_alike_are_not_told() -> None:
+    assert value_findings(table(*[a_node(index, f"n{index}", off_float64=1e-3) for index in range(6)]), {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("torch.ops.aten.sum.dim_IntList", "sum"),
+        ("torch.nn.functional.gelu", "gelu"),
+        ("torch.ops.higher_order.cond", "cond"),
+        ("relu", "relu"),
+    ],
+)
+def test_operators_have_short_names(op: str, name: str) -> None:
+    assert operator_name(op) == name
+
+
+def test_a_value_in_short() -> None:
+    assert range_text(a_node(0, "x", shape=(), min=2.0, max=2.0, nan=0)) == "float32 (), 2"
+    assert range_text(a_node(0, "x", min=None, max=None, nan=4, inf=1)) == "float32 (4,), 4 NaN, 1 infinite"

@@ -1,0 +1,117 @@
+"""A function in a fork: its result, and every way in which the fork may end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import torch
+
+from dynadiag.node_values.isolated import ForkFailed, run_in_fork
+from dynadiag.node_values.safetensors import save_tensors
+
+
+def fail() -> NoReturn:
+    raise ValueError("bad luck")
+
+
+def test_the_result_comes_back() -> None:
+    assert run_in_fork(lambda: b"x" * 1_000_000) == b"x" * 1_000_000
+
+
+def test_threads_of_torch_work_in_it_after_they_worked_here() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        value = torch.randn(512, 512)
+        expected = float((value @ value).sum())
+        assert float(run_in_fork(lambda: str(float((value @ value).sum())).encode(), limit=60)) == expected
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_it_does_is_not_seen_here(capfd: pytest.CaptureFixture[str]) -> None:
+    value = [1]
+
+    def change() -> bytes:
+        value.append(2)
+        print("noise", flush=True)  # noqa: T201 - what a graph may do
+        sys.stderr.write("noise")
+        return b""
+
+    run_in_fork(change)
+    assert value == [1]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_exception_is_its_message() -> None:
+    with pytest.raises(ForkFailed, match="ValueError: bad luck"):
+        run_in_fork(fail)
+
+
+def test_an_exit_is_said() -> None:
+    with pytest.raises(ForkFailed, match="ended with code 3"):
+        run_in_fork(lambda: os._exit(3))
+
+
+def test_a_signal_is_said() -> None:
+    with pytest.raises(ForkFailed, match=r"SIGKILL \(out of memory\?\)"):
+        run_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL) or b"")
+
+
+def test_memory_that_runs_out_is_said() -> None:
+    def exhaust() -> bytes:
+        with Path("/proc/self/statm").open() as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+        return bytes(torch.ones(1 << 30).numpy())
+
+    with pytest.raises(ForkFailed, match=r"memory|allocate|MemoryError"):
+        run_in_fork(exhaust)
+
+
+def test_a_fork_that_hangs_is_ended() -> None:
+    with pytest.raises(ForkFailed, match=r"after 0\.2 seconds"):
+        run_in_fork(lambda: signal.pause() or b"", limit=0.2)
+
+
+def test_no_handler_of_the_program_runs_in_it() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: print("handled"))  # noqa: T201 - it must not run
+    try:
+        with pytest.raises(ForkFailed, match="SIGUSR1"):
+            run_in_fork(lambda: os.kill(os.getpid(), signal.SIGUSR1) or b"")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_no_process_and_no_descriptor_is_left() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    run_in_fork(lambda: b"")
+    with pytest.raises(ForkFailed):
+        run_in_fork(fail)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_whole_values_are_written_as_safetensors(tmp_path: Path) -> None:
+    import json
+    import struct
+
+    tensors = {"a": torch.arange(6.0).view(2, 3).T, "b": torch.tensor(True), "c": torch.zeros(2, dtype=torch.complex64)}
+    save_tensors(tmp_path / "deep" / "values.safetensors", tensors)
+    data = (tmp_path / "deep" / "values.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    assert length % 8 == 0
+    assert header["a"] == {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}
+    assert header["b"] == {"dtype": "BOOL", "shape": [], "data_offsets": [24, 25]}
+    assert "c" not in header
+    assert torch.frombuffer(bytearray(data[8 + length : 8 + length + 24]), dtype=torch.float32).tolist() == [
+        0.0, 3.0, 1.0, 4.0, 2.0, 5.0,
+    ]  # fmt: skip

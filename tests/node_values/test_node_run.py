@@ -1,0 +1,173 @@
+"""The values of nodes: what is kept of each kind of value, each node's own error, and what made a NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import fx
+from torch.nn import functional as F  # noqa: N812 - its usual name
+
+from dynadiag.node_values.node_run import NodeRun
+from dynadiag.node_values.summary import distance, have_same_bits, summary_of
+
+
+def run(function: Callable[..., Any], *inputs: Any, named: Callable[[str], bool] = lambda _: True) -> NodeRun:
+    module = fx.symbolic_trace(function)
+    made = NodeRun(module, named=named, wanted=frozenset(), whole=lambda *_: None)
+    with torch.no_grad():
+        made.run(*inputs)
+    return made
+
+
+def nodes(function: Callable[..., Any], *inputs: Any) -> dict[str, dict[str, Any]]:
+    return {node["node"]: node for node in run(function, *inputs).nodes}
+
+
+def test_a_summary_counts_what_is_not_finite() -> None:
+    summary = summary_of(torch.tensor([[1.0, -2.0, 0.0], [math.nan, math.inf, -math.inf]]))
+    assert (summary["shape"], summary["dtype"], summary["stride"]) == ([2, 3], "float32", [3, 1])
+    assert (summary["nan"], summary["inf"], summary["zero"]) == (1, 2, 1)
+    assert (summary["min"], summary["max"], summary["mean"]) == (-2.0, 1.0, pytest.approx(-1 / 3))
+    assert summary["norm"] == pytest.approx(math.sqrt(5))
+    assert summary["samples"] == [1.0, -2.0, 0.0, "nan", "inf", "-inf"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor([True, False, True]),
+        torch.arange(-3, 5),
+        torch.zeros(0, 4),
+        torch.tensor(2.5),
+        torch.randn(4).to(torch.bfloat16),
+        torch.randn(4, dtype=torch.complex64).conj(),
+        torch.randn(3, 4).T,
+        torch.ones(1).expand(5),
+        torch.full((3,), math.nan),
+        torch.full((3,), 3e38),
+    ],
+)
+def test_a_value_of_any_kind_has_a_summary_without_numbers_that_json_lacks(value: torch.Tensor) -> None:
+    summary = summary_of(value)
+    assert summary["shape"] == list(value.shape)
+    assert all(math.isfinite(each) for each in summary.values() if isinstance(each, float))
+    assert summary == summary_of(value.clone(memory_format=torch.preserve_format)) | {"stride": summary["stride"]}
+
+
+@given(st.lists(st.floats(width=32), max_size=200), st.data())
+@settings(deadline=None)
+def test_the_hash_is_that_of_the_elements(elements: list[float], data: st.DataObject) -> None:
+    value = torch.tensor(elements)
+    assert have_same_bits(value, value.clone())
+    assert summary_of(value)["hash"] == summary_of(value.clone())["hash"]
+    if elements:
+        other = value.clone()
+        place = data.draw(st.integers(0, len(elements) - 1))
+        other[place] = 1.0 if other[place] != 1.0 else 2.0
+        assert not have_same_bits(value, other)
+        assert summary_of(value)["hash"] != summary_of(other)["hash"]
+
+
+def test_the_distance_is_relative_to_the_largest_element_and_leaves_out_what_is_not_finite() -> None:
+    wide = torch.tensor([10.0, math.inf, 1.0], dtype=torch.float64)
+    assert distance(torch.tensor([10.0, math.inf, 2.0]), wide) == pytest.approx(0.1)
+    assert distance(torch.tensor([1.0]), torch.tensor([1.0, 2.0], dtype=torch.float64)) is None
+    assert distance(torch.tensor([math.nan]), torch.tensor([1.0], dtype=torch.float64)) is None
+
+
+def test_the_error_of_a_node_is_its_own() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        narrow = x.to(torch.bfloat16)
+        return narrow.float() * 2
+
+    found = nodes(function, torch.randn(64))
+    assert 1e-4 < found["to"]["off_float64"] < 1e-2
+    assert found["mul"]["off_float64"] == 0.0
+
+
+def test_a_write_to_an_input_is_seen_once_and_not_by_the_caller() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        view = x.view(-1)
+        view[1:].fill_(5)
+        return x * 2
+
+    given = torch.zeros(2, 2)
+    found = nodes(function, given)
+    assert (found["add_"]["min"], found["add_"]["max"]) == (1, 1)
+    assert (found["mul"]["min"], found["mul"]["max"]) == (2, 10)
+    assert found["view"]["off_float64"] is None
+
+
+def test_random_numbers_are_drawn_as_without_us() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, 0.5) + F.dropout(x, 0.5)
+
+    torch.manual_seed(3)
+    with torch.no_grad():
+        expected = summary_of(function(torch.ones(64)))["hash"]
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    assert nodes(function, torch.ones(64))["add"]["hash"] == expected
+    assert torch.equal(torch.rand(1), after)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation:UserWarning")
+def test_values_that_are_not_plain_are_said_not_to_be_summarized() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.to_sparse().to_dense() + torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+    made = run(function, torch.eye(3))
+    assert [note for note in made.notes if "sparse_coo" in note]
+    assert [note for note in made.notes if "quantized" in note]
+    assert {node["node"] for node in made.nodes} >= {"to_dense", "dequantize", "add"}
+
+
+def test_memory_that_nobody_wrote_to_is_zero() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x) + x
+
+    made = run(function, torch.ones(1000))
+    assert made.nodes[1]["zero"] == 1000
+    assert [note for note in made.notes if "uninitialized" in note]
+
+
+def test_only_named_nodes_are_described() -> None:
+    made = run(lambda x: (x + 1).relu(), torch.ones(2), named=lambda name: name == "relu")
+    assert [node["node"] for node in made.nodes] == ["relu"]
+
+
+def test_tuples_have_no_summary_of_their_own() -> None:
+    found = nodes(lambda x: torch.var_mean(x)[1] + 1, torch.randn(4))
+    assert {"getitem", "add"} <= found.keys()
+    assert "var_mean" not in found
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "cause"),
+    [
+        (lambda x: torch.log(x), [1.0, -0.25], "log of -0.25 at [1]"),
+        (lambda x: x.log(), [0.0], "log of 0 at [0]"),
+        (lambda x: x / x, [1.0, 0.0], "truediv of 0 and 0 at [1]"),
+        (lambda x: x * (1 / x), [0.0, 2.0], "mul of 0 and inf at [0]"),
+        (lambda x: x.sqrt(), [4.0, -4.0], "sqrt of -4 at [1]"),
+        (lambda x: torch.softmax(x, -1), [-math.inf, -math.inf], "softmax of a row that is -inf everywhere at [0]"),
+        (lambda x: x.half(), [1e6], "half overflows float16: it is 1e+06 in float64 at [0]"),
+        (lambda x: x.sum(), [math.inf, -math.inf], "sum of 0..0, with infinities"),
+    ],
+)
+def test_what_made_the_first_number_that_is_not_finite(function: Any, value: list[float], cause: str) -> None:
+    last = run(function, torch.tensor(value)).nodes[-1]
+    assert last["cause"] == cause
+
+
+def test_what_came_in_has_no_cause() -> None:
+    made = run(lambda x: (x + 1) * 2, torch.tensor([math.nan]))
+    assert [node.get("cause") for node in made.nodes] == [None, None, None]
+    assert [node["nan"] for node in made.nodes] == [1, 1, 1]
