@@ -114,7 +114,7 @@ def in_bfloat16(graph: fx.Graph, node: fx.Node) -> None:
         narrow = []
         for operand in node.args:
             cast = graph.call_function(prims.convert_element_type.default, (operand, torch.bfloat16))
-            cast.meta = {**operand.meta, "val": operand.meta["val"].to(torch.bfloat16)}
+            cast.meta = {**node.meta, "val": operand.meta["val"].to(torch.bfloat16)}
             narrow.append(cast)
     node.args = tuple(narrow)
     with graph.inserting_after(node):
