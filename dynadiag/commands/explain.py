@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
     outputs.check_json_path(args.json)
+    if args.after is not None and args.after < 0:
+        raise DynadiagError(f"explain: --after {args.after}: give a number of calls, 0 or more")
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
     readable = named_recordings(args)

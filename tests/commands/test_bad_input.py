@@ -246,6 +246,8 @@ def test_json_replaces_a_document_and_is_whole(tmp_path: Path, capsys: pytest.Ca
         ["explain", "--nonsense", "x.py"],
         ["explain", "--stop-after", "0", "x.py"],
         ["explain", "--stop-after", "many", "x.py"],
+        ["explain", "--seconds", "0", "x.py"],
+        ["explain", "--after", "-1", "x.py"],
         ["explain", "--limit", "-1", "x.py"],
         ["explain", "--limit", "nan", "x.py"],
         ["explain", "nothing.py"],
