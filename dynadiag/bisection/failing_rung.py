@@ -22,7 +22,7 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
-from dynadiag.trial.outcome import ROUNDING, Outcome
+from dynadiag.trial.outcome import ROUNDING, Outcome, describe_end
 from dynadiag.trial.plan import RUNGS, Plan
 
 __all__ = [
@@ -227,12 +227,12 @@ def _passing_verdict(bisection: Bisection, first: Outcome, rungs: dict[str, str]
 
 
 def _fails_by_itself(bisection: Bisection, first: Outcome) -> Verdict | None:
-    """The verdict on a program whose compiled calls are right, and which ends with an exception uncompiled too."""
+    """The verdict on a program whose compiled calls are right, and which ends with the same exception uncompiled."""
     if not (bisection.base.accuracy and first.exit_code):
         return None
     plan = rung_plan(replace(bisection.base, accuracy=False), "uncompiled")
     failure = bisection.search.run(plan, "uncompiled, as it ends by itself").signature
-    if failure is None:
+    if failure is None or describe_end(failure) not in first.notes:
         return None
     statuses = {**dict.fromkeys(RUNGS, "not_run"), "uncompiled": "same"}
     return Verdict("fails_uncompiled", statuses, "uncompiled", failure, compiled=_has_compiled(first))

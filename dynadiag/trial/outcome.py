@@ -35,7 +35,7 @@ from dynadiag.trial.rank_stacks import describe_stacks, hanging_rank
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
-__all__ = ["ROUNDING", "Decision", "Outcome", "build_outcome"]
+__all__ = ["ROUNDING", "Decision", "Outcome", "build_outcome", "describe_end"]
 
 ROUNDING = "rounding, by a float64 run"  # in the note on a difference that is no fault
 
@@ -248,12 +248,17 @@ def _facts(result: ProcessResult) -> RunFacts:
     )
 
 
+def describe_end(failure: Signature) -> str:
+    """How a program ended whose compiled calls are compared, as a note on the trial."""
+    first = "".join(failure.message.strip().splitlines()[:1])
+    return f"the program itself ended with {failure.type}: {first}"
+
+
 def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[str, ...]:
     notes = [event.text for event in _all(result, Note)]
     notes += [describe_stacks(result.stacks)] if result.stacks else []
     if plan.accuracy and end is not None and end.failure:
-        first = "".join(end.failure.message.strip().splitlines()[:1])
-        notes.append(f"the program itself ended with {end.failure.type}: {first}")
+        notes.append(describe_end(end.failure))
     return tuple(notes)
 
 
