@@ -30,7 +30,10 @@ _MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of su
 _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _METHODS = "(?:debug|info|warning|error|critical|exception|log)"
 _CALLED_METHOD = re.compile(rf"\.(?P<name>(?:\w+_)?{_METHODS}(?:_\w+)?)\(")  # in the user's source: `log.warning_once(`
-_VERSIONS = {"requires_gradients": ("2.11", "2.13", "2.14")}  # 2.15 reports its break otherwise
+_VERSIONS = {
+    "requires_gradients": ("2.11", "2.13", "2.14"),  # 2.15 reports its break otherwise
+    "copies_a_module": ("2.13", "2.14", "2.15"),
+}
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
@@ -378,7 +381,7 @@ _RULES = (
         "into a function that takes their tensors.",
         _when(lambda case: case.rest_is_unseen and case.owner.is_user),
         ends=False,
-        trials=(Trial("hides_tensors_in_an_object"),),
+        trials=(Trial("hides_tensors_in_an_object", ("2.13", "2.14", "2.15")),),
     ),
 )
 
@@ -502,7 +505,10 @@ _USUAL = (
         "numpy.torch",
         "Use the torch function of the same meaning.",
         _when(_theirs, lambda case: "numpy.torch" in case.family.remedies or _is_numpy(case)),
-        trials=(Trial("makes_an_array", case="GB0087"), Trial("takes_a_median", case="GB0294")),
+        trials=(
+            Trial("makes_an_array", case="GB0087"),
+            Trial("takes_a_median", ("2.13", "2.14", "2.15"), case="GB0294"),
+        ),
     ),
     Remedy(
         "numpy.before",

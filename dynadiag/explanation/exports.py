@@ -310,7 +310,7 @@ EXPORTS = (
             lambda case: case.taken_name is not None and not (case.decision and case.decision.condition),
             name=lambda case: case.taken_name or "",
         ),
-        trials=(Trial("exports_a_view_of_a_slice"),),
+        trials=(Trial("exports_a_view_of_a_slice", ("2.13",)),),
     ),
     Remedy(
         "export.example",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.remedy import Remedy, Slots, advise, slots_if, tried
+from dynadiag.explanation.remedy import Remedy, Slots, Trial, advise, slots_if, tried
 from dynadiag.recording.records import Compile
 from dynadiag.recording.torch_text.failures import FailureFacts
 
@@ -103,7 +103,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "Compile the plain function that it calls, and not the `async def` or generator: torch cannot go on in the "
         "middle of one.",
         _lacks("resume"),
-        trials=tried("a_coroutine"),
+        trials=(Trial("a_coroutine", ("2.13", "2.14", "2.15")),),
     ),
     Remedy(
         "failed.backend",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.process_state import dispatch_change, is_other_device
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort
-from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
+from dynadiag.explanation.remedy import Remedy, Slots, Trial, slots_if, tried
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import excludes_zero_and_one
@@ -320,7 +320,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "{names:was} frozen or unfrozen (`requires_grad`) after the first compile: that is different code. Do it "
         "before the first call, or expect one compile for each.",
         _gradients(of_parameter=True, moved=False),
-        trials=tried("a_frozen_parameter"),
+        trials=(Trial("a_frozen_parameter", ("2.13", "2.14", "2.15")),),
     ),
     Remedy(
         "tensor.frozen_instance",
