@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from dynadiag.node_values.node_run import is_mutating
 from dynadiag.node_values.summary import distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
@@ -39,8 +40,11 @@ class ForwardCall:
 
     @classmethod
     def of(cls, module: GraphModule, inputs: Sequence[Any], state: Any) -> ForwardCall:
-        """Keep a call. Its inputs are not copied."""
-        return cls(module, tuple(inputs), _versions(inputs), state)
+        """Keep a call. Inputs that the graph writes to are copied."""
+        placeholders = module.graph.find_nodes(op="placeholder")
+        written = [any(map(is_mutating, node.users)) for node in placeholders]
+        kept = tuple(copy_tensors(each) if own else each for each, own in zip(inputs, written, strict=True))
+        return cls(module, kept, _versions(kept), state)
 
     @property
     def is_unchanged(self) -> bool:
