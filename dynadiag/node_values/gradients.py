@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from dynadiag.node_values.node_run import is_mutating
 from dynadiag.node_values.summary import distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
@@ -24,6 +25,7 @@ __all__ = ["ForwardCall", "wrong_gradient"]
 
 _FAR = 1e-3  # of the largest element; a type of 16 bits is off by more
 _FAR_NARROW = 5e-2
+_FEW = 0.05  # of the elements
 _FACTOR = 8.0  # times as far as the uncompiled gradient in its own types
 _NARROW = 1e-4  # its machine epsilon is larger
 
@@ -39,8 +41,11 @@ class ForwardCall:
 
     @classmethod
     def of(cls, module: GraphModule, inputs: Sequence[Any], state: Any) -> ForwardCall:
-        """Keep a call. Its inputs are not copied."""
-        return cls(module, tuple(inputs), _versions(inputs), state)
+        """Keep a call. Inputs that the graph writes to are copied."""
+        placeholders = module.graph.find_nodes(op="placeholder")
+        written = [any(map(is_mutating, node.users)) for node in placeholders]
+        kept = tuple(copy_tensors(each) if own else each for each, own in zip(inputs, written, strict=True))
+        return cls(module, kept, _versions(kept), state)
 
     @property
     def is_unchanged(self) -> bool:
@@ -136,6 +141,12 @@ def _is_far(own: torch.Tensor, wide: torch.Tensor) -> bool:
     return off is not None and off > (_FAR_NARROW if torch.finfo(own.dtype).eps > _NARROW else _FAR)
 
 
+def _is_another(value: torch.Tensor, wide: torch.Tensor) -> bool:
+    """Whether a value is not a gradient: more elements differ than a few that fall on the other side of a threshold."""
+    apart = (value - wide).abs() > _FAR * wide.abs().max()
+    return float(apart.double().mean()) > _FEW
+
+
 def _first_wrong(
     module: GraphModule, backward: GraphModule, given: Sequence[Any], true: Mapping[str, torch.Tensor]
 ) -> str | None:
@@ -157,6 +168,6 @@ def _first_wrong(
             alike = [
                 (name, value) for name, value in values.get(node.stack_trace or "", ()) if value.shape == gradient.shape
             ]
-            if alike and all(_is_far(value, gradient) for _, value in alike):
+            if alike and all(_is_another(value, gradient) for _, value in alike):
                 return alike[-1][0]
     return None

@@ -191,3 +191,13 @@ def test_a_wrong_decomposition_of_a_backward_is_seen_by_autograd() -> None:
     with torch.no_grad():
         w.add_(1)
     assert wrong_gradient(call, module, given, {last.name: module(*given)[1]}) is None
+
+
+def test_an_input_that_the_graph_writes_to_is_kept_as_it_was() -> None:
+    given = torch.ones(2), torch.ones(2)
+    call = ForwardCall.of(fx.symbolic_trace(lambda x, y: x.add_(1) + y), given, random_state())
+    given[0].add_(5)
+    assert call.is_unchanged
+    assert call.inputs[0].tolist() == [1, 1]
+    given[1].add_(5)
+    assert not call.is_unchanged
