@@ -108,7 +108,8 @@ class StateAfter:
         outputs = copy_tensors(expand_objects(pytree.tree_leaves(result)))
         tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
         tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
-        scalars = {**globals_.scalars(), **scalars_of(call)}
+        held = {name: _plain(value) for name, value in globals_.scalars().items()}
+        scalars = {**held, **scalars_of(call)}
         scalars = {name: value for name, value in scalars.items() if not _MARKS_OF_TORCH.search(name)}
         return cls(outputs, tensors, scalars, random_state())
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.fixes.call_record import scalars_of
+from dynadiag.fixes.call_record import CallRecord, StateAfter, scalars_of
+from dynadiag.fixes.call_watch import RecordedCalls
 from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.trial.reference_run import ReplayableCall
 
@@ -102,3 +103,19 @@ def test_a_lock_that_a_call_left_taken_is_free_again(
     held.restore()
     assert not module.LOCK.locked()
     assert not module.HOLDER.own.locked()
+
+
+def test_a_global_of_a_class_of_its_own_is_kept_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enumeration of texts, as libraries have them: the record of a call is read without their classes."""
+    enumeration = "class Mode(str, enum.Enum):\n    FAST = 'fast'\n\nMODE = Mode.FAST\n"
+    (tmp_path / "modes_of_a_user.py").write_text(f"import enum\n\n{enumeration}")
+    monkeypatch.syspath_prepend(tmp_path)
+    import modes_of_a_user  # type: ignore[import-not-found]
+
+    call = ReplayableCall(torch.relu, (torch.ones(1),), {})
+    after = StateAfter.of(call, UserGlobals((str(tmp_path),), call), torch.ones(1))
+    del sys.modules["modes_of_a_user"]
+    assert after.scalars["MODE"] == f"<Mode {modes_of_a_user.MODE!r}>"
+    file = str(tmp_path / "records")
+    RecordedCalls((CallRecord(0, "own", scalars=after.scalars),), "").write(file)
+    assert RecordedCalls.read(file).calls[0].scalars == after.scalars
