@@ -39,7 +39,7 @@ from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Symbol
 
-__all__ = ["generated_modules", "kernel_calls"]
+__all__ = ["MAX_GRAPH_BYTES", "generated_modules", "kernel_calls", "size_hints"]
 
 MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
 
@@ -59,7 +59,7 @@ class _ModuleReader:
 
     def __init__(self, recording: Recording, compile_id: str | None) -> None:
         self._recording, self._artifacts = recording, TritonArtifacts(recording, compile_id)
-        self._hints = _size_hints(recording.symbols(compile_id))
+        self._hints = size_hints(recording.symbols(compile_id))
         self._graphs = recording.graphs(compile_id)
         self._origins = list(recording.events("dynadiag_origins", compile_id=compile_id))
         self._modules = list(recording.events("inductor_output_code", compile_id=compile_id))
@@ -274,7 +274,7 @@ def _same_compile(one: Event, other: Event) -> bool:
     return one.compile_id == other.compile_id
 
 
-def _size_hints(symbols: Iterable[Symbol]) -> dict[str, dict[str, int]]:
+def size_hints(symbols: Iterable[Symbol]) -> dict[str, dict[str, int]]:
     """The values that size symbols had when each compile was traced."""
     found: dict[str, dict[str, int]] = {}
     for symbol in symbols:
