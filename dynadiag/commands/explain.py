@@ -37,11 +37,13 @@ from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput, di
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.job import find_divergence
+from dynadiag.kernels.memory import Memory, read_memory
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.job import JobReport, job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
 from dynadiag.render.listings import ListingPrinter
+from dynadiag.render.memory import memory_text
 from dynadiag.render.report import Report, explanation_text, report
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
@@ -66,6 +68,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="COMPILE",
         help="show as a tree where compiles start; with a COMPILE (0/0) the nodes of its graphs",
+    )
+    listing.add_argument(
+        "--memory",
+        action="store_true",
+        help="show what each compiled training graph saves for its backward, by line and module",
     )
     parser.add_argument(
         "--coverage",
@@ -162,7 +169,7 @@ def _explain_id(args: argparse.Namespace) -> int:
 
 def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None = None) -> None:
     """Report one recording, or those of several processes as one job. ``main`` is the program's own."""
-    if args.guards or args.graphs is not None or not (reader := _job_reader(paths, args, main)):
+    if args.guards or args.memory or args.graphs is not None or not (reader := _job_reader(paths, args, main)):
         _report_one(main or paths[0], args)
         return
     job = reader.report()
@@ -208,13 +215,18 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
         explanation = report(recording, after_warm_up=args.after != 0)
         if args.after and explanation.warm_up is None:
             common.print_error(f"--after {args.after}: no warm-up of {args.after} calls is recorded: all is reported")
-        text = _text(explanation, recording, path, args)
-    common.write_result(args.json, encode(document(explanation, explanation.calls)), lambda _: text)
+        memory = read_memory(recording) if args.memory else None
+        text = _text(explanation, recording, path, args, memory)
+    common.write_result(args.json, encode(document(explanation, explanation.calls, memory)), lambda _: text)
 
 
-def _text(explanation: Report, recording: Recording, path: Path, args: argparse.Namespace) -> str:
+def _text(
+    explanation: Report, recording: Recording, path: Path, args: argparse.Namespace, memory: Memory | None
+) -> str:
     """The report, or the listing that the options ask for."""
     printer = common.printer_for(sys.stdout, all_=args.all)
+    if memory is not None:
+        return memory_text(memory, printer, explanation.run.cwd)
     if args.guards:
         return ListingPrinter(explanation, printer).guards()
     if args.graphs is None:

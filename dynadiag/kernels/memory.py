@@ -33,11 +33,11 @@ _HALF = ("bf16", "f16")
 # Operators that read each element once and cost no more than reading it: torch recomputes them in a fused kernel.
 _POINTWISE = frozenset(
     {
-        "abs", "add", "bitwise_and", "bitwise_not", "bitwise_or", "clamp", "clamp_max", "clamp_min", "convert_element_type",
-        "cos", "div", "eq", "erf", "exp", "expm1", "ge", "gelu", "gt", "le", "log", "log1p", "logical_and",
-        "logical_not", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow", "reciprocal", "relu", "rsqrt", "sigmoid",
-        "sign", "silu", "sin", "sqrt", "square", "sub", "tanh", "where", "full", "full_like", "scalar_tensor", "iota",
-        "arange", "_to_copy", "clone",
+        "_to_copy", "abs", "add", "arange", "bitwise_and", "bitwise_not", "bitwise_or", "clamp", "clamp_max",
+        "clamp_min", "clone", "convert_element_type", "cos", "div", "eq", "erf", "exp", "expm1", "full", "full_like",
+        "ge", "gelu", "gt", "iota", "le", "log", "log1p", "logical_and", "logical_not", "lt", "maximum", "minimum",
+        "mul", "ne", "neg", "pow", "reciprocal", "relu", "rsqrt", "scalar_tensor", "sigmoid", "sign", "silu", "sin",
+        "sqrt", "square", "sub", "tanh", "where",
     }
 )  # fmt: skip
 
@@ -146,9 +146,7 @@ class _Reader:
 
     def _before(self, graph: Graph, stage: str) -> Graph | None:
         """The last graph of a stage before another of the same compile."""
-        earlier = (
-            one for one in self._graphs if (one.compile_id, one.stage) == (graph.compile_id, stage)
-        )
+        earlier = (one for one in self._graphs if (one.compile_id, one.stage) == (graph.compile_id, stage))
         return max((one for one in earlier if one.event < graph.event), key=lambda one: one.event, default=None)
 
     def add_parameters(self, graph: Graph, parsed: PrintedGraph) -> dict[str, str]:

@@ -20,6 +20,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
 from dynadiag.job.divergence import Divergence
+from dynadiag.kernels.memory import Memory
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
 from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds
 
@@ -236,8 +237,9 @@ class ProcessDocument:
 class ExplainDocument:
     """What `dynadiag explain --json` writes.
 
-    `coverage` is there with --coverage. Of several processes, `ranks` are the documents of the ranks or, without ranks,
-    of the other processes; `findings` are those of all, and `divergence` the first in which ranks are not alike.
+    `coverage` is there with --coverage, `memory` with --memory. Of several processes, `ranks` are the documents of the
+    ranks or, without ranks, of the other processes; `findings` are those of all, and `divergence` the first in which
+    ranks are not alike.
     """
 
     schema: int
@@ -260,6 +262,7 @@ class ExplainDocument:
     cuda_graphs: tuple[CudaGraph, ...]
     warm: WarmCalls | None
     coverage: CoverageDocument | msgspec.UnsetType = msgspec.UNSET
+    memory: Memory | msgspec.UnsetType = msgspec.UNSET
     ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
     divergence: Divergence | msgspec.UnsetType | None = msgspec.UNSET
     processes: tuple[ProcessDocument, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -286,11 +289,13 @@ def encode(value: object) -> bytes:
     return text.replace(b"##[", b"##\\u005b")
 
 
-def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> ExplainDocument:
+def document(
+    explanation: Explanation, calls: Sequence[KernelCall] = (), memory: Memory | None = None
+) -> ExplainDocument:
     """Return the document of an explanation. Indices in it are positions in its own lists.
 
     With ``calls``, the calls of the kernels (`dynadiag.kernels.read_modules`), each kernel has its nodes and their
-    lines.
+    lines. ``memory`` is what training graphs hold (`dynadiag.kernels.memory`).
     """
     coverage = explanation.coverage
     return ExplainDocument(
@@ -317,6 +322,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
         coverage=msgspec.UNSET if coverage is None else document_of(CoverageDocument, coverage),
+        memory=msgspec.UNSET if memory is None else memory,
     )
 
 
