@@ -2,8 +2,9 @@
 
 AOTAutograd cuts the joint graph in two: what the backward graph takes by the name of a node of the forward graph is
 saved between them (`torch._functorch.partitioners`). Bytes follow from the shape and the dtype of the tensor that owns
-the memory: several saved views of one tensor count once, with all of its bytes. What a kernel needs while it runs is
-not in the graphs.
+the memory: several saved views of one tensor count once, with all of its bytes. Where Inductor saves a copy of an input
+in another layout (channels last), the return statement of the generated code shows it. What a kernel needs while it
+runs is in neither.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from dynadiag.kernels.call_nodes import parse_operations
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine, TensorType, parse_graph
+from dynadiag.kernels.module_parser import ParsedModule, parse_module
 from dynadiag.kernels.read_modules import MAX_GRAPH_BYTES, size_hints
 from dynadiag.kernels.source_lines import CompileContext, locate
 from dynadiag.recording.code_origin import original_name
@@ -179,8 +181,13 @@ class _Reader:
         saved = [node for node in taken if node.name in forward.nodes]
         owners = list(dict.fromkeys(forward.root(node.name) for node in saved if node.tensor))
         parameters = self.add_parameters(of, forward)
-        placeholders = {node.name for node in _placeholders(forward)}
-        activations = [forward.nodes[name] for name in owners if name not in placeholders]
+        copied = self._copied(of, forward)
+        placeholders = {node.name for node in _placeholders(forward)} - copied
+        activations = [
+            _at_first_use(forward.nodes[name], forward) if name in copied else forward.nodes[name]
+            for name in owners
+            if name not in placeholders
+        ]
         returned = forward.returns.get("", ())
         results = {forward.root(name) for name in returned[: len(returned) - len(saved)] if name}
         sizes = {node.name: self.size(of, node.tensor) for node in (*forward.nodes.values(), *ends.nodes.values())}
@@ -200,6 +207,22 @@ class _Reader:
             _group(activations, forward, sizes, self._modules(of, activations, sources)),
             _savings(forward, activations, sizes, {*parameters, *owners} & placeholders, results),
         )
+
+    def _copied(self, graph: Graph, forward: PrintedGraph) -> set[str]:
+        """The placeholders of which the generated code returns another buffer, a copy in the layout that it uses."""
+        events = self.recording.events("inductor_output_code", compile_id=graph.compile_id)
+        after = next((event for event in events if event.index > graph.event), None)
+        module = parse_module(self.recording.payload(after.index)) if after else ParsedModule()
+        own, made = forward.returns.get("", ()), module.returns.get("", ())
+        if len(own) != len(made):  # another backend, or code in C++
+            return set()
+        inputs = {node.name for node in _placeholders(forward)}
+        origins = (module.slices.get(name or "", name) for name in made)
+        return {
+            name
+            for name, origin in zip(own, origins, strict=True)
+            if name in inputs and origin in module.buffers.keys() - inputs
+        }
 
     def _dynamo_sources(self, graph: Graph) -> Mapping[str, tuple[str, ...]]:
         """The Dynamo nodes of each node, as Inductor reported them; none where another backend compiled."""
@@ -267,6 +290,12 @@ def _placeholders(graph: PrintedGraph) -> list[PrintedNode]:
     return [node for name, node in graph.nodes.items() if not node.target and not node.subgraph and name == node.name]
 
 
+def _at_first_use(node: PrintedNode, graph: PrintedGraph) -> PrintedNode:
+    """A placeholder with the line of the first node that reads it."""
+    lines = (graph.nodes[name].source_line for name in graph.users.get(node.name, ()))
+    return replace(node, source_line=next((line for line in lines if line), None))
+
+
 def _group(
     nodes: Iterable[PrintedNode],
     graph: PrintedGraph,
@@ -303,7 +332,9 @@ def _row(
 
 
 def _producer(node: PrintedNode, graph: PrintedGraph) -> str:
-    """The operator of a node; of an item of several results, the operator that has them."""
+    """The operator of a node; of an item of several results, the operator that has them; of a placeholder, a copy."""
+    if not node.target:
+        return "copy in another layout"
     return graph.nodes[node.inputs[0]].operator if node.operator == "getitem" and node.inputs else node.operator
 
 
