@@ -30,7 +30,6 @@ __all__ = ["GraphMemory", "Memory", "SavedTensors", "Saving", "read_memory"]
 _OWNED = re.compile(r"_(parameters|buffers)_\w+_$")  # Dynamo's placeholder of a parameter or buffer of a module
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)|(?<=\[)\d+(?=\])")
-_HALF = ("bf16", "f16")
 
 # Operators that read each element once and cost no more than reading it: torch recomputes them in a fused kernel.
 _POINTWISE = frozenset(
@@ -67,7 +66,7 @@ class Saving:
     """What a change would free of what is saved. `how` is "no_grad", "recompute" or "half".
 
     "no_grad": no backward is wanted. "recompute": the pointwise results that follow from others that stay saved.
-    "half": float32 copies of half-precision values, kept as the values themselves.
+    "half": the float32 activations in half precision, a bound: some operators need float32 (`torch.autocast`).
     """
 
     how: str
@@ -334,7 +333,7 @@ def _row(
 def _producer(node: PrintedNode, graph: PrintedGraph) -> str:
     """The operator of a node; of an item of several results, the operator that has them; of a placeholder, a copy."""
     if not node.target:
-        return "copy in another layout"
+        return "layout copy"
     return graph.nodes[node.inputs[0]].operator if node.operator == "getitem" and node.inputs else node.operator
 
 
@@ -356,27 +355,16 @@ def _savings(
     `kept` are the placeholders that stay in memory in any case: parameters and what is saved of the inputs.
     """
     freed = [node for node in activations if node.name not in results]
-    half = [node for node in freed if _is_upcast(node, forward)]
+    wide = [node.name for node in freed if node.tensor and node.tensor.dtype == "f32"]
     changes = (
         ("no_grad", 1, [node.name for node in freed]),
         ("recompute", 1, _recomputable(forward, activations, sizes, kept, results)),
-        ("half", 2, [node.name for node in half]),
+        ("half", 2, wide),
     )
     savings = (
         Saving(how, sum(sizes[name] or 0 for name in names) // share, tuple(names)) for how, share, names in changes
     )
     return tuple(saving for saving in savings if saving.bytes)
-
-
-def _is_upcast(node: PrintedNode, graph: PrintedGraph) -> bool:
-    """Whether a float32 activation is a copy of a half-precision one, as autocast makes them."""
-    sources = [graph.nodes[name].tensor for name in node.inputs]
-    return (
-        node.operator in ("convert_element_type", "_to_copy")
-        and node.tensor is not None
-        and node.tensor.dtype == "f32"
-        and any(source.dtype in _HALF for source in sources if source)
-    )
 
 
 def _recomputable(

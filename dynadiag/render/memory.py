@@ -19,10 +19,11 @@ _MAX_ROWS = 10  # lines of the program for each graph, without --all
 _MAX_CELL = 200  # characters of a cell that are looked at
 _BUDGET = "`torch._functorch.config.activation_memory_budget"
 _SAVINGS = {
-    "no_grad": f"all of them under `torch.no_grad()`, where no backward is wanted; {_BUDGET} = 0` computes the whole "
-    "forward again in the backward instead",
+    "no_grad": f"all of them under `torch.no_grad()`, where no backward is wanted; {_BUDGET} = 0` saves inputs "
+    "alone, and computes the whole forward again in the backward",
     "recompute": f"pointwise results that follow from what else is kept; {_BUDGET} = 0.99` computes such values again",
-    "half": "float32 copies of half-precision values, half of their bytes: use the value before the conversion",
+    "half": "float32 activations in bfloat16, by `torch.autocast`; at most so much, for it leaves some operators in "
+    "float32",
 }
 
 
@@ -97,7 +98,7 @@ def _table(graph: GraphMemory, printer: Printer, cwd: str | None) -> Iterator[st
         shorten={"operator": truncate_middle, "line": fit_path, "module": truncate_middle},
     )
     yield printer.paint(f"    {lines[0]}", "dim")
-    yield from (f"    {line}" for line in lines[1:])
+    yield from (f"    {line}" for line in lines[1:] if line.strip())
     if rest := graph.saved[len(shown) :]:
         total = _amount(sum(row.bytes or 0 for row in rest))
         yield printer.paint(f"    ... and {count(len(rest), 'more row')} of {total}; --all shows them", "dim")
