@@ -1,8 +1,8 @@
 """Compare what `explain --memory` says a training graph saves with the storages that autograd keeps for it.
 
 Compiles a training step of a small GPT (with and without autocast) and of a convolutional network with Inductor, and
-again with the budgets that its help names, whose effect is compared with what it says. Autograd's own count: the distinct storages that `saved_tensors_hooks` sees
-while the compiled forward runs, without parameters, buffers and inputs.
+again with the budgets that its help names, whose effect is compared with what it says. Autograd's own count: the
+distinct storages that `saved_tensors_hooks` sees while the compiled forward runs, without parameters, buffers, inputs.
 
     python benchmarks/memory.py
 """
