@@ -244,20 +244,18 @@ class _Reader:
         self, graph: Graph, nodes: Iterable[PrintedNode], sources: Mapping[str, tuple[str, ...]]
     ) -> dict[str, str]:
         """The path of the innermost module that was being called, of each node for which it is known."""
-        for event in self.recording.events("dynadiag_graph", compile_id=graph.compile_id):
-            if event.index < graph.event:
-                try:
-                    recorded = msgspec.json.decode(self.recording.payload(event.index), type=_RecordedGraph)
-                except msgspec.MsgspecError:  # a damaged event, or one of another version
-                    continue
-                paths = {
-                    node.name: _ROOT.sub("", recorded.modules[node.modules][-1])
-                    for node in recorded.nodes
-                    if node.modules is not None and node.modules < len(recorded.modules)
-                }
-                origins = ((node.name, next(iter(sources.get(node.name, ())), "")) for node in nodes)
-                return {name: paths[origin] for name, origin in origins if origin in paths}
-        return {}
+        events = list(self.recording.events("dynadiag_graph", compile_id=graph.compile_id))
+        before = [event for event in events if event.index < graph.event]
+        if not before:
+            return {}
+        try:
+            recorded = msgspec.json.decode(self.recording.payload(before[-1].index), type=_RecordedGraph)
+        except msgspec.MsgspecError:  # a damaged event, or one of another version
+            return {}
+        called: dict[int | None, list[str]] = dict(enumerate(recorded.modules))
+        paths = {node.name: _ROOT.sub("", path[-1]) for node in recorded.nodes if (path := called.get(node.modules))}
+        origins = ((node.name, next(iter(sources.get(node.name, ())), "")) for node in nodes)
+        return {name: paths[origin] for name, origin in origins if origin in paths}
 
 
 class _RecordedNode(msgspec.Struct):

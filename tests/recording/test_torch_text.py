@@ -211,6 +211,7 @@ PATTERNS = {
     "dynadiag/kernels/document_links.py": "names of kernels",
     "dynadiag/kernels/graph_parser.py": GRAPH,
     "dynadiag/kernels/kernel_diff.py": CODE,
+    "dynadiag/kernels/memory.py": "names of placeholders, paths of modules",
     "dynadiag/kernels/line_table.py": CODE,
     "dynadiag/kernels/module_parser.py": CODE,
     "dynadiag/kernels/node_origins.py": PATHS,
