@@ -59,8 +59,8 @@ def _bound(graphs: list[GraphMemory]) -> str:
     most = max(graphs, key=lambda graph: graph.activations + graph.inputs + graph.parameters)
     least = most.activations + most.inputs + most.parameters
     return (
-        "what is saved is exact, and is held once for each call whose backward is still to come. The peak of a step is "
-        f"not known: it is at least {_amount(least)} (parameters, saved inputs and activations of {most.compile_id}). "
+        "what is saved is read from the graphs, and is held once for each call whose backward is still to come. The peak "
+        f"of a step is not known: it is at least {_amount(least)} (parameters, saved inputs and activations of {most.compile_id}). "
         "The buffers of kernels, earlier gradients and the state of an optimizer come on top"
     )
 
