@@ -59,9 +59,9 @@ def _bound(graphs: list[GraphMemory]) -> str:
     most = max(graphs, key=lambda graph: graph.activations + graph.inputs + graph.parameters)
     least = most.activations + most.inputs + most.parameters
     return (
-        "what is saved is read from the graphs, and is held once for each call whose backward is still to come. The peak "
-        f"of a step is not known: it is at least {_amount(least)} (parameters, saved inputs and activations of {most.compile_id}). "
-        "The buffers of kernels, earlier gradients and the state of an optimizer come on top"
+        "what is saved is read from the graphs, and is held once for each call whose backward is still to come. The "
+        f"peak of a step is not known: it is at least {_amount(least)} (parameters, saved inputs and activations of "
+        f"{most.compile_id}). The buffers of kernels, earlier gradients and the state of an optimizer come on top"
     )
 
 
