@@ -142,3 +142,33 @@ def test_bad_words_are_said(folder: Path, words: tuple[str, ...], message: str) 
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+LOOP = """
+import torch
+@torch.compile
+def double(x):
+    return torch._higher_order_ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), (torch.tensor(0), x.cos()))
+print(double(torch.ones(3)))
+"""
+
+
+def test_the_body_of_a_loop_does_not_stand_for_what_goes_into_it(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    made, done = document(tmp_path, "loop.py")
+    assert made["first_wrong"] is None, done.stdout
+    assert [node["node"] for node in made["nodes"] if node["stored"]] != []
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--nodes", "zzz"), "Nothing is known of the values: no node has a name that --nodes matches."),
+        (("--calls", "7..8"), "No call of a compiled graph has values: graphs were compiled, but none of the calls"),
+    ],
+)
+def test_what_was_not_looked_at_is_not_good(folder: Path, words: tuple[str, ...], answer: str) -> None:
+    done = dynadiag("values", "--force", "-o", "none.dynadiag", *words, "prog.py", cwd=folder)
+    assert done.returncode == 5
+    assert "No NaN" not in done.stdout
+    assert answer in " ".join(done.stdout.split())
