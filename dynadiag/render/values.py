@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.explanation.values import ValueTable, operator_name
+from dynadiag.explanation.values import ValueTable, operator_name, sizes
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
@@ -127,9 +127,9 @@ def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDo
         op=node.op,
         file=node.span.file,
         line=node.span.line,
-        shape=_numbers(summary.shape),
+        shape=sizes(summary.shape),
         dtype=summary.dtype,
-        stride=_numbers(summary.stride),
+        stride=sizes(summary.stride),
         min=summary.min,
         max=summary.max,
         mean=summary.mean,
@@ -163,10 +163,6 @@ def _stored(stored: StoredNodeValue) -> StoredDocument:
     )
 
 
-def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(int(text) for text in texts if text.lstrip("-").isdigit())
-
-
 def _notes(table: ValueTable) -> Iterator[str]:
     for call in table.calls:
         for note in call.notes:
@@ -174,7 +170,7 @@ def _notes(table: ValueTable) -> Iterator[str]:
 
 
 def _call_name(call: ValuesCall) -> str:
-    return f"{call.graph} {call.compile_id}, call {call.call}"
+    return clean_line(f"{call.graph} {call.compile_id}, call {call.call}")
 
 
 def value_report(explained: Report, printer: Printer) -> str:
@@ -203,10 +199,13 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
         f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {count(len(table.calls), 'call')}, "
         f"{len(table.stored):,} of them as compiled code stored them."
     )
-    empty = _calls_without_values(table)
-    if not empty:
-        return [printer.paint(sentence, "good")]
-    return printer.wrap(f"{sentence} Not looked at: {', '.join(map(_call_name, empty))}.")
+    remarks = list[str]()
+    if (infinite := table.first_inf) is not None:
+        where = _call_name(table.call_of(infinite))
+        remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
+    if empty := _calls_without_values(table):
+        remarks.append(f"Not looked at: {', '.join(map(_call_name, empty))}.")
+    return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
 
 
 def _unknown(table: ValueTable) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -148,7 +151,8 @@ LOOP = """
 import torch
 @torch.compile
 def double(x):
-    return torch._higher_order_ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), (torch.tensor(0), x.cos()))
+    carried = (torch.tensor(0), x.cos())
+    return torch._higher_order_ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), carried)
 print(double(torch.ones(3)))
 """
 
@@ -172,3 +176,15 @@ def test_what_was_not_looked_at_is_not_good(folder: Path, words: tuple[str, ...]
     assert done.returncode == 5
     assert "No NaN" not in done.stdout
     assert answer in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("shape", ['["-1","x","²"]', '["' + "9" * 5000 + '"]'])
+def test_a_shape_that_is_no_number_is_read(folder: Path, sound: Any, shape: str) -> None:
+    """A recording from a stranger may hold anything."""
+    assert sound[0]["calls"] == 2
+    shutil.copy(folder / "run.dynadiag", folder / "strange.dynadiag")
+    with contextlib.closing(sqlite3.connect(folder / "strange.dynadiag")) as database, database:
+        database.execute("update node_value set summary_shape = ?", (shape,))
+    done = dynadiag("values", "strange.dynadiag", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "has" in done.stdout.splitlines()[0]
