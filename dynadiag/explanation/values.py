@@ -116,7 +116,10 @@ def read_values(recording: ExplainedRecording) -> ValueTable | None:
     if not calls:
         return None
     stored = {each.index: each for each in recording.records(StoredNodeValue)}
-    return ValueTable(calls, recording.records(NodeValue), stored)
+    nodes = recording.records(NodeValue)
+    if not all(0 <= node.values_call < len(calls) for node in nodes):  # a stranger's recording
+        nodes = tuple(node for node in nodes if 0 <= node.values_call < len(calls))
+    return ValueTable(calls, nodes, stored)
 
 
 def operator_name(op: str) -> str:

@@ -188,3 +188,13 @@ def test_a_shape_that_is_no_number_is_read(folder: Path, sound: Any, shape: str)
     done = dynadiag("values", "strange.dynadiag", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "has" in done.stdout.splitlines()[0]
+
+
+def test_nodes_of_no_call_are_left_out(folder: Path, sound: Any) -> None:
+    assert sound[0]["calls"] == 2
+    shutil.copy(folder / "run.dynadiag", folder / "lost.dynadiag")
+    with contextlib.closing(sqlite3.connect(folder / "lost.dynadiag")) as database, database:
+        database.execute("update node_value set values_call = 999 where node = 'log'")
+    done = dynadiag("values", "lost.dynadiag", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "log (log)" not in done.stdout
