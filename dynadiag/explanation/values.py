@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -14,7 +15,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall
 
-__all__ = ["ValueTable", "operator_name", "range_text", "read_values", "value_findings"]
+__all__ = ["ValueTable", "operator_name", "range_text", "read_values", "sizes", "value_findings"]
 
 # The machine epsilon of each type whose loss of precision is looked at (IEEE 754, and bfloat16's 8 bits).
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
@@ -22,6 +23,7 @@ _MIN_UNITS = 64.0  # units in the last place that a node is off before it is tol
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
+_SIZE = re.compile(r"-?[0-9]{1,19}")  # of 64 bits
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
 
@@ -114,7 +116,10 @@ def read_values(recording: ExplainedRecording) -> ValueTable | None:
     if not calls:
         return None
     stored = {each.index: each for each in recording.records(StoredNodeValue)}
-    return ValueTable(calls, recording.records(NodeValue), stored)
+    nodes = recording.records(NodeValue)
+    if not all(0 <= node.values_call < len(calls) for node in nodes):  # a stranger's recording
+        nodes = tuple(node for node in nodes if 0 <= node.values_call < len(calls))
+    return ValueTable(calls, nodes, stored)
 
 
 def operator_name(op: str) -> str:
@@ -125,6 +130,15 @@ def operator_name(op: str) -> str:
     """
     parts = op.split(".")
     return parts[-2] if op.startswith("torch.ops.") and len(parts) > _HIGHER_ORDER else parts[-1]
+
+
+def sizes(texts: Sequence[str]) -> tuple[int, ...]:
+    """Return the numbers of a recorded shape or stride; a symbol, and what only a stranger writes, are left out.
+
+    >>> sizes(("2", "s0", "-3", "²"))
+    (2, -3)
+    """
+    return tuple(int(text) for text in texts if _SIZE.fullmatch(text))
 
 
 def range_text(node: NodeValue) -> str:
@@ -204,7 +218,7 @@ def _not_finite(table: ValueTable) -> _Told | None:
     call, summary = table.call_of(node), node.summary
     number = summary.nan or summary.inf
     what = "NaN" if summary.nan else "infinite"
-    total = math.prod(map(int, summary.shape))
+    total = math.prod(sizes(summary.shape))
     title = f"{node.node} ({operator_name(node.op)}) has {number:,} {what} of {total:,} in the {call.graph} graph"
     if node.op == "placeholder":
         cause: str | None = "it comes in from outside of this graph"

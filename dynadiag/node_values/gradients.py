@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
+from dynadiag.node_values.interpreter import LayoutInterpreter
 from dynadiag.node_values.node_run import is_mutating
 from dynadiag.node_values.summary import distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators
@@ -120,7 +121,7 @@ def _leaves(result: Any) -> Sequence[Any]:
     return result if isinstance(result, (tuple, list)) else (result,)
 
 
-class _Differentiated(Interpreter):
+class _Differentiated(LayoutInterpreter):
     """Runs a graph and keeps the gradient of each value that autograd computes."""
 
     def __init__(self, module: GraphModule) -> None:
@@ -151,7 +152,7 @@ def _first_wrong(
     module: GraphModule, backward: GraphModule, given: Sequence[Any], true: Mapping[str, torch.Tensor]
 ) -> str | None:
     """The last node of the backward graph with the line of the first operator whose gradients it has not."""
-    run = Interpreter(backward, garbage_collect_values=False)
+    run = LayoutInterpreter(backward, garbage_collect_values=False)
     copies = float64_copies(copy_tensors(list(given)))
     with torch.no_grad(), float64_operators(torch.float32):
         run.run(*copies)

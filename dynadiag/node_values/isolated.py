@@ -7,6 +7,7 @@ is shown, no handler of the program's signals runs, and the fork ends without th
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import select
@@ -15,12 +16,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 __all__ = ["ForkFailed", "run_in_fork"]
 
 _LIMIT = 600.0  # seconds
 _BLOCK = 1 << 16
+_GOOD, _BAD = b"+", b"-"  # the first byte of what the fork writes: a result or an error
 
 
 class ForkFailed(Exception):  # noqa: N818 - it says what is wrong
@@ -30,34 +32,77 @@ class ForkFailed(Exception):  # noqa: N818 - it says what is wrong
 def run_in_fork(function: Callable[[], bytes], limit: float = _LIMIT) -> bytes:
     """Return what ``function()`` returns in a fork. Raises `ForkFailed`, also where no process can be made."""
     reading, writing = os.pipe()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads
-            pid = os.fork()
-    except OSError as error:
-        os.close(reading)
+    with _child_signal_kept():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads
+                pid = os.fork()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            raise ForkFailed(f"the process cannot be forked: {error.strerror}") from error
+        if pid == 0:
+            _run_as_child(function, reading, writing)
         os.close(writing)
-        raise ForkFailed(f"the process cannot be forked: {error.strerror}") from error
-    if pid == 0:
-        _run_as_child(function, reading, writing)
-    os.close(writing)
-    try:
-        result, ended = _read(reading, limit)
-    except BaseException:
-        _end(pid)
-        raise
-    finally:
-        os.close(reading)
-    if not ended:
-        _end(pid)
-        raise ForkFailed(f"its fork was ended after {limit:g} seconds")
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status < 0:
+        try:
+            result, ended = _read(reading, limit)
+        except BaseException:
+            _end(pid)
+            raise
+        finally:
+            os.close(reading)
+        if not ended:
+            _end(pid)
+            raise ForkFailed(f"its fork was ended after {limit:g} seconds")
+        return _result(result, _status_of(pid))
+
+
+def _result(written: bytes, status: int | None) -> bytes:
+    """The result in what a fork wrote before it ended with ``status``. Raises `ForkFailed`."""
+    code, result = written[:1], written[1:]
+    if status is not None and status < 0:
         name = signal.Signals(-status).name
         raise ForkFailed(f"its fork was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}")
-    if status > 0:
-        raise ForkFailed(result.decode(errors="replace") or f"its fork ended with code {status}")
+    if code != _GOOD or status:
+        ended = "without a result" if status is None else f"with code {status}"
+        raise ForkFailed(result.decode(errors="replace") or f"its fork ended {ended}")
     return result
+
+
+@contextlib.contextmanager
+def _child_signal_kept() -> Iterator[None]:
+    """Keep the end of the fork from the program's handler of SIGCHLD.
+
+    A handler can be changed in the main thread only: in another one the program's handler runs. A child of the program
+    that ends meanwhile is reported to the handler afterwards.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or handler is None or handler is signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+        if callable(handler) and _has_ended_child():
+            os.kill(os.getpid(), signal.SIGCHLD)
+
+
+def _has_ended_child() -> bool:
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _status_of(pid: int) -> int | None:
+    """The exit code of the fork, negative for a signal. None where the program has taken it."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:  # it waits for any child in another thread, or ignores SIGCHLD
+        return None
 
 
 def _read(reading: int, limit: float) -> tuple[bytes, bool]:
@@ -73,7 +118,7 @@ def _read(reading: int, limit: float) -> tuple[bytes, bool]:
 
 def _end(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _status_of(pid)
 
 
 def _run_as_child(function: Callable[[], bytes], reading: int, writing: int) -> None:
@@ -102,12 +147,12 @@ def _leave_program_alone() -> None:
 
 def _write_result(function: Callable[[], bytes], writing: int) -> None:
     """Write the result to the pipe, or the error, and end the fork."""
-    code = 0
+    code = _GOOD
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 - whatever the graph raises is said in the recording
-        result, code = f"{type(error).__name__}: {error}".encode(errors="replace"), 1
-    view = memoryview(result)
+        result, code = f"{type(error).__name__}: {error}".encode(errors="replace"), _BAD
+    view = memoryview(code + result)
     while view:
         view = view[os.write(writing, view) :]
-    os._exit(code)
+    os._exit(0)

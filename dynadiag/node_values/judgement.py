@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
+from dynadiag.node_values.interpreter import LayoutInterpreter
 from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of
 from dynadiag.node_values.summary import distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
@@ -145,7 +146,7 @@ def _run(
     return run
 
 
-class _SyncedRun(Interpreter):
+class _SyncedRun(LayoutInterpreter):
     """A run in which stored values replace computed ones. ``computed`` has what was computed there before."""
 
     def __init__(

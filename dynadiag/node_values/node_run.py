@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
 from dynadiag.node_values.cause import cause_of
+from dynadiag.node_values.interpreter import LayoutInterpreter
 from dynadiag.node_values.summary import distance, is_summarized, summary_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
@@ -27,7 +28,7 @@ _IN_PLACE = (operator.setitem, operator.delitem)
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
 
-class NodeRun(Interpreter):
+class NodeRun(LayoutInterpreter):
     """One run of a graph. ``nodes`` has a JSON object for each node that ran, in order.
 
     ``values`` has the values of the nodes that are ``wanted``, as they were when they were computed. ``whole`` is

@@ -131,7 +131,11 @@ class _Watcher:
     def label(self, node: Node, _computed: kernel_codegen.KernelNodes, kernel: str) -> str:
         """Name a buffer: the graph that it is in, the kernel that stores it, and the node whose value it has."""
         kind = self.compiling[-1]
-        name = node.name if kind == "backward" else graph_calls.final_source(node)
+        name: str | None
+        if graph_calls.is_lowering_subgraph():  # a loop's body has nodes with the names of its outer graph's
+            name = None
+        else:
+            name = node.name if kind == "backward" else graph_calls.final_source(node)
         return json.dumps(["backward" if kind == "backward" else "forward", kernel, name])
 
     def _observed(self, graph: _Graph, call: Callable[[Any], Any], arguments: Any) -> Any:
@@ -364,4 +368,5 @@ def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredVa
 
 def _text_of(error: Exception) -> str:
     text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:_MAX_ERROR]
+    said = text.partition("While executing %")[0] or text  # torch's interpreter adds its node and its stack
+    return " ".join(said.split())[:_MAX_ERROR]

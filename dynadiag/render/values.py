@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.explanation.values import ValueTable, operator_name
+from dynadiag.explanation.values import ValueTable, operator_name, sizes
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
@@ -127,9 +127,9 @@ def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDo
         op=node.op,
         file=node.span.file,
         line=node.span.line,
-        shape=_numbers(summary.shape),
+        shape=sizes(summary.shape),
         dtype=summary.dtype,
-        stride=_numbers(summary.stride),
+        stride=sizes(summary.stride),
         min=summary.min,
         max=summary.max,
         mean=summary.mean,
@@ -163,10 +163,6 @@ def _stored(stored: StoredNodeValue) -> StoredDocument:
     )
 
 
-def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(int(text) for text in texts if text.lstrip("-").isdigit())
-
-
 def _notes(table: ValueTable) -> Iterator[str]:
     for call in table.calls:
         for note in call.notes:
@@ -174,7 +170,7 @@ def _notes(table: ValueTable) -> Iterator[str]:
 
 
 def _call_name(call: ValuesCall) -> str:
-    return f"{call.graph} {call.compile_id}, call {call.call}"
+    return clean_line(f"{call.graph} {call.compile_id}, call {call.call}")
 
 
 def value_report(explained: Report, printer: Printer) -> str:
@@ -182,23 +178,49 @@ def value_report(explained: Report, printer: Printer) -> str:
     table = explained.values
     if table is None:
         why = "; ".join(explained.notes) or explained.headline.sentence
+        if explained.graph_count and not explained.notes:
+            why = "graphs were compiled, but none of the calls to record was made; --calls names them."
         return "\n".join(printer.wrap(f"No call of a compiled graph has values: {why}")) + "\n"
     found = [item for item in explained.findings if item.rule in _RULES]
     lines = [line for item in found for line in (*finding_text(item, explained, printer), "")]
     if not found:
-        lines = [printer.paint(_good(table), "good"), ""]
+        lines = [*_without_findings(table, printer), ""]
     for call in table.calls:
         nodes = [node for node in table.nodes if node.values_call == call.index]
         lines += [*_call_lines(table, call, nodes, printer, explained.run.cwd), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _good(table: ValueTable) -> str:
-    judged = len(table.stored)
-    return (
+def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
+    """The first lines where nothing is accused: what was looked at, and what was not."""
+    if not table.nodes:
+        return printer.wrap(f"Nothing is known of the values: {_unknown(table)}.")
+    sentence = (
         f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {count(len(table.calls), 'call')}, "
-        f"{judged:,} of them as compiled code stored them."
+        f"{len(table.stored):,} of them as compiled code stored them."
     )
+    remarks = list[str]()
+    if (infinite := table.first_inf) is not None:
+        where = _call_name(table.call_of(infinite))
+        remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
+    if empty := _calls_without_values(table):
+        remarks.append(f"Not looked at: {', '.join(map(_call_name, empty))}.")
+    return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
+
+
+def _unknown(table: ValueTable) -> str:
+    """Why no node has a value."""
+    note = next((note for call in table.calls for note in call.notes), None)
+    return (
+        clean_line(note).removeprefix("it has no values: ").rstrip(".")
+        if note
+        else "no node has a name that --nodes matches"
+    )
+
+
+def _calls_without_values(table: ValueTable) -> list[ValuesCall]:
+    known = {node.values_call for node in table.nodes}
+    return [call for call in table.calls if call.index not in known and call.notes]
 
 
 def _call_lines(

@@ -18,6 +18,7 @@ __all__ = [
     "final_source",
     "has_collective",
     "hooks_removed_after",
+    "is_lowering_subgraph",
     "is_tracing",
     "replace_call",
 ]
@@ -81,6 +82,14 @@ def has_collective(module: GraphModule) -> bool:
             if "c10d" in str(node.target) or place.startswith("torch.distributed"):
                 return True
     return False
+
+
+def is_lowering_subgraph() -> bool:
+    """Whether Inductor lowers a graph of a higher-order operator now, such as the body of ``while_loop``."""
+    from torch._inductor.graph import SubgraphLowering
+    from torch._inductor.virtualized import V
+
+    return isinstance(V.graph, SubgraphLowering)
 
 
 def final_source(node: Node) -> str | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +145,56 @@ def test_bad_words_are_said(folder: Path, words: tuple[str, ...], message: str) 
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+LOOP = """
+import torch
+@torch.compile
+def double(x):
+    carried = (torch.tensor(0), x.cos())
+    return torch._higher_order_ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), carried)
+print(double(torch.ones(3)))
+"""
+
+
+def test_the_body_of_a_loop_does_not_stand_for_what_goes_into_it(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    made, done = document(tmp_path, "loop.py")
+    assert made["first_wrong"] is None, done.stdout
+    assert [node["node"] for node in made["nodes"] if node["stored"]] != []
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--nodes", "zzz"), "Nothing is known of the values: no node has a name that --nodes matches."),
+        (("--calls", "7..8"), "No call of a compiled graph has values: graphs were compiled, but none of the calls"),
+    ],
+)
+def test_what_was_not_looked_at_is_not_good(folder: Path, words: tuple[str, ...], answer: str) -> None:
+    done = dynadiag("values", "--force", "-o", "none.dynadiag", *words, "prog.py", cwd=folder)
+    assert done.returncode == 5
+    assert "No NaN" not in done.stdout
+    assert answer in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("shape", ['["-1","x","²"]', '["' + "9" * 5000 + '"]'])
+def test_a_shape_that_is_no_number_is_read(folder: Path, sound: Any, shape: str) -> None:
+    """A recording from a stranger may hold anything."""
+    assert sound[0]["calls"] == 2
+    shutil.copy(folder / "run.dynadiag", folder / "strange.dynadiag")
+    with contextlib.closing(sqlite3.connect(folder / "strange.dynadiag")) as database, database:
+        database.execute("update node_value set summary_shape = ?", (shape,))
+    done = dynadiag("values", "strange.dynadiag", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "has" in done.stdout.splitlines()[0]
+
+
+def test_nodes_of_no_call_are_left_out(folder: Path, sound: Any) -> None:
+    assert sound[0]["calls"] == 2
+    shutil.copy(folder / "run.dynadiag", folder / "lost.dynadiag")
+    with contextlib.closing(sqlite3.connect(folder / "lost.dynadiag")) as database, database:
+        database.execute("update node_value set values_call = 999 where node = 'log'")
+    done = dynadiag("values", "lost.dynadiag", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "log (log)" not in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import resource
 import signal
@@ -87,6 +88,35 @@ def test_no_handler_of_the_program_runs_in_it() -> None:
             run_in_fork(lambda: os.kill(os.getpid(), signal.SIGUSR1) or b"")
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_the_program_is_not_told_of_the_fork() -> None:
+    """A handler of SIGCHLD runs for the program's own children only, also for one that ends meanwhile."""
+    ended = list[int]()
+    before = signal.signal(signal.SIGCHLD, lambda number, _frame: ended.append(number))
+    try:
+        run_in_fork(lambda: b"")
+        assert ended == []
+        own = os.fork()
+        if own == 0:
+            os._exit(0)
+        run_in_fork(lambda: b"")
+        os.waitpid(own, 0)
+        assert set(ended) == {signal.SIGCHLD}
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_program_that_ignores_its_children_has_results() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_in_fork(lambda: b"result") == b"result"
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # the handler cannot be changed in it
+            assert pool.submit(run_in_fork, lambda: b"result").result() == b"result"
+            with pytest.raises(ForkFailed, match="ValueError: bad luck"):
+                pool.submit(run_in_fork, fail).result()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_no_process_and_no_descriptor_is_left() -> None:

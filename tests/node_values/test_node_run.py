@@ -171,3 +171,15 @@ def test_what_came_in_has_no_cause() -> None:
     made = run(lambda x: (x + 1) * 2, torch.tensor([math.nan]))
     assert [node.get("cause") for node in made.nodes] == [None, None, None]
     assert [node["nan"] for node in made.nodes] == [1, 1, 1]
+
+
+def test_a_view_that_the_layout_forbids_is_a_copy() -> None:
+    """Inductor keeps what a convolution's backward reads as channels last, where AOTAutograd traced it contiguous."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.ops.aten.view.default, (x, [8, 49])))
+    value = torch.randn(2, 4, 7, 7)
+    module = fx.GraphModule({}, graph)
+    made = NodeRun(module, named=lambda _: True, wanted=frozenset({"view_default"}), whole=lambda *_: None)
+    made.run(value.to(memory_format=torch.channels_last))
+    assert torch.equal(made.values["view_default"], value.reshape(8, 49))
