@@ -177,7 +177,7 @@ def test_opening_loads_no_torch() -> None:
 
 def test_the_public_names_are_these() -> None:
     names = {"DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "fix", "open", "record"}
-    names |= {"warm", "watch"}
+    names |= {"values", "warm", "watch"}
     assert set(dynadiag.__all__) == names == set(dir(dynadiag))
     assert all(getattr(dynadiag, name) is not None for name in names)
 

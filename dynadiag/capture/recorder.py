@@ -8,6 +8,7 @@ If a probe fails, the journal notes it and nothing else changes.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import linecache
@@ -71,7 +72,10 @@ class Recorder(logging.Handler):
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
         loggers.listen_for_refused_fusions(self.refused_fusions.add)
-        torch_exports.listen_for_exports(self._on_export)
+        try:
+            torch_exports.listen_for_exports(self._on_export)
+        except Exception as error:  # noqa: BLE001 - the program is recorded without its exports
+            self._note_missed("export", error, {})
         self.collectives.start()
         if self._journal is not None:
             self._note_unseen_collectives(self._journal)
@@ -232,7 +236,8 @@ class Recorder(logging.Handler):
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
         loggers.stop_listening_for_refused_fusions(self.refused_fusions.add)
-        torch_exports.stop_listening_for_exports(self._on_export)
+        with contextlib.suppress(Exception):
+            torch_exports.stop_listening_for_exports(self._on_export)
         self.collectives.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 

@@ -145,7 +145,7 @@ def test_near_values_agree_and_far_ones_do_not() -> None:
     assert not agrees(value, value.double())
 
 
-def test_the_wrong_node_inside_of_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wrong_node_inside_of_a_kernel_is_named() -> None:
     import torch._inductor.config as config
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -154,12 +154,11 @@ def test_the_wrong_node_inside_of_a_kernel_is_named(monkeypatch: pytest.MonkeyPa
 
     module = fx.symbolic_trace(function)
     x = torch.randn(16, 16)
-    monkeypatch.setattr(config.cpp, "inject_relu_bug_TESTING_ONLY", "accuracy")
-    monkeypatch.setattr(config, "fx_graph_cache", False)
     stored = {"sum_1": StoredValue(function(x) + 1, "kernel")}
     made = judge(module, (x,), stored, random_state())
     assert made.of["sum_1"].wrong
-    found = wrong_within(module, "sum_1", stored, made.values, random_state())
+    with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "fx_graph_cache": False}):
+        found = wrong_within(module, "sum_1", stored, made.values, random_state())
     assert found is not None
     assert found[0] == "relu"
 
