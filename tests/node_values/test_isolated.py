@@ -107,6 +107,7 @@ def test_the_program_is_not_told_of_the_fork() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
+@pytest.mark.slow  # it needs a process without other children
 def test_a_program_that_ignores_its_children_has_results() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
@@ -119,6 +120,7 @@ def test_a_program_that_ignores_its_children_has_results() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
+@pytest.mark.slow  # it needs a process without other children
 def test_no_process_and_no_descriptor_is_left() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     run_in_fork(lambda: b"")
