@@ -14,21 +14,12 @@ from difflib import SequenceMatcher
 from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import Difference, NodeDifference
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.values import ValueTable, operator_name, range_text, read_values
+from dynadiag.explanation.values import EPSILON, ValueTable, operator_name, range_text, read_values, sizes
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
 
 __all__ = ["value_differences", "value_notes"]
 
-# Machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits); complex types have that of their parts.
-_EPSILON = {
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "float32": 2.0**-23,
-    "float64": 2.0**-52,
-    "complex64": 2.0**-23,
-    "complex128": 2.0**-52,
-}
 _NARROW = 1e-4  # the epsilon of 16-bit types is larger
 _UNITS, _UNITS_NARROW = 16.0, 4.0  # units in the last place that one node may be apart
 _JUMP = 16.0  # times the distance of what a node reads
@@ -51,9 +42,9 @@ def value_differences(before: Recording, after: Recording, pairs: Sequence[Compi
 
 def value_notes(before: Recording, after: Recording) -> Iterator[str]:
     """Yield why values are not compared, if one run alone has them."""
-    sides = read_values(before), read_values(after)
-    if (sides[0] is None) != (sides[1] is None):
-        which = "first" if sides[0] is None else "second"
+    has_values = bool(before.records(ValuesCall)), bool(after.records(ValuesCall))
+    if has_values[0] != has_values[1]:
+        which = "second" if has_values[0] else "first"
         yield f"the {which} run was recorded without --values: values are not compared"
 
 
@@ -81,9 +72,7 @@ def _name(call: ValuesCall) -> str:
 
 def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[ValuesCall, ValuesCall]) -> Difference | None:
     """The first node that is beyond rounding; where there is none, the first with other bits."""
-    olds = [node for node in before.nodes if node.values_call == calls[0].index]
-    news = [node for node in after.nodes if node.values_call == calls[1].index]
-    pairs = _matched_nodes(olds, news)
+    pairs = _matched_nodes(before.nodes_of(calls[0]), after.nodes_of(calls[1]))
     apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
     if not apart:
         return None
@@ -122,7 +111,7 @@ def _matched_nodes(olds: Sequence[NodeValue], news: Sequence[NodeValue]) -> list
 
 def _is_beyond(old: NodeValue, new: NodeValue, distances: Mapping[str, float]) -> bool:
     """Whether two values are further apart than rounding and what they are computed of explain."""
-    eps = max(_EPSILON.get(node.summary.dtype, 0.0) for node in (old, new))
+    eps = max(EPSILON.get(node.summary.dtype, 0.0) for node in (old, new))
     least = (_UNITS_NARROW if eps > _NARROW else _UNITS) * eps
     read = max((distances.get(name, 0.0) for name in new.inputs), default=0.0)
     return distances[new.node] > max(least, _JUMP * read)
@@ -145,7 +134,7 @@ def _distance(old: ValueSummary, new: ValueSummary) -> float:
 
 def _typical(summary: ValueSummary) -> float:
     """The root of the mean square of the elements, or their largest where it is not known."""
-    total = math.prod(int(size) for size in summary.shape if size.isdecimal())
+    total = math.prod(sizes(summary.shape))
     if summary.norm and total:
         return summary.norm / math.sqrt(total)
     return max(abs(summary.min or 0.0), abs(summary.max or 0.0))

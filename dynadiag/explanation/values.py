@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -13,21 +12,30 @@ from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
-from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall
+from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 
-__all__ = ["ValueTable", "operator_name", "range_text", "read_values", "sizes", "value_findings"]
+__all__ = ["EPSILON", "ValueTable", "bounds_text", "operator_name", "range_text", "read_values", "sizes"]
+__all__ += ["value_findings"]
 
-# The machine epsilon of each type whose loss of precision is looked at (IEEE 754, and bfloat16's 8 bits).
-_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+# The machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits). A complex type has that of its parts.
+EPSILON = {
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float32": 2.0**-23,
+    "float64": 2.0**-52,
+    "complex64": 2.0**-23,
+    "complex128": 2.0**-52,
+}
+_LOW_PRECISION = ("float16", "bfloat16", "float32")  # the types whose loss of precision is looked at
 _MIN_UNITS = 64.0  # units in the last place that a node is off before it is told
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
-_SIZE = re.compile(r"-?[0-9]{1,19}")  # of 64 bits
+_MAX_DIGITS = 19  # of a number of 64 bits
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ValueTable:
     """The recorded calls, the nodes of all of them in the order of execution, and what compiled code stored."""
 
@@ -38,6 +46,10 @@ class ValueTable:
     def call_of(self, node: NodeValue) -> ValuesCall:
         """Return the call that a node's value is of."""
         return self.calls[node.values_call]
+
+    def nodes_of(self, call: ValuesCall) -> tuple[NodeValue, ...]:
+        """Return the nodes of one call."""
+        return self._by_call.get(call.index, ())
 
     @property
     def first_nan(self) -> NodeValue | None:
@@ -57,23 +69,22 @@ class ValueTable:
     @property
     def first_imprecise(self) -> NodeValue | None:
         """The first node whose own error is much larger than that of the other nodes of its type."""
-        typical = self._typical_units()
         for node in self.nodes:
-            units, usual = _units(node), typical.get(node.summary.dtype)
-            if units is None or usual is None or units <= max(_MIN_UNITS, _MIN_JUMP * usual):
+            units, usual = _units(node), self.typical_units.get(node.summary.dtype)
+            if units is None or usual is None:
                 continue
-            if self._is_cancellation(node, max(_MIN_UNITS, _MIN_JUMP * usual)):
-                continue
-            return node
+            limit = max(_MIN_UNITS, _MIN_JUMP * usual)
+            if units > limit and not self._is_cancellation(node, units, limit):
+                return node
         return None
 
-    def _is_cancellation(self, node: NodeValue, limit: float) -> bool:
+    def _is_cancellation(self, node: NodeValue, units: float, limit: float) -> bool:
         """Whether the error is small against what the node reads: then a sum has cancelled, as it may."""
         largest = max((_largest(each) for each in self.inputs_of(node)), default=0.0)
-        units = _units(node)
-        return units is not None and units * _largest(node) <= limit * largest
+        return units * _largest(node) <= limit * largest
 
-    def _typical_units(self) -> dict[str, float]:
+    @functools.cached_property
+    def typical_units(self) -> dict[str, float]:
         """The median of the errors of the nodes of each type, in units in the last place."""
         units: dict[str, list[float]] = {}
         for node in self.nodes:
@@ -86,17 +97,16 @@ class ValueTable:
         own = self._by_name.get(node.values_call, {})
         return tuple(own[name] for name in node.inputs if name in own)
 
-    @property
+    @functools.cached_property
+    def _by_call(self) -> dict[int, tuple[NodeValue, ...]]:
+        found: dict[int, list[NodeValue]] = {}
+        for node in self.nodes:
+            found.setdefault(node.values_call, []).append(node)
+        return {call: tuple(nodes) for call, nodes in found.items()}
+
+    @functools.cached_property
     def _by_name(self) -> dict[int, dict[str, NodeValue]]:
-        return _nodes_by_name(self.nodes)
-
-
-@functools.lru_cache(maxsize=4)
-def _nodes_by_name(nodes: tuple[NodeValue, ...]) -> dict[int, dict[str, NodeValue]]:
-    found: dict[int, dict[str, NodeValue]] = {}
-    for node in nodes:
-        found.setdefault(node.values_call, {})[node.node] = node
-    return found
+        return {call: {node.node: node for node in nodes} for call, nodes in self._by_call.items()}
 
 
 def _largest(node: NodeValue) -> float:
@@ -106,8 +116,8 @@ def _largest(node: NodeValue) -> float:
 
 def _units(node: NodeValue) -> float | None:
     """A node's own error in units in the last place of its largest element."""
-    eps = _EPSILON.get(node.summary.dtype)
-    return None if eps is None or node.off_float64 is None else node.off_float64 / eps
+    dtype = node.summary.dtype
+    return None if dtype not in _LOW_PRECISION or node.off_float64 is None else node.off_float64 / EPSILON[dtype]
 
 
 def read_values(recording: ExplainedRecording) -> ValueTable | None:
@@ -116,9 +126,8 @@ def read_values(recording: ExplainedRecording) -> ValueTable | None:
     if not calls:
         return None
     stored = {each.index: each for each in recording.records(StoredNodeValue)}
-    nodes = recording.records(NodeValue)
-    if not all(0 <= node.values_call < len(calls) for node in nodes):  # a stranger's recording
-        nodes = tuple(node for node in nodes if 0 <= node.values_call < len(calls))
+    # A stranger's recording may have nodes of no call.
+    nodes = tuple(node for node in recording.records(NodeValue) if 0 <= node.values_call < len(calls))
     return ValueTable(calls, nodes, stored)
 
 
@@ -138,18 +147,28 @@ def sizes(texts: Sequence[str]) -> tuple[int, ...]:
     >>> sizes(("2", "s0", "-3", "²"))
     (2, -3)
     """
-    return tuple(int(text) for text in texts if _SIZE.fullmatch(text))
+    return tuple(int(text) for text in texts if _is_number(text.removeprefix("-")))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def range_text(node: NodeValue) -> str:
     """Return a node's value in short: ``float32 (4, 8), -1.2 .. 3.4, 3 NaN``."""
     summary = node.summary
     parts = [f"{summary.dtype} ({', '.join(summary.shape)}{',' if len(summary.shape) == 1 else ''})"]
-    if summary.min is not None and summary.max is not None:
-        same = summary.min == summary.max
-        parts.append(f"{summary.min:.6g}" if same else f"{summary.min:.6g} .. {summary.max:.6g}")
+    parts += filter(None, [bounds_text(summary, 6)])
     parts += [f"{number:,} {what}" for number, what in ((summary.nan, "NaN"), (summary.inf, "infinite")) if number]
     return ", ".join(parts)
+
+
+def bounds_text(summary: ValueSummary, digits: int) -> str:
+    """Return the extremes in so many significant digits: ``-1.2 .. 3.4``; empty where no element is finite."""
+    if summary.min is None or summary.max is None:
+        return ""
+    low, high = f"{summary.min:.{digits}g}", f"{summary.max:.{digits}g}"
+    return low if summary.min == summary.max else f"{low} .. {high}"
 
 
 def value_findings(table: ValueTable | None, sources: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -229,11 +248,11 @@ def _not_finite(table: ValueTable) -> _Told | None:
 
 def _low_precision(table: ValueTable) -> _Told | None:
     node = table.first_imprecise
-    if node is None or node.off_float64 is None:
+    units = _units(node) if node is not None else None
+    if node is None or units is None:
         return None
-    call, usual = table.call_of(node), table._typical_units()[node.summary.dtype]
+    call, usual = table.call_of(node), table.typical_units[node.summary.dtype]
     title = f"{node.node} ({operator_name(node.op)}) loses precision in {node.summary.dtype}"
-    units = node.off_float64 / _EPSILON[node.summary.dtype]
     cause = (
         f"on the same inputs it is off by {node.off_float64:.3g} of its largest element from float64: {units:,.0f} "
         f"units in the last place, where others of its type are off by {usual:.3g}"

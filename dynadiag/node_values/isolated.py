@@ -130,6 +130,8 @@ def _run_as_child(function: Callable[[], bytes], reading: int, writing: int) -> 
         thread = threading.Thread(target=context.run, args=(_write_result, function, writing))
         thread.start()
         thread.join()
+    except BaseException as error:  # noqa: BLE001 - the fork cannot even begin: the message says why
+        _write_all(writing, _BAD + _text_of(error))
     finally:
         os._exit(1)
 
@@ -151,8 +153,16 @@ def _write_result(function: Callable[[], bytes], writing: int) -> None:
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 - whatever the graph raises is said in the recording
-        result, code = f"{type(error).__name__}: {error}".encode(errors="replace"), _BAD
-    view = memoryview(code + result)
+        result, code = _text_of(error), _BAD
+    _write_all(writing, code + result)
+    os._exit(0)
+
+
+def _text_of(error: BaseException) -> bytes:
+    return f"{type(error).__name__}: {error}".encode(errors="replace")
+
+
+def _write_all(writing: int, data: bytes) -> None:
+    view = memoryview(data)
     while view:
         view = view[os.write(writing, view) :]
-    os._exit(0)

@@ -325,8 +325,8 @@ class _Watcher:
         self._recorder.append("values", data, parse_compile_id(graph.compile_id), described)
 
     def _append_failure(self, graph: _Graph, number: int, error: Exception) -> None:
-        """Append that a call has no values, and why. Never raises."""
-        data = {"graph": graph.graph, "call": number, "note": f"it has no values: {_text_of(error)}"}
+        """Append why a call has no values. Such an event has no seconds. Never raises."""
+        data = {"graph": graph.graph, "call": number, "note": _text_of(error)}
         try:
             self._recorder.append("values", data, parse_compile_id(graph.compile_id))
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program

@@ -40,7 +40,6 @@ from dynadiag.recording.records import (
     SourceFile,
     Symbol,
     Trial,
-    ValuesCall,
 )
 from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 from dynadiag.recording.store import DERIVED_TABLE, load_derived
@@ -188,10 +187,6 @@ class Recording:
     def collectives(self) -> tuple[Collective, ...]:
         """Return the collectives that the program issued from Python. Recordings of versions before 4 have none."""
         return self.records(Collective)
-
-    def values_calls(self) -> tuple[ValuesCall, ...]:
-        """Return the calls whose values were recorded. Recordings of versions before 7 have none."""
-        return self.records(ValuesCall)
 
     def trials(self) -> tuple[Trial, ...]:
         """Return the trials of a search, in the order in which they ended."""

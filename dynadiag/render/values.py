@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.explanation.values import ValueTable, operator_name, sizes
-from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.explanation.values import ValueTable, bounds_text, operator_name, sizes
+from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
-from dynadiag.render.json_document import CommandDocument, encode
+from dynadiag.render.json_document import CommandDocument, document_of, encode
 from dynadiag.render.paths import relative_path
 from dynadiag.render.printer import Printer
 from dynadiag.render.report import Report
@@ -119,7 +119,9 @@ def values_json(table: ValueTable, target: str, torch: str | None, exit_code: in
 
 def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDocument:
     call, summary, stored = table.call_of(node), node.summary, table.stored.get(node.index)
-    return NodeDocument(
+    return document_of(
+        NodeDocument,
+        summary,
         compile_id=call.compile_id,
         graph=call.graph,
         call=call.call,
@@ -128,17 +130,7 @@ def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDo
         file=node.span.file,
         line=node.span.line,
         shape=sizes(summary.shape),
-        dtype=summary.dtype,
         stride=sizes(summary.stride),
-        min=summary.min,
-        max=summary.max,
-        mean=summary.mean,
-        norm=summary.norm,
-        nan=summary.nan,
-        inf=summary.inf,
-        zero=summary.zero,
-        hash=summary.hash,
-        samples=summary.samples,
         off_float64=node.off_float64,
         cause=node.cause,
         inputs=inputs,
@@ -147,26 +139,19 @@ def _node(table: ValueTable, node: NodeValue, inputs: tuple[int, ...]) -> NodeDo
 
 
 def _stored(stored: StoredNodeValue) -> StoredDocument:
-    summary = stored.summary
-    return StoredDocument(
-        stored.kernel,
-        stored.off_float64,
-        stored.wrong,
-        summary.min,
-        summary.max,
-        summary.mean,
-        summary.nan,
-        summary.inf,
-        summary.zero,
-        summary.hash,
-        summary.samples,
-    )
+    own = {"kernel": stored.kernel, "off_float64": stored.off_float64, "wrong": stored.wrong}
+    return document_of(StoredDocument, stored.summary, **own)
 
 
 def _notes(table: ValueTable) -> Iterator[str]:
     for call in table.calls:
-        for note in call.notes:
+        for note in _notes_of(call):
             yield f"{_call_name(call)}: {note}"
+
+
+def _notes_of(call: ValuesCall) -> tuple[str, ...]:
+    """The notes of a call. Of one that has no values they say why: its recording took no time."""
+    return tuple(f"it has no values: {note}" for note in call.notes) if call.seconds is None else call.notes
 
 
 def _call_name(call: ValuesCall) -> str:
@@ -186,8 +171,7 @@ def value_report(explained: Report, printer: Printer) -> str:
     if not found:
         lines = [*_without_findings(table, printer), ""]
     for call in table.calls:
-        nodes = [node for node in table.nodes if node.values_call == call.index]
-        lines += [*_call_lines(table, call, nodes, printer, explained.run.cwd), ""]
+        lines += [*_call_lines(table, call, printer, explained.run.cwd), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
@@ -211,24 +195,18 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
 def _unknown(table: ValueTable) -> str:
     """Why no node has a value."""
     note = next((note for call in table.calls for note in call.notes), None)
-    return (
-        clean_line(note).removeprefix("it has no values: ").rstrip(".")
-        if note
-        else "no node has a name that --nodes matches"
-    )
+    return clean_line(note).rstrip(".") if note else "no node has a name that --nodes matches"
 
 
 def _calls_without_values(table: ValueTable) -> list[ValuesCall]:
-    known = {node.values_call for node in table.nodes}
-    return [call for call in table.calls if call.index not in known and call.notes]
+    return [call for call in table.calls if call.notes and not table.nodes_of(call)]
 
 
-def _call_lines(
-    table: ValueTable, call: ValuesCall, nodes: Sequence[NodeValue], printer: Printer, cwd: str | None
-) -> Iterator[str]:
+def _call_lines(table: ValueTable, call: ValuesCall, printer: Printer, cwd: str | None) -> Iterator[str]:
+    nodes = table.nodes_of(call)
     took = f", {short_duration(call.seconds)}" if call.seconds is not None else ""
     yield printer.paint(f"{_call_name(call)}: {count(len(nodes), 'node')}{took}", "strong")
-    for note in call.notes:
+    for note in _notes_of(call):
         yield from printer.wrap(clean_line(note), "    note: ")
     if nodes:
         shown = printer.first(nodes, _MAX_ROWS)
@@ -247,7 +225,7 @@ def _row(table: ValueTable, node: NodeValue, cwd: str | None) -> tuple[str, ...]
         truncate_middle(_title(node), _MAX_NAME),
         place,
         f"{clean_line(summary.dtype)}[{','.join(map(clean_line, summary.shape))}]",
-        _range(summary),
+        bounds_text(summary, 4),
         " ".join(f"{number:,} {what}" for number, what in ((summary.nan, "nan"), (summary.inf, "inf")) if number),
         "" if node.off_float64 is None else f"{node.off_float64:.1e}" if node.off_float64 else "0",
         _stored_text(node, stored),
@@ -258,12 +236,6 @@ def _title(node: NodeValue) -> str:
     """``relu_3``, or ``y = relu`` where the name does not say what is computed."""
     name, op = clean_line(node.node), clean_line(operator_name(node.op))
     return name if node.op in ("placeholder", "get_attr") or name.startswith(op) else f"{name} = {op}"
-
-
-def _range(summary: ValueSummary) -> str:
-    if summary.min is None or summary.max is None:
-        return ""
-    return f"{summary.min:.4g}" if summary.min == summary.max else f"{summary.min:.4g} .. {summary.max:.4g}"
 
 
 def _stored_text(node: NodeValue, stored: StoredNodeValue | None) -> str:

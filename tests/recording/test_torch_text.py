@@ -178,7 +178,6 @@ PATTERNS = {
     "dynadiag/diff/canonical_graph.py": GRAPH,
     "dynadiag/diff/comparison.py": CODE,
     "dynadiag/diff/environment_differences.py": "names of options and variables",
-    "dynadiag/explanation/values.py": TYPED,
     "dynadiag/explanation/blocks.py": SOURCE,
     "dynadiag/explanation/break_remedies.py": SOURCE,
     "dynadiag/explanation/failures.py": PATHS,
@@ -247,11 +246,7 @@ PATTERNS = {
 }
 # Words of several parts that name a fact, and are compared.
 FACTS = {"torch function modes", "in inference mode", "left inference mode", "an inference tensor"}
-FACTS |= {
-    "the program's inputs",
-    "it has no values: ",
-    "math domain error",
-}  # the name of a variant of fix, and Python's own error
+FACTS |= {"the program's inputs", "math domain error"}  # the name of a variant of fix, and Python's own error
 COMPARED = ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "find", "index")
 
 
