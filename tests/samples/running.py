@@ -104,9 +104,13 @@ def _run_in(command: list[str], folder: Path) -> Ended:
 
 
 def _environment(places: Mapping[str, Path]) -> dict[str, str]:
-    """The tests' own, with every place that a program may write to replaced but for the compiler's caches."""
+    """The tests' own, with every place that a program may write to replaced but for the compiler's caches.
+
+    Reports are as wide as on the pages that show them.
+    """
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir(), "dynadiag-tests-inductor")))
-    return {**os.environ, **{name: str(place) for name, place in places.items()}, "TORCHINDUCTOR_CACHE_DIR": cache}
+    own = {"TORCHINDUCTOR_CACHE_DIR": cache, "COLUMNS": "100"}
+    return {**os.environ, **{name: str(place) for name, place in places.items()}, **own}
 
 
 def line_of(path: Path, text: str) -> int:
