@@ -33,7 +33,7 @@ from dynadiag.explanation.unknown_values import (
     uses_of_number,
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
-from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
@@ -88,8 +88,7 @@ class BreakCase:
         inside = path_in_packages(self.item.span.file or "")
         if not inside or self.source is None or self.item.span.line is None:
             return None
-        module = inside.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        return next(known_fixes(module, self.source, self.item.span.line, self.item.gb_id), None)
+        return next(known_fixes(module_at(inside), self.source, self.item.span.line, self.item.gb_id), None)
 
     @property
     def compiled_way(self) -> tuple[Frame, ...]:

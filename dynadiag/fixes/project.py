@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.trial.program import Program
 
 __all__ = ["Project", "is_library", "module_of", "write_new"]
@@ -122,7 +122,7 @@ def module_of(name: str) -> str:
     >>> module_of("site-packages/transformers/models/bert/__init__.py")
     'transformers.models.bert'
     """
-    return name.removeprefix(f"{_PACKAGES}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return module_at(name.removeprefix(f"{_PACKAGES}/"))
 
 
 @dataclass(slots=True)

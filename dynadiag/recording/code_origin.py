@@ -17,6 +17,7 @@ __all__ = [
     "is_stdlib_file",
     "is_torch_file",
     "is_user_file",
+    "module_at",
     "original_name",
     "path_in_packages",
     "user_frame",
@@ -79,6 +80,15 @@ def path_in_packages(file: str) -> str | None:
     """The path of an installed file from its package on (``torch/nn/modules/linear.py``). ``None`` for other files."""
     found = _PACKAGES.fullmatch(file)
     return found and found["inside"]
+
+
+def module_at(path: str) -> str:
+    """The module that is imported from a path below a folder of packages.
+
+    >>> module_at("transformers/models/bert/__init__.py")
+    'transformers.models.bert'
+    """
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def is_user_file(file: str | None) -> bool:

@@ -15,7 +15,7 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.rewrites.while_compiling import DOCSTRING, Constant, now
+from dynadiag.fixes.rewrites.while_compiling import WhileCompiling, body_of
 from dynadiag.recording.records import Span
 
 __all__ = ["candidates", "setup_at"]
@@ -27,10 +27,10 @@ _GUARD = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Return(value=None)]
 def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
     """The function of the module that breaks, if it begins with a test that it returns at, and returns nothing else."""
     around = [each for each in file.module.body if isinstance(each, cst.FunctionDef) and _holds(file, each, span)]
-    if not around or around[0].decorators or not isinstance(around[0].body, cst.IndentedBlock):
+    if not around or around[0].decorators:
         return None
     function = around[0]
-    statements = [each for each in function.body.body if not m.matches(each, DOCSTRING)]
+    statements = body_of(function)
     plain = all(each.value is None for each in file.nodes(cst.Return, function)) and len(function.params.params) == 1
     guarded = statements and m.matches(statements[0], _GUARD) and next(file.nodes(cst.Yield, function), None) is None
     return function if plain and guarded else None
@@ -43,10 +43,7 @@ def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
     """The function as one that torch calls while it compiles."""
     file, function, name = site.file, site.node, site.node.name.value
-    made = Constant(file, f"_{name.strip('_')}", name, function, guarded=False)
-    first = next(each for each in function.body.body if not m.matches(each, DOCSTRING))
-    pad, unit, end = file.indent(first), file.indent_unit, file.newline
+    made = WhileCompiling.of(file, f"_{name.strip('_')}", name, function, guarded=False)
     argument = function.params.params[0].name.value
-    lines = f"{pad}if {now()}:{end}{pad}{unit}{made.name}({argument}){end}{pad}{unit}return{end}"
-    edits = (*made.edits, file.insert_line(file.line(first), lines))
+    edits = made.before(file, body_of(function)[0], f"{{call}}({argument})", "return")
     yield Candidate(f"call `{name}` while torch compiles", "source", edits, _WHY)
