@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dynadiag.explanation.advice_on_recompiles import REMEDIES
-from dynadiag.explanation.break_remedies import BREAKS, FAMILIES, NUMBERS
+from dynadiag.explanation.break_remedies import BREAKS, FAMILIES
 from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
+from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 from dynadiag.fixes.rewrites import CATALOGUE

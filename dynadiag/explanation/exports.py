@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from dynadiag.explanation.break_remedies import NUMBERS
 from dynadiag.explanation.failures import telling_line
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some, shorten
 from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.remedy import Remedy, Trial, advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_frames
@@ -428,7 +428,7 @@ def _advice(case: ExportCase) -> tuple[Advice, ...]:
     given = advise(EXPORTS, case, torch=torch)
     if given or decision is None or case.tensor_condition is not None:
         return given
-    return advise(NUMBERS, replace(decision, is_captured=True), torch=torch)
+    return number_advice(replace(decision, is_captured=True), torch=torch)
 
 
 def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.explanation.break_remedies import number_advice
 from dynadiag.explanation.failure_remedies import FailureCase, failure_advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.identity import identity
+from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import asked_decision, undecided

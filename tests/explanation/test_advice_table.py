@@ -15,11 +15,12 @@ import torch
 
 import dynadiag
 from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
-from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
+from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
+from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 from dynadiag.job.rank_remedies import RANKS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
-from dynadiag.explanation.break_remedies import NUMBERS, REMEDIES
+from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.fixes.fix_result import Fix, FixResult, document_of
 from dynadiag.fixes.fix_search import Cause, refused_in

@@ -1,0 +1,114 @@
+"""The remedies for a condition on a number that a tensor holds, or on a size without a value.
+
+A break, a failed compile and a failed export may all be at such a condition. The programs of the trials are in
+`tests/explanation/advice_programs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.remedy import Remedy, Trial, advise
+from dynadiag.explanation.unknown_values import NumberCondition
+
+__all__ = ["NUMBERS", "number_advice"]
+
+_Needs = Callable[[NumberCondition], Mapping[str, str] | None]
+
+
+def _number(holds: Callable[[NumberCondition], bool], /, **slots: Callable[[NumberCondition], str]) -> _Needs:
+    def needs(found: NumberCondition) -> Mapping[str, str] | None:
+        return {name: slot(found) for name, slot in slots.items()} if holds(found) else None
+
+    return needs
+
+
+def _tensors(found: NumberCondition) -> str:
+    return found.comparison.replace(".item()", "")
+
+
+def _option(found: NumberCondition) -> str:
+    return "" if found.is_captured else "set `torch._dynamo.config.capture_scalar_outputs = True` and "
+
+
+def _chooses(found: NumberCondition) -> bool:
+    """Whether a branch on the number itself chooses what runs: no side only raises."""
+    return bool(found.comparison and found.origin) and found.is_direct and not (found.required or found.is_loop)
+
+
+NUMBERS = (
+    Remedy(
+        "number.require",
+        "One side only raises: {option}write `torch._check({condition})` in the place of the branch. The check is "
+        "then part of the graph, and raises a RuntimeError.",
+        _number(lambda found: bool(found.required), condition=lambda found: found.required, option=_option),
+        trials=(Trial("raises_by_an_item"), Trial("must_raise_by_an_item")),
+    ),
+    Remedy(
+        "number.mark_dynamic",
+        "Mark the size dynamic (`torch._dynamo.mark_dynamic`) and not unbacked: the branch is then decided while "
+        "tracing, and guarded.",
+        _number(lambda found: not (found.origin or found.required)),
+        trials=(Trial("marks_a_size_unbacked"),),
+    ),
+    Remedy(
+        "number.loop",
+        "Keep the number a tensor, without `.item()`, and let the graph loop: "
+        "`torch.while_loop(condition_fn, body_fn, operands)`.",
+        _number(lambda found: found.is_loop and found.is_direct and not found.required),
+        trials=(Trial("loops_by_an_item"),),
+    ),
+    Remedy(
+        "number.where",
+        "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
+        _number(lambda found: _chooses(found) and found.is_taken, condition=_tensors),
+        trials=(Trial("branches_on_an_item"), Trial("branches_on_a_captured_item"), Trial("must_branch_on_an_item")),
+    ),
+    Remedy(
+        "number.cond",
+        "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        _number(
+            lambda found: _chooses(found) and found.is_taken and not found.is_expression,
+            condition=_tensors,
+        ),
+        trials=(Trial("takes_one_side_by_an_item"),),
+    ),
+    Remedy(
+        "number.cond_of_size",
+        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        _number(
+            lambda found: (
+                bool(found.comparison)
+                and not (found.is_taken or found.required or found.is_loop or found.is_expression)
+            ),
+            condition=_tensors,
+        ),
+        trials=(Trial("branches_on_how_many"),),
+    ),
+    Remedy(
+        "number.check",
+        "Where the answer is always the same, {option}say so before this line: `torch._check({condition})` or "
+        "`torch._check({opposite})`. The other side is then left out, and a run that needs it raises an exception.",
+        _number(  # each `.item()` is a number of its own
+            lambda found: (
+                bool(found.negated) and found.origin_line != found.line and not (found.is_loop or found.required)
+            ),
+            condition=lambda found: found.comparison,
+            opposite=lambda found: found.negated,
+            option=_option,
+        ),
+        trials=(Trial("branches_as_always"), Trial("must_branch_as_always")),
+    ),
+    Remedy(
+        "number.split",
+        "Or leave `fullgraph=True` out: the graph ends at this line, and Python goes on.",
+        _number(lambda found: found.is_whole),
+        ends=False,
+    ),
+)
+
+
+def number_advice(found: NumberCondition, *, torch: str | None) -> tuple[Advice, ...]:
+    """Return what to do about a condition on a number."""
+    return advise(NUMBERS, found, torch=torch)
