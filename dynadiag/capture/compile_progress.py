@@ -16,7 +16,7 @@ _BEGINS, _ENDS = b'{"dynadiag_frame"', b'{"compilation_metrics"'
 
 
 class CompileProgress:
-    """Writes a line every ten seconds while something is compiled, and none otherwise.
+    """Writes a line every ten seconds while something is compiled.
 
     ``write`` gets each line. It is called with the seconds since the program began.
     """

@@ -21,7 +21,7 @@ _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 
 
 def describe_export(outcome: str, caller: FrameType) -> dict[str, Any]:
-    """Return the data of an export that begins or ends in ``caller``; of a failed one also the exception."""
+    """Return the data of an export that begins or ends in ``caller``. A failed one has its exception."""
     frames = [caller]
     while (outer := frames[-1].f_back) is not None:
         frames.append(outer)

@@ -11,7 +11,7 @@ from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import MIN_ROUNDS, CompileSummary, Peak, RelativeSpeed, VariantResult
-from dynadiag.explanation.formatting import count, duration, short_duration
+from dynadiag.explanation.formatting import count, duration, short_duration, size_text
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import UNCOMPILED_NOTE, Break
 from dynadiag.render.clean import clean_line
@@ -27,7 +27,6 @@ __all__ = ["compare_document", "comparison_text"]
 
 _MAX_NAME_WIDTH = 60  # columns of a device's name in the head
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
-_BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 _MISSING = "-"
 
 Column = tuple[str, Callable[[VariantResult], str]]
@@ -131,13 +130,13 @@ def _break_even(against: RelativeSpeed) -> str:
 
 def _figures(results: Sequence[VariantResult]) -> list[Column]:
     columns: list[Column] = [
-        ("first peak", lambda result: _size(result.first_peak.host)),
-        ("warm peak", lambda result: _size(result.warm_peak.host)),
+        ("first peak", lambda result: size_text(result.first_peak.host)),
+        ("warm peak", lambda result: size_text(result.warm_peak.host)),
     ]
     if any(result.gpu for result in results):
         columns = [
-            ("first peak", lambda result: _size(result.first_peak.device)),
-            ("warm peak", lambda result: _size(result.warm_peak.device)),
+            ("first peak", lambda result: size_text(result.first_peak.device)),
+            ("warm peak", lambda result: size_text(result.warm_peak.device)),
             ("launches", lambda result: str(result.gpu.launches) if result.gpu else _MISSING),
             ("Triton", lambda result: _percent(result.gpu.triton_share if result.gpu else None)),
             ("tensor cores", lambda result: _percent(result.gpu.tensor_core_share if result.gpu else None)),
@@ -220,13 +219,6 @@ def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:
         yield f"the timed calls ran uncompiled: {result.compiled.no_graphs}"
     yield from (f"no CUDA graphs: {reason}" for reason in result.compiled.no_cudagraphs)
     yield from (note for note in result.compiled.notes if note != UNCOMPILED_NOTE)
-
-
-def _size(size: int | None) -> str:
-    if size is None:
-        return _MISSING
-    scale, unit = next((pair for pair in _BYTES if size >= pair[0]), (1, "B"))
-    return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
 
 
 def _break_and_run_pattern(result: VariantResult) -> object:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference
-from dynadiag.explanation.formatting import short_duration
+from dynadiag.explanation.formatting import short_duration, size_text
 from dynadiag.explanation.source import event_data, first_payload
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
@@ -36,7 +36,7 @@ _SAME_MEMORY = 0.02  # of the larger peak: what two runs of one program differ b
 _MOST = 3  # explaining differences that are told
 _UNITS: dict[str, Callable[[float], str]] = {
     "step_time": short_duration,
-    "peak_memory": lambda number: f"{number / 1e6:,.1f} MB",
+    "peak_memory": size_text,
     "launches": lambda number: f"{number:g}",
 }
 _NAMES = {"step_time": "step time", "peak_memory": "peak memory", "launches": "launches"}

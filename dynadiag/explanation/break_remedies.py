@@ -551,6 +551,7 @@ NESTED = Remedy(
     ends=False,
 )
 
+_FITTING = (*_RULES, *_USUAL)  # without what is said beside any of them
 BREAKS = {remedy.key: remedy for remedy in (*_RULES, NESTED)}
 FAMILIES = {remedy.key: remedy for remedy in _USUAL}
 REMEDIES = BREAKS | FAMILIES
@@ -573,8 +574,7 @@ def _advice(case: BreakCase) -> tuple[Advice, ...]:
         whole = replace(decision, is_captured=not case.is_item, is_whole=item.fatal)
         if given := number_advice(whole, torch=torch):
             return given
-    given = advise(REMEDIES.values(), case, torch=torch, case=item.gb_id, most=len(REMEDIES))
-    given = tuple(each for each in given if each.key != NESTED.key)
+    given = advise(_FITTING, case, torch=torch, case=item.gb_id, most=len(_FITTING))
     ours = tuple(each for each in given if each.checked != "unchecked")
     ours = (tuple(each for each in ours if each.key in _KNOWN) or ours)[:MOST]
     if ours or not case.owner.is_user:

@@ -18,9 +18,11 @@ __all__ = [
     "short_duration",
     "shorten",
     "si_number",
+    "size_text",
 ]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 _THOUSANDS = ("", "k", "M", "G", "T", "P")
 _LISTED = 6  # names in one list; more are counted
 _BRIEF = 32  # characters of a value
@@ -87,6 +89,14 @@ def si_number(value: float | None) -> str:
     while number >= 999.5 and unit + 1 < len(_THOUSANDS):
         number, unit = number / 1000, unit + 1
     return f"{number:.0f}" if not unit else f"{number:.3g}{_THOUSANDS[unit]}"
+
+
+def size_text(size: float | None) -> str:
+    """``14.6 MB``: bytes in three digits, with units of 1,024; ``-`` where it is not known."""
+    if size is None:
+        return "-"
+    scale, unit = next((pair for pair in _BYTES if size >= pair[0]), (1, "B"))
+    return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
 
 
 def list_counted(names: Iterable[str]) -> str:

@@ -183,7 +183,7 @@ class _SyncedRun(LayoutInterpreter):
 
 
 def _is_state(before: Any) -> bool:
-    """Whether the random number generators are still in this state."""
+    """Whether the random number generators are in the state ``before``: no number was drawn since."""
     now = random_state()
     return torch.equal(before[0], now[0]) and all(map(torch.equal, before[1], now[1]))
 
@@ -199,7 +199,7 @@ def _is_alike(value: Any, stored: torch.Tensor) -> bool:
 
 
 def _overlaps(value: torch.Tensor) -> bool:
-    """Whether elements share memory, as those of an expanded tensor do."""
+    """Whether elements of a tensor share memory, as after `expand`."""
     return any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What `explain` says of a library's break for which a change is known."""
+"""`explain` names the known change that ends a break of a library."""
 
 from __future__ import annotations
 

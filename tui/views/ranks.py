@@ -33,7 +33,7 @@ class MeasuredCall:
 
 
 def read_measured_calls(recordings: Sequence[Path]) -> Mapping[Path, MeasuredCall]:
-    """Return what was measured, by recording: empty for recordings of no comparison."""
+    """Return the measurements of each recording; none where `compare` did not write it."""
     found = (pair for folder in {path.parent for path in recordings} for pair in _in_folder(folder))
     known = dict(found)
     return {path: known[path] for path in recordings if path in known}
