@@ -33,8 +33,24 @@ class Runner:
 """
 
 
-def journal(path: Path, text: str = "f", file: str = "/somewhere/program.py", target: str = "torch.relu") -> Path:
-    """A journal in which ``text`` stands wherever a name or a sentence can."""
+def _values(text: str, file: str, wrong: bool) -> str:
+    """The values of a call: one node, and what compiled code stored for it."""
+    value = {"shape": [text], "dtype": text, "stride": [text], "min": 0.0, "max": 1.0, "nan": int(wrong), "hash": text}
+    value |= {"samples": [text]}
+    stored = {**value, "kernel": text, "off": 0.5 * wrong, "wrong": wrong}
+    node = {"node": text, "op": text, "inputs": [text], "stack": 0, "cause": text, "stored": stored, **value}
+    stack = f'  File "{file}", line 3, in {text}\n    {text}\n'
+    return json.dumps({"nodes": [node], "stacks": [stack], "notes": [text]})
+
+
+def journal(
+    path: Path,
+    text: str = "f",
+    file: str = "/somewhere/program.py",
+    target: str = "torch.relu",
+    wrong: bool = False,
+) -> Path:
+    """A journal in which ``text`` stands wherever a name or a sentence can; ``wrong``: also in findings on values."""
     made = Journal.create(path)
     made.append({"dynadiag_run": {"target": text, "argv": [text], "pid": 1 << 22, "host": text, "torch": text}})
     made.append({"str": [file, 0]})
@@ -51,6 +67,8 @@ def journal(path: Path, text: str = "f", file: str = "/somewhere/program.py", ta
     made.append({"dynamo_output_graph": {"sizes": {}}, **CONTEXT}, "class GraphModule:\n    pass\n")
     made.append({"artifact": {"name": "recompile_reasons"}, **CONTEXT}, json.dumps([f"0/0: {text} == 3"]))
     made.append({"dynamo_cpp_guards_str": {}, **CONTEXT}, f"+- GuardManager: source={text}, accessed_by=x\n| +- {text}")
+    values = {"dynadiag_values": {"graph": "forward", "seconds": 1.0, "note": text}, **CONTEXT}
+    made.append(values, _values(text, file, wrong))
     made.append({"inductor_output_code": {"filename": text}, **CONTEXT}, MODULE.format(name="cpp_fused_0", text=text))
     for kind, time in (("B", 1e6), ("E", 3e6)):
         made.append({"chromium_event": {}, **CONTEXT}, json.dumps({"name": text, "ph": kind, "ts": time}))
@@ -70,7 +88,13 @@ def _graph(text: str, target: str) -> str:
     return json.dumps({"nodes": nodes, "stacks": [f'File "{text}", line 1, in f'], "symbols": {}, "subgraphs": {}})
 
 
-def recording(path: Path, text: str = "f", file: str = "/somewhere/program.py", target: str = "torch.relu") -> Path:
+def recording(
+    path: Path,
+    text: str = "f",
+    file: str = "/somewhere/program.py",
+    target: str = "torch.relu",
+    wrong: bool = False,
+) -> Path:
     """The same as a recording."""
-    fold_in_place(journal(path, text, file, target))
+    fold_in_place(journal(path, text, file, target, wrong))
     return path

@@ -15,13 +15,14 @@ from tests.hostile import HOSTILE, assert_no_control, assert_no_workflow_command
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recording(tmp_path_factory.mktemp("hostile") / "in.dynadiag", HOSTILE, f"/home/{HOSTILE}/program.py")
+    path = tmp_path_factory.mktemp("hostile") / "in.dynadiag"
+    return recording(path, HOSTILE, f"/home/{HOSTILE}/program.py", wrong=True)
 
 
 def targets(command: str, hostile: Path) -> list[str]:
     if command != "diff":
         return [str(hostile)]
-    return [str(recording(Path("other.dynadiag"), HOSTILE[::-1])), str(hostile)]
+    return [str(recording(Path("other.dynadiag"), HOSTILE[::-1], wrong=True)), str(hostile)]
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def page(tmp_path: Path, text: str = "f", *options: str, file: str = "/somewhere/program.py") -> str:
     (tmp_path / "in.dynadiag").unlink(missing_ok=True)
-    recording(tmp_path / "in.dynadiag", text, file=file)
+    recording(tmp_path / "in.dynadiag", text, file=file, wrong=True)
     assert main(["report", "--force", "-o", "out.html", *options, "in.dynadiag"]) == 0
     return (tmp_path / "out.html").read_text()
 
@@ -384,7 +384,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_notebook_gets_a_summary_without_script(tmp_path: Path) -> None:
-    recording(tmp_path / "in.dynadiag", MARKUP)
+    recording(tmp_path / "in.dynadiag", MARKUP, wrong=True)
     with open_recording(tmp_path / "in.dynadiag") as made:
         text = report(made)._repr_html_()
     assert set(_Page(text).tags) <= {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "code"}
