@@ -36,7 +36,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["explain", "--all"], ["check"], ["kernels"], ["diff", "--all"], ["caches"]],
+    [["explain", "--all"], ["check"], ["kernels"], ["diff", "--all"], ["caches"], ["values"]],
     ids=" ".join,
 )
 def test_text_on_a_terminal_and_in_a_log_stays_text(
@@ -50,7 +50,7 @@ def test_text_on_a_terminal_and_in_a_log_stays_text(
         assert_no_workflow_command(text)
 
 
-@pytest.mark.parametrize("command", ["explain", "check", "kernels", "diff", "caches"])
+@pytest.mark.parametrize("command", ["explain", "check", "kernels", "diff", "caches", "values"])
 def test_a_document_on_stdout_is_data(command: str, hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([command, "--json", "-", *targets(command, hostile)])
     text = capsys.readouterr().out
