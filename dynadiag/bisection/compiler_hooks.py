@@ -25,6 +25,7 @@ from dynadiag.bisection.user_passes import hook_user_passes
 from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import aot
 from dynadiag.torch_private import bisect as torch_private
+from dynadiag.torch_private.trial import wrap_call_user_compiler
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed
 from dynadiag.trial.plan import INTERMEDIATES, LOWER_RUNG
@@ -44,7 +45,7 @@ def install() -> None:
     aot.wrap_python_kernels(_python_kernel_on)
     fake_kernel_check.install()
     divergence.install()
-    torch_private.wrap_call_user_compiler(_compile_dynamo_graph)
+    wrap_call_user_compiler(_compile_dynamo_graph)
     torch_private.wrap_subsystem(_disables_subsystem)
     torch_private.wrap_observed_pass(_pass)
     torch_private.wrap_inner_compile(_compile_inner_graph)

@@ -6,8 +6,8 @@ in the program changed them. `start_phases` says where the seconds of a start go
 
 from __future__ import annotations
 
-from dynadiag.caches.cache_report import CacheEntry, CacheReport, Cause, StartedRun, read_caches
-from dynadiag.caches.key_changes import ChangedComponent, changed_components
+from dynadiag.caches.cache_report import CacheEntry, CacheReport, StartedRun, read_caches
+from dynadiag.caches.key_changes import Cause, ChangedComponent, changed_components
 from dynadiag.caches.start_phases import StartPhase, StartPhases, TimedSection, start_phases, timed_sections
 
 __all__ = [

@@ -23,8 +23,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
 from dynadiag.recording.torch_text.reasons import option_that_is_off
 
-__all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "TriedCure", "cost_of", "read_caches"]
-
 _CONFIGS = ("inductor_config", "functorch_config", "compiler_config")
 # Options that switch caches of graphs off, and their environment variables.
 _SWITCHES = {

@@ -29,8 +29,6 @@ from dynadiag.explanation.source_search import call_span, definition_span, optio
 from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.sources import input_names
 
-__all__ = ["find_causes"]
-
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|index='([^']*)'|global_name='([^']*)'")
 _KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."

@@ -14,8 +14,6 @@ from dynadiag.recording.records import Guard, Node, Span
 from dynadiag.recording.torch_text.guards import guarded_value
 from dynadiag.recording.torch_text.sources import is_global, source_text
 
-__all__ = ["graph_values", "own_of_process"]
-
 _CURE = "Pass the value as an argument, or keep it out of the graph."
 _SAME_CODE = "Start both runs with the same code and the same choice of it."
 _VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?:True|False|None)\b|[-+]?\d[\d.e+-]*")

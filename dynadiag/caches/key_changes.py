@@ -13,18 +13,6 @@ from dynadiag.explanation.formatting import brief_pair
 from dynadiag.recording.cache_keys import component_group
 from dynadiag.recording.records import Compile, Guard, KeyComponent, Node, Run, Span
 
-__all__ = [
-    "ABSENT",
-    "JOB_VARIABLES",
-    "Cause",
-    "ChangedComponent",
-    "KeyComparison",
-    "RunSide",
-    "changed_components",
-    "input_change",
-    "is_symbolic",
-]
-
 # A process's place in its job, as the recorder names it, and the variable that tells it.
 JOB_VARIABLES = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}
 

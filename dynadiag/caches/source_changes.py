@@ -18,8 +18,6 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.records import Compile, Run, Span
 
-__all__ = ["ProgramFiles", "SourceChange", "changed_definitions", "definition_line", "only_changed_statement"]
-
 _MAX_DIFF = 40  # lines of a diff that are shown
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORD = re.compile(r"\b[^\W\d]\w*\b")

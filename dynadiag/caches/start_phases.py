@@ -16,8 +16,6 @@ from dynadiag.explanation.source import event_data
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 
-__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedSection", "start_phases", "timed_sections"]
-
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
 _SEVERAL = 1.05  # at once on average
 PHASES = (

@@ -17,8 +17,6 @@ from dynadiag.capture.code_locations import describe_callable, describe_code, fr
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private.exception_frames import RaisedBreak
 
-__all__ = ["describe_break", "describe_raised_break", "parse_compile_id"]
-
 _OBSERVED = "Observed exception"  # torch's type of break for an exception that no traced code handles
 
 Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file when the recorder first saw it

@@ -10,8 +10,6 @@ from typing import Any
 
 from dynadiag.torch_private import caches as torch_private
 
-__all__ = ["aot_autograd_key_json", "describe_cpp_lookups", "describe_pgo_lookup"]
-
 
 def aot_autograd_key_json(emitter: FrameType) -> str | None:
     """Return the key that was looked up in AOTAutograd's cache, in the form of torch's keys of FX graphs.

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["cell_namer", "notebook_name"]
-
 # What ipykernel and IPython name the code of a cell.
 _NAME = re.compile(r"[^\s\"'<>]*/ipykernel_\d+/\d+\.py|<ipython-input-\d+-[0-9a-f]+>")
 

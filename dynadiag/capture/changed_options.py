@@ -7,8 +7,6 @@ from typing import Any
 
 from dynadiag.torch_private import capture as torch_private
 
-__all__ = ["describe_options"]
-
 _MAX_VALUE = 200  # characters of a value
 _INDUCTOR = "torch._inductor.config"
 

@@ -13,15 +13,6 @@ import torch
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = [
-    "describe_callable",
-    "describe_code",
-    "describe_skipped_frame",
-    "frame_data",
-    "is_stdlib_or_torch",
-    "user_callers",
-]
-
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
 _SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace

@@ -75,9 +75,6 @@ class StandstillWatch:
             self._on_standstill(since, frame)
 
 
-__all__ = ["CollectiveRecorder"]
-
-
 class CollectiveRecorder:
     """Appends the collectives of this process to the journal of a recorder. Safe for any thread."""
 

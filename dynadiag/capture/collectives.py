@@ -17,8 +17,6 @@ from dynadiag.capture.code_locations import frame_data, user_callers
 from dynadiag.capture.graphs import plain_size
 from dynadiag.torch_private import process_groups
 
-__all__ = ["CollectiveLimit", "UnseenCollectives", "describe_collective", "describe_group", "describe_standstill"]
-
 _MAX_EVENTS = 20_000  # collectives that are recorded one by one: 5 MB
 _INTERVAL = 1.0  # seconds between two of the later ones, so that a job of weeks still says where it is
 _MAX_FRAMES = 6  # of the user's stack

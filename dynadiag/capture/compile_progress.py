@@ -9,8 +9,6 @@ from typing import Any
 
 from dynadiag.recording.code_origin import original_name
 
-__all__ = ["CompileProgress"]
-
 _EVERY = 10.0  # seconds between lines
 _BEGINS, _ENDS = b'{"dynadiag_frame"', b'{"compilation_metrics"'
 

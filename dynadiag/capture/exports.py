@@ -15,8 +15,6 @@ from dynadiag.capture.code_locations import describe_callable, frame_data, is_st
 from dynadiag.capture.run_metadata import text_of
 from dynadiag.torch_private import exports as torch_private
 
-__all__ = ["describe_ending_failure", "describe_export"]
-
 _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 
 

@@ -19,8 +19,6 @@ from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import triton_autotuner
 
-__all__ = ["describe_kernels", "scheduler_json"]
-
 _MAX_STAGE_BYTES = 4 << 20  # bytes of one stage that are recorded; the largest seen so far is a tenth of it
 
 

@@ -94,8 +94,6 @@ class SignalRelay:
             process.send_signal(info.si_signo)
 
 
-__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "launch_plain", "record_exit"]
-
 Streams = tuple[int | None, int | None]
 
 

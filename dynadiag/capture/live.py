@@ -17,8 +17,6 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import loggers
 
-__all__ = ["Watcher", "write_to_stderr"]
-
 _WATCHED = ("dynamo_start", "dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")  # their probes are run
 _SHORT_NAME = re.compile(r"\b[LG]\['(\w+)'\]")  # Dynamo's source of a local or global variable
 _MAX_CHANGES = 3  # guards of one recompile

@@ -34,8 +34,6 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.torch_private import operator_profile
 from dynadiag.torch_private.profiler_marks import profiler_mark
 
-__all__ = ["Function", "OperatorCounts", "count_this_process", "function_at"]
-
 _CALL, _COMPILE = "dynadiag compiled call", "dynadiag compile"
 _FUNCTION, _GRAPH = "dynadiag function ", "dynadiag graph "
 _PARTS_OF_A_FUNCTION = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")

@@ -20,8 +20,6 @@ from dynadiag.torch_private import capture as torch_private
 if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
 
-__all__ = ["PROBES"]
-
 
 def _locals(function: str, local: str, emitter: FrameType) -> dict[str, Any]:
     """The locals of the torch function that emits an event. Raises `LookupError` if this torch has it not."""

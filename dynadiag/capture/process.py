@@ -31,8 +31,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal, journal_stem
 from dynadiag.torch_private import capture as torch_private
 
-__all__ = ["StoppedAfterCalls", "record_this_process", "stop_after"]
-
 
 @functools.cache  # once a process, however often torch's entry points are called
 def record_this_process() -> None:

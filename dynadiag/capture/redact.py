@@ -20,8 +20,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Redactor"]
-
 _MIN_TEXT_CHARS = 4  # characters of a text in the source that is searched for
 _QUOTES = ("'", '"', '\\"', '\\\\\\"')  # as they are, inside a JSON string, inside a JSON string twice
 _COMPARED = re.compile(r"(?:[=!]=|\bis|\bin) (?P<rest>[^\n]*)")

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["RefusedFusions"]
-
 _MAX_PAIRS = 50_000  # pairs of one graph that are kept
 _OPERATION = re.compile(r"\w*?op\d+")  # in the name of a fused node, which joins those of its operations
 

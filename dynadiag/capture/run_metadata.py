@@ -14,18 +14,6 @@ from typing import Any
 
 from dynadiag.recording.journal import process_space
 
-__all__ = [
-    "ending_exception",
-    "exit_codes_of_ranks",
-    "job_place",
-    "recording_stems",
-    "run_footer",
-    "run_header",
-    "text_of",
-    "uses_gpu",
-    "writer",
-]
-
 _RELEVANT_PREFIXES = (
     "TORCH_",
     "TORCHDYNAMO_",

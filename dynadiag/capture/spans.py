@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-__all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head", "last_on_line", "to_character_columns"]
-
 # Instructions that take an expression's value from the stack. CPython 3.11 gives them their statement's position, from
 # 3.12 on the expression's (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
 _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|JUMP_IF_\w+_OR_POP|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["ValueOptions", "check_pattern", "parse_calls"]
-
 _CALLS = re.compile(r"(\d+)(?:\.\.(\d+))?$")
 _MAX_BYTES = 64_000_000  # of the summaries of one process
 

@@ -17,16 +17,6 @@ from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = [
-    "Baseline",
-    "BaselineUpdate",
-    "KnownFinding",
-    "changes_of",
-    "max_in_one_run",
-    "read_baseline",
-    "updated_baseline",
-]
-
 VERSION = 1
 _MAX_BYTES = 100_000_000
 

@@ -24,17 +24,6 @@ import msgspec
 
 from dynadiag.errors import DynadiagError, UnreadableInput
 
-__all__ = [
-    "BUDGETS",
-    "CONFIGURATION_FILES",
-    "Budgets",
-    "Configuration",
-    "bytes_of",
-    "find_configuration",
-    "parse_budgets",
-    "relative_seconds",
-]
-
 CONFIGURATION_FILES = ("dynadiag.toml", "pyproject.toml")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")

@@ -13,8 +13,6 @@ from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile
 
-__all__ = ["CheckProblem", "Fallback", "Measurement", "Problem", "measure", "peak_memory"]
-
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:

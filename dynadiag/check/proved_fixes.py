@@ -12,8 +12,6 @@ import msgspec
 from dynadiag.check.measurement import Problem
 from dynadiag.errors import UnreadableInput
 
-__all__ = ["NO_FIXES", "ProvedFix", "ProvedFixes", "Replacement", "read_fixes"]
-
 _NO_NEWLINE = "\\"  # begins the line of a diff that says that the one before has no newline at its end
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 

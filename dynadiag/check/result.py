@@ -14,8 +14,6 @@ from dynadiag.check.rules import CheckRule
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.rules import Rule
 
-__all__ = ["CheckResult", "after_update", "check", "over_budget"]
-
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:

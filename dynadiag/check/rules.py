@@ -7,8 +7,6 @@ from typing import Self
 
 from dynadiag.explanation.rules import Rule
 
-__all__ = ["CheckRule"]
-
 
 class CheckRule(StrEnum):
     """A kind of problem. ``says`` is what it is, ``of`` are the rules of the findings that it is about.

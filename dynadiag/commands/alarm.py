@@ -6,8 +6,6 @@ import signal
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Alarm"]
-
 
 class Alarm:
     """Raises `KeyboardInterrupt` in its block after ``seconds`` (``None``: never).

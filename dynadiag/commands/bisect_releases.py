@@ -30,18 +30,6 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits
 
-__all__ = [
-    "add_release_options",
-    "add_release_range",
-    "asks_for_releases",
-    "bisects_releases",
-    "confirm_beforehand",
-    "prune",
-    "run",
-    "search_releases",
-    "search_with_repro",
-]
-
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search over releases."""

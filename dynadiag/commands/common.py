@@ -18,21 +18,6 @@ from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.markdown import escape_commands
 from dynadiag.render.printer import Printer
 
-__all__ = [
-    "INTERRUPTED",
-    "STDERR",
-    "for_log",
-    "interrupted_by_signals",
-    "positive_int",
-    "positive_number",
-    "print_error",
-    "print_path",
-    "print_text",
-    "printer_for",
-    "width_of",
-    "write_json",
-    "write_result",
-]
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.

@@ -17,8 +17,6 @@ from dynadiag.recording.journal import Journal
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import cache_variables
 
-__all__ = ["add_coverage", "merge_counts"]
-
 
 class Counts(msgspec.Struct):
     """What one process leaves: for each function its file, line, name, and compiled and uncompiled calls."""

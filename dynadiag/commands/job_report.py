@@ -13,8 +13,6 @@ from dynadiag.render.job import JobPart, JobReport, job_document, rank_document
 from dynadiag.render.json_document import ExplainDocument, document
 from dynadiag.render.report import Report, report
 
-__all__ = ["JobReader"]
-
 _MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, equal ranks share a document
 
 

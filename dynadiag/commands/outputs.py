@@ -30,33 +30,6 @@ from dynadiag.recording.opening import COMPARISON_NAME, READ_SUFFIXES, is_being_
 from dynadiag.recording.packing import is_packed
 from dynadiag.recording.store import atomic_write
 
-__all__ = [
-    "BASELINE",
-    "DOCUMENT",
-    "INPUT_OPTIONS",
-    "PAGE",
-    "SARIF",
-    "Kind",
-    "OutputOption",
-    "add_file_option",
-    "add_folder_option",
-    "add_json",
-    "add_output",
-    "append_text",
-    "change_input",
-    "check_json_path",
-    "check_writable",
-    "guard",
-    "input_at",
-    "new_recording",
-    "opened_log",
-    "set_aside",
-    "unused_beside",
-    "write_document",
-    "write_file",
-    "writing",
-]
-
 # Options that take a path which is only read. Every other option with a path is an `OutputOption`.
 INPUT_OPTIONS = frozenset({"--fixes", "--overlay", "--python", "--resume"})
 

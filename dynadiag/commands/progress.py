@@ -9,8 +9,6 @@ from typing import TextIO
 from dynadiag.commands.common import for_log
 from dynadiag.render.clean import clean_line
 
-__all__ = ["ProgressPrinter"]
-
 _MAX_STATUS = 110  # characters of the line that changes
 
 

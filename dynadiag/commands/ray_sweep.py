@@ -24,8 +24,6 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.trial.process import die_with_parent
 from dynadiag.trial.ray_session import load_ray, ray_session
 
-__all__ = ["SweptProgram", "record_on_ray"]
-
 _NAME = f"run{SUFFIX}"  # of the program's own recording; others in its folder are of its child processes
 _OUTPUT_BYTES = 1 << 20  # of what a program printed: its end is sent back
 

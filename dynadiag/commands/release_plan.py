@@ -21,8 +21,6 @@ from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.trial.interpreter import Interpreter, probe
 
-__all__ = ["GIGABYTE", "ReleaseOptions", "SearchPlan", "confirm_installs", "plan_search"]
-
 GIGABYTE = 1e9
 
 

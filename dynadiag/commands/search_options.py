@@ -13,8 +13,6 @@ from dynadiag.commands import common
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.runner import default_jobs
 
-__all__ = ["SearchOptions", "add_resume", "add_search_options", "linked_file"]
-
 _TIMEOUT = 600.0  # default limit of a trial in seconds; far more than any sample takes
 
 

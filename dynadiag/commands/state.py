@@ -10,8 +10,6 @@ from pathlib import Path
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import JOURNAL_SUFFIX, SUFFIX
 
-__all__ = ["STATE_BYTES", "state_folder", "stored_results", "tell_if_large"]
-
 STATE_BYTES = 1_000_000_000  # size of the folder from which on `prune` is advised
 _SUFFIXES = (SUFFIX, f"{SUFFIX}{JOURNAL_SUFFIX}", ".html")
 _PREFIXES = ("repro-", "triage-", "compare-")  # of repros, and of the folders of two commands

@@ -25,21 +25,6 @@ from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
 from dynadiag.trial.typed_json import dump
 
-__all__ = [
-    "LaunchedProgram",
-    "RecordOptions",
-    "add_recorder_options",
-    "add_target",
-    "add_value_options",
-    "exit_code",
-    "names_recording",
-    "overlay_command",
-    "parse_program",
-    "program_of",
-    "python_command",
-    "run_recorded",
-]
-
 _NO_CODEGEN = (
     "--no-codegen: graphs ran as AOTAutograd leaves them, so no kernel is known, nor whether Inductor compiles them"
 )

@@ -21,8 +21,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.schema import VERSION
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
-__all__ = ["existing_recordings", "import_to", "named_recordings", "recordings_of"]
-
 
 def recordings_of(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
     """Return the recordings of one of several targets: existing ones, or those of the program, which is run."""

@@ -24,8 +24,6 @@ from dynadiag.render.clean import clean_line
 from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
 from dynadiag.triage.issue_program import program_of_issue
 
-__all__ = ["NO_PROGRAM", "is_issue", "issue_program", "triage_issue"]
-
 NO_PROGRAM = 3  # the exit code
 _MAX_TEXT = 4 << 20  # bytes of an issue
 _MAX_FILE = 1 << 30  # bytes of a file that is taken out of the sandbox

@@ -32,8 +32,6 @@ from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, red
 from dynadiag.triage.issue import TriagedCase, describe_environment, issue_text, short_environment
 from dynadiag.trial.program import Program, TargetError
 
-__all__ = ["FILES", "TriageRun", "check_replaceable", "files_in"]
-
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
 _REPRO, _OUTPUT = "repro.py", "output.txt"
 _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"

@@ -31,8 +31,6 @@ from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["ComparisonOptions", "VariantComparison", "compare"]
-
 OnTrial = Callable[[int, str, str, float], None]
 _NOT_RUN = Signature("interrupted", "interrupted", "not measured: the comparison was interrupted")
 

@@ -23,8 +23,6 @@ from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle
 from dynadiag.trial.signature import Signature
 
-__all__ = ["compare_document", "comparison_text"]
-
 _MAX_NAME_WIDTH = 60  # columns of a device's name in the head
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
 _MISSING = "-"

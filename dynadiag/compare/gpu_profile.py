@@ -12,8 +12,6 @@ from torch.autograd import DeviceType
 
 from dynadiag.compare.profile_spans import LAUNCHES
 
-__all__ = ["profile_call", "uses_tensor_cores"]
-
 _NOT_KERNELS = ("Memcpy", "Memset")
 # Name parts of kernels that use tensor cores. cuBLAS for Hopper and later: nvjet. CUTLASS and cuDNN: the instruction
 # (16816 is m16n8k16) or "tensorop". Attention kernels of FlashAttention, cuDNN and CUTLASS. Inductor's Triton

@@ -22,8 +22,6 @@ from dynadiag.compare.profile_spans import CALL, GRAPH, ProfileSpan, compile_ids
 from dynadiag.compare.variant import Variant
 from dynadiag.torch_private.profiler_marks import mark_graphs, profiler_mark
 
-__all__ = ["WARM_UP_CALLS", "Measurer"]
-
 _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 # Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
 # the third replays it.

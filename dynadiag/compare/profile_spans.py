@@ -14,8 +14,6 @@ from statistics import fmean, median
 from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
 from dynadiag.torch_private.profiler_marks import CACHE_LOOKUP, COMPILED_REGION
 
-__all__ = ["CALL", "GRAPH", "LAUNCHES", "ProfileSpan", "compile_ids_run", "warm_calls"]
-
 CALL, GRAPH = "dynadiag call", "dynadiag graph"  # the marks that `measure` sets
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # prefixes of the names of CUDA's launch calls
 

@@ -20,17 +20,6 @@ from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 
-__all__ = [
-    "MEASURED",
-    "Figure",
-    "Measured",
-    "RecordedComparison",
-    "RecordedComparisonDocument",
-    "compare_recorded",
-    "recorded_document",
-    "recorded_text",
-]
-
 MEASURED = "dynadiag_measured"  # the kind of the event
 _SAME_MEMORY = 0.02  # of the larger peak: what two runs of one program differ by
 _MOST = 3  # explaining differences that are told

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-__all__ = ["AMP", "AS_WRITTEN", "DYNAMIC", "EAGER", "MODES", "STEPS", "Variant", "variants"]
-
 EAGER = "eager"
 AS_WRITTEN = "as-written"
 MODES = (EAGER, AS_WRITTEN, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -25,8 +25,6 @@ from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits, exceeded_limit, kill_session, read_tail
 from dynadiag.trial.typed_json import dump, typed
 
-__all__ = ["VariantFailedError", "VariantProcess"]
-
 _POLL = 0.1  # seconds between looks at the clock
 _EXIT_TIMEOUT = 10.0  # seconds that a process gets to exit by itself, so that its recording is complete
 

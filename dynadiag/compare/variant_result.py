@@ -18,19 +18,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Compile, Kernel
 from dynadiag.trial.signature import Signature
 
-__all__ = [
-    "MIN_ROUNDS",
-    "CompileSummary",
-    "Gpu",
-    "Peak",
-    "RelativeSpeed",
-    "VariantResult",
-    "median_interval",
-    "quartiles",
-    "read_summary",
-    "relative_speed",
-]
-
 CONFIDENCE = 15 / 16  # of an interval: with five rounds, the interval from the smallest to the largest has it
 MIN_ROUNDS = 5  # that have an interval of this confidence
 

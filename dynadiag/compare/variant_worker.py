@@ -15,8 +15,6 @@ from dynadiag.trial.program import Program, TargetError, call_factory, load_call
 from dynadiag.trial.signature import signature_of
 from dynadiag.trial.typed_json import load
 
-__all__ = ["BOOT", "VariantRequest", "serve"]
-
 # With -c the current folder is first on sys.path. It is removed before dynadiag is imported, because the user may have
 # a package of that name there. Loading the program adds its folder again.
 BOOT = (

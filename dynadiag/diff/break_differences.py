@@ -23,8 +23,6 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Recompile, Span
 
-__all__ = ["break_differences", "recompile_differences"]
-
 _MAX_EXPRESSION = 60  # characters of source in a sentence
 
 T = TypeVar("T")

@@ -15,8 +15,6 @@ from functools import cached_property
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine, parse_graph
 from dynadiag.recording.torch_text.comparable import without_addresses
 
-__all__ = ["CanonicalGraph", "CanonicalNode", "canonical_graph", "with_inputs_in_order_of"]
-
 _NODE = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?! = )")  # a plain name that is no keyword of a call
 _SYMBOL = re.compile(r"(?<![\w.%])(?:s|u|zf|zuf)\d+(?![\w(])")  # a size symbol of torch
 _NUMBERED_SYMBOL = re.compile(r"\$\d+")

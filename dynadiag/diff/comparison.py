@@ -32,8 +32,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 from dynadiag.recording.torch_text.sources import with_program_names
 
-__all__ = ["compare_recordings"]
-
 _CACHES = {"fx_graph_cache_": "the FX graph cache", "aotautograd_cache_": "the AOTAutograd cache"}
 _OUTCOMES = ("hit", "miss", "bypass")
 _MAX_REASON = 100

@@ -15,8 +15,6 @@ from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
 from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.recording.records import Compile, Graph, Guard
 
-__all__ = ["ComparedRecording", "CompilePair", "GraphReader", "in_both", "match_compiles"]
-
 _MIN_SHARED = 0.5  # of the operators of the larger graph
 _NO_COMPILE = "-"
 

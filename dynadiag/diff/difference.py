@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["COMPILED_STAGES", "ENVIRONMENT", "SIGNS", "Comparison", "Difference", "NodeDifference"]
-
 ENVIRONMENT = "environment"  # also configuration and source: what a run was given
 COMPILED_STAGES = ("break", "recompile", "guard", "dynamo", "aot", "post_grad", "kernel", "cache", "values")
 SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}  # of the kinds of a `NodeDifference`

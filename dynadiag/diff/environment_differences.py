@@ -23,16 +23,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
 from dynadiag.recording.torch_text.comparable import is_unreadable, without_addresses
 
-__all__ = [
-    "OptionChange",
-    "are_versions",
-    "changed_options",
-    "environment_differences",
-    "matching_files",
-    "matching_line",
-    "source_differences",
-]
-
 _METRICS = {
     "dynamo_config": "torch._dynamo.config",
     "functorch_config": "torch._functorch.config",

@@ -17,8 +17,6 @@ from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.torch_text.sources import input_names
 
-__all__ = ["exchanged_inputs"]
-
 _Scopes = Sequence[frozenset[str]]  # the attributes of each class, and the arguments of each function
 
 

@@ -15,8 +15,6 @@ from difflib import SequenceMatcher
 from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode, with_inputs_in_order_of
 from dynadiag.kernels.graph_parser import SourceLine
 
-__all__ = ["NodeChange", "first_change", "graph_changes"]
-
 _MAX_ALIGNED = 4_000_000  # pairs of nodes that are aligned by order; above it, nodes are paired by occurrence
 
 

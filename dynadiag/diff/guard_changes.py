@@ -25,9 +25,6 @@ from dynadiag.recording.torch_text.comparable import (
     skeleton,
 )
 
-__all__ = ["GuardDifference", "changed_state", "guard_differences", "is_on_traced_code", "thread_count"]
-
-
 # What torch checks of the code and the tensors that it traced. It follows from the operators in the graph.
 _OF_TRACED_CODE = frozenset(
     {

@@ -11,8 +11,6 @@ from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.guards import guarded_value, read_condition, tensor_check
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["guard_change_text", "value_rank"]
-
 _MAX_GUARD = 100  # characters of a guard, or of the two of a change, in a sentence
 # What torch checks of a tensor. Strides follow from sizes, so sizes come first.
 _TENSOR_FIELDS = ("size", "dtype", "device", "requires_grad", "stride", "dispatch_keys")

@@ -15,8 +15,6 @@ from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.torch_text.comparable import without_addresses
 
-__all__ = ["kernel_differences"]
-
 _CODE = "inductor_output_code"
 _NO_COMPILE = "-"
 _WORDS = {

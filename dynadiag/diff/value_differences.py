@@ -18,8 +18,6 @@ from dynadiag.explanation.values import EPSILON, ValueTable, operator_name, rang
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
 
-__all__ = ["value_differences", "value_notes"]
-
 _NARROW = 1e-4  # the epsilon of 16-bit types is larger
 _UNITS, _UNITS_NARROW = 16.0, 4.0  # units in the last place that one node may be apart
 _JUMP = 16.0  # times the distance of what a node reads

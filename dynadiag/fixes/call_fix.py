@@ -15,8 +15,6 @@ from dynadiag.fixes.pickled_call import project_of_call
 from dynadiag.fixes.prover import FailsUncompiled
 from dynadiag.fixes.trials import Trials, runner_of
 
-__all__ = ["fix_call"]
-
 
 def fix_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> FixReport:
     """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, or fails uncompiled."""

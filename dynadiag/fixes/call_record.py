@@ -25,17 +25,6 @@ from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
 from dynadiag.trial.reachable_state import expand_objects, find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, copy_tensors
 
-__all__ = [
-    "CallDifference",
-    "CallRecord",
-    "StateAfter",
-    "compare",
-    "mark_unstable",
-    "random_state",
-    "record_of",
-    "scalars_of",
-]
-
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers

@@ -87,8 +87,6 @@ def masked_like(masked: CallRecord, record: CallRecord) -> CallRecord:
     return replace(record, unstable=masked.unstable, printed=printed)
 
 
-__all__ = ["CallWatch", "CandidateWatch", "ReferenceWatch"]
-
 _MAX_OWN_CALLS = 12  # calls that are compared with the program's own inputs
 _MAX_VARIED_CALLS = 3  # calls, each of another form, that are compared with other inputs
 _MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compared with its own inputs only

@@ -14,8 +14,6 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
 from dynadiag.recording.records import Span
 
-__all__ = ["Candidate", "Condition", "Refusal", "Rewrite", "Site", "Sources", "at_break"]
-
 N = TypeVar("N", bound=cst.CSTNode)
 
 

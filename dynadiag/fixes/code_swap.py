@@ -17,8 +17,6 @@ from pathlib import Path
 
 from dynadiag.overlay_runtime import functions_in
 
-__all__ = ["swap_module"]
-
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _Place = tuple[str, int]  # the qualified name, and the number among those of the name
 

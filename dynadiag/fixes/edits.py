@@ -19,8 +19,6 @@ from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, Posi
 
 from dynadiag.recording.records import Span
 
-__all__ = ["Edit", "EditConflict", "ParsedSource", "SourceMap", "apply_edits", "callee_name", "unified_diff"]
-
 N = TypeVar("N", bound=cst.CSTNode)
 
 

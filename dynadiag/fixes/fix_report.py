@@ -11,19 +11,6 @@ from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.printer import Printer
 
-__all__ = [
-    "Evidence",
-    "FixDocument",
-    "FixEntry",
-    "FixReport",
-    "ProblemPlace",
-    "Rejected",
-    "encode_document",
-    "evidence_lines",
-    "report_text",
-]
-
-
 _MAX_CAUSES = 4  # of one change
 
 

@@ -19,8 +19,6 @@ from dynadiag.fixes.overlay_file import changes_of, library_edits, overlay_text,
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project, is_library
 
-__all__ = ["Fix", "FixResult", "document_of", "entries_of", "exit_code_of"]
-
 _NOT_THEIRS = "the cause lies in torch or Python, where nothing is changed"
 _NO_REWRITE = "no rewrite fits this place"
 

@@ -32,8 +32,6 @@ from dynadiag.fixes.prover import Prover, refuse_failing
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import RecordedRun, Trials
 
-__all__ = ["Cause", "find_fixes"]
-
 _MAX_HIDDEN = 4  # breaks behind one another that are looked for
 Message = Callable[[str], None]
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from dynadiag.fixes.printed_output import comparable
 
-__all__ = ["TooLong", "captured_output", "every_warning", "printed_text", "silence", "time_limit"]
-
 
 class TooLong(BaseException):  # no handler of the program's catches it
     """A call with other inputs did not end in time."""

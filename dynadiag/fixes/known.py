@@ -11,8 +11,6 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project, is_library, module_of
 from dynadiag.known_fixes import KnownFix, function_at, known_fixes
 
-__all__ = ["entry_of", "known_titles", "merged"]
-
 
 def known_titles(project: Project, problem: FixProblem) -> frozenset[str]:
     """The changes that were proved for breaks of this kind in this very function."""

@@ -9,19 +9,6 @@ import msgspec
 
 from dynadiag.trial.events import HookEvent
 
-__all__ = [
-    "CALL_BUILTIN",
-    "MAX_DIFFERENCES",
-    "SIDE_BUILTIN",
-    "CallDiffers",
-    "CallsCompared",
-    "CompiledOperators",
-    "Observation",
-    "SideTaken",
-    "VariantRun",
-    "WarmCallTime",
-]
-
 CALL_BUILTIN = "__dynadiag_call__"  # the builtin decorator of a function whose calls are compared
 SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
 

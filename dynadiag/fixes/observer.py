@@ -68,8 +68,6 @@ def tensor_operators(module: fx.GraphModule) -> int:
     return sum(any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)) for value in values)
 
 
-__all__ = ["install"]
-
 _WARM_SECONDS = 0.3
 _MIN_WARM_CALLS = 12  # more than torch compiles a function again: each call may change what the next one guards on
 

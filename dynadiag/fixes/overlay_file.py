@@ -15,8 +15,6 @@ from dynadiag.fixes.edits import Edit, apply_edits, unified_diff
 from dynadiag.fixes.project import Project, is_library, module_of
 from dynadiag.overlay_runtime import Change, functions_in
 
-__all__ = ["NotOfFunctions", "changes_of", "library_edits", "overlay_text", "package_diff", "package_of"]
-
 _SHOWN = 100  # columns of a header's line
 _RUNTIME_HEAD = re.compile(r'\A""".*?"""\n+from __future__ import annotations\n', re.S)
 

@@ -16,8 +16,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.fixes.project import Project
 from dynadiag.trial.program import Program
 
-__all__ = ["load_pickled", "project_of_call"]
-
 _SCRIPT, _PICKLE = "dynadiag_call.py", "dynadiag_call.pickle"
 _TEXT = (
     "from dynadiag.fixes.pickled_call import load_pickled\n\n\ndef call():\n    return load_pickled(__file__, {!r})\n"

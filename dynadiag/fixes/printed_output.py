@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["comparable", "comparable_run", "difference", "has_same_lines", "last_exception", "mask_unstable"]
-
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
 # What torch says about its own work: a break that is gone takes its warning with it.

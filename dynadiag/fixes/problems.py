@@ -17,8 +17,6 @@ from dynadiag.fixes.project import Project
 from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
 
-__all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
-
 _SPECIALIZED = ("0", "1")  # sizes that torch compiles for themselves
 _MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
 

@@ -14,8 +14,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.trial.program import Program
 
-__all__ = ["Project", "is_library", "module_of", "write_new"]
-
 _PACKAGES = "site-packages"  # in the name of a library's file: no name of the user's begins so
 _NOT_CHANGED = ("torch", "torchgen", "functorch", "triton", "numpy", "dynadiag")  # the compiler, and what it stands on
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}

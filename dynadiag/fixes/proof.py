@@ -19,22 +19,6 @@ from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
 
-__all__ = [
-    "ALIKE",
-    "COMPARISONS",
-    "COUNTED",
-    "MENDABLE",
-    "RAN",
-    "RECORDED",
-    "TIMED",
-    "Proof",
-    "UnchangedProgram",
-    "evidence_of",
-    "first_objection",
-    "prints_the_same",
-    "runs_as_much_compiled",
-]
-
 _SHRUNK = 0.9  # share of the operators that has to stay compiled, of the largest graph's and of all that run in graphs
 _SLOWER = 1.5  # times the time of a warm call, beyond which a change is slower than noise explains
 _NOISE = 300e-6  # seconds by which a warm call may always differ: in small calls guards take most of the time

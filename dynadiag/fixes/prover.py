@@ -23,8 +23,6 @@ from dynadiag.fixes.proof import (
 )
 from dynadiag.fixes.trials import RecordedRun, Trials
 
-__all__ = ["FailsUncompiled", "Prover", "refuse_failing"]
-
 _TIMED_AGAIN = 2  # how often both programs are timed again before one counts as slower
 _OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
 

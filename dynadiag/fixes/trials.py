@@ -42,8 +42,6 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import changed_files, snapshot
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["HOOKS", "TIMEOUT", "ComparedRun", "RecordedRun", "ReferenceRun", "Trials", "runner_of", "watched"]
-
 HOOKS = ("dynadiag.fixes.observer",)
 _MAX_COMPARED_FILE = 4 << 20  # bytes
 _OUTPUT = 16 << 20  # bytes of a program's output that are compared

@@ -19,8 +19,6 @@ from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.reachable_state import ContainerSnapshot, find_scalars_in, walk_objects
 from dynadiag.trial.reference_run import ReplayableCall
 
-__all__ = ["UserGlobals"]
-
 _MAX_OBJECTS = 5_000
 _MAX_ELEMENTS = 1 << 24  # of all tensors together
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)

@@ -15,8 +15,6 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.trial.reference_run import Arguments, ReplayableCall, tensors_in
 
-__all__ = ["OWN", "search_names", "variant", "variant_names"]
-
 OWN = "the program's inputs"
 _SIZES = 4  # distinct sizes that are changed
 _LEAVES = 4  # tensors, and numbers, that are changed one at a time

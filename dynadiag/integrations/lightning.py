@@ -9,8 +9,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from dynadiag.integrations.step_recording import StepRecording, StepsResult
 
-__all__ = ["DynadiagCallback"]
-
 
 class DynadiagCallback(Callback):
     """Records the training batches from ``first_step`` to ``last_step`` into ``path``.

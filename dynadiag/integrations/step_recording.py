@@ -25,8 +25,6 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import source_location
 from dynadiag.render.report import Report
 
-__all__ = ["StepRecording", "StepsResult"]
-
 _LOG = logging.getLogger("dynadiag")
 _MAX_LISTED = 10  # findings in the log
 

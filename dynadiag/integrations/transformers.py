@@ -11,8 +11,6 @@ from transformers.trainer_callback import CallbackHandler
 
 from dynadiag.integrations.step_recording import StepRecording, StepsResult
 
-__all__ = ["DynadiagCallback"]
-
 
 class DynadiagCallback(TrainerCallback):
     """Records the steps from ``first_step`` to ``last_step`` into ``path``.

@@ -16,8 +16,6 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.torch_text.guards import guarded_value
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["ValueDifference", "option_cause", "value_cause", "value_difference"]
-
 
 @dataclass(frozen=True, slots=True)
 class ValueDifference:

@@ -17,8 +17,6 @@ from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import rank_list
 from dynadiag.job.trace import CompileStep
 
-__all__ = ["find_divergence", "group_alike"]
-
 
 def group_alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
     """Return the ranks in groups of those that are alike, the largest first, of equal ones that with the lowest rank.

@@ -15,8 +15,6 @@ from dynadiag.job.ranks import are_multiples, follows_rank
 from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step, UnseenStep
 from dynadiag.recording.records import Break
 
-__all__ = ["RankDifference", "Side", "first_difference"]
-
 _MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only the common beginning
 _MAX_HISTORY = 500  # steps in which an earlier run like the last one is looked for
 

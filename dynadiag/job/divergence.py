@@ -10,8 +10,6 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Compile, Span
 
-__all__ = ["Divergence", "DivergenceText", "Location", "compile_location", "divergence_finding"]
-
 Location = tuple[str | None, int | None, str]  # file, line, function
 
 

@@ -22,8 +22,6 @@ from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Collective, Compile, Frame, Recompile
 
-__all__ = ["describe_divergence"]
-
 _NODE = 100  # characters of a node of a graph
 
 

@@ -15,8 +15,6 @@ from dynadiag.recording.code_origin import is_generated_file
 from dynadiag.recording.records import Frame
 from dynadiag.recording.torch_text.failures import is_peer_gone, is_timeout, without_place
 
-__all__ = ["describe_end", "describe_ends", "ended_by_itself", "find_dead_ranks", "last_place", "place_text"]
-
 _MESSAGE = 140  # characters of an exception's message
 _TERMINATED = -signal.SIGTERM  # a launcher ends the other ranks by that
 _BY_LAUNCHER = (_TERMINATED, -signal.SIGKILL)  # and by that if they do not answer

@@ -21,8 +21,6 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
 
-__all__ = ["Job", "Process", "open_job"]
-
 
 @dataclass(frozen=True, slots=True)
 class Process:

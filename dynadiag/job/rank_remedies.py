@@ -5,8 +5,6 @@ from __future__ import annotations
 from dynadiag.explanation.remedy import Remedy
 from dynadiag.job.differences import RankDifference
 
-__all__ = ["RANKS"]
-
 
 def _usual(key: str, says: str) -> Remedy[RankDifference]:
     return Remedy(f"ranks.{key}", says, usual=True)

@@ -7,8 +7,6 @@ from math import gcd
 
 from dynadiag.job.processes import Process
 
-__all__ = ["are_multiples", "does_not", "follows_rank", "name_ranks", "rank_list", "rank_numbers", "with_verb"]
-
 
 def rank_list(ranks: Iterable[int]) -> str:
     """Ranks as ranges.

@@ -23,23 +23,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Collective, Compile, Frame, Graph, Guard, Recompile, SkippedFrame
 from dynadiag.recording.torch_text.sources import input_names
 
-__all__ = [
-    "COLLECTIVES",
-    "POINT_TO_POINT",
-    "CollectiveStep",
-    "CompileStep",
-    "GraphContent",
-    "GuardedValue",
-    "ProgramLines",
-    "RankTrace",
-    "Step",
-    "TraceReader",
-    "UnseenStep",
-    "is_size",
-    "kind_of_type",
-    "short_type",
-]
-
 COLLECTIVES = "_c10d_functional"  # the namespace of collectives in graphs
 POINT_TO_POINT = ("send", "recv")  # a rank may still be in its last one
 _NOT_COLLECTIVES = ("wait_tensor", "_wrap_tensor_autograd")

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from dynadiag.job.processes import Process
 from dynadiag.job.trace import CollectiveStep
 
-__all__ = ["Wait", "clock_offsets", "measure_waits"]
-
 _BLOCKING = ("gloo", "mpi")
 
 

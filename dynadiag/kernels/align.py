@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name
 
-__all__ = ["AlignedStatement", "align_call"]
-
 _HELPER = "def _triton_helper"  # a helper function of a scan, which has none of the kernel's values
 _TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
 _VARIABLE = re.compile(r"(?<![\w.])(?:_|masked_)?tmp\w*")

@@ -29,20 +29,6 @@ from dynadiag.kernels.module_parser import (
     memory_chain,
 )
 
-__all__ = [
-    "NO_SHARED_DATA",
-    "FusionRefusal",
-    "Operation",
-    "ScheduledGraph",
-    "add_inlined_nodes",
-    "infer_nodes",
-    "match_calls",
-    "nodes_of_buffers",
-    "nodes_of_call",
-    "nodes_of_calls",
-    "parse_operations",
-]
-
 NO_SHARED_DATA = "no shared data"  # the scheduler's words
 _LAYOUT_KINDS = ("ConcatKernel", "NopKernel")  # kinds without code: they only lay out buffers
 _ITEM_KIND = "MultiOutput"  # the kind of one output of an operation with several

@@ -22,8 +22,6 @@ from dynadiag.kernels.graph_parser import (
 )
 from dynadiag.kernels.module_parser import ModuleCall, ParsedModule, buffer_access, buffer_name
 
-__all__ = ["MACHINE_BALANCE", "RooflineCost", "estimate_cost", "is_product", "roofline_bound"]
-
 # Operations that a device can do while it moves one byte, measured as docs/kernels.md says (two cores of an x86
 # server with AVX-512, float32). Any other device has to be measured: its vendor's peak figures would mislead.
 MACHINE_BALANCE = {"cpu": 3.0}

@@ -22,8 +22,6 @@ from dynadiag.kernels.module_parser import (
     split_parameters,
 )
 
-__all__ = ["is_cpp_wrapper", "parse_cpp_wrapper"]
-
 _SOURCE = "cpp_wrapper_src = ("
 _EXAMPLE_INPUTS = "\ndef get_args("  # makes example inputs, whose sizes are those of the compile
 _ENTRY = "void inductor_entry_impl("

@@ -16,8 +16,6 @@ from dynadiag.kernels.module_parser import Comment, KernelDefinition, ModuleCall
 from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 
-__all__ = ["CompileLinker", "DocumentLinks"]
-
 _FUSED = re.compile(r"_fused_(.+?)_\d+$")
 _MIN_OPERATOR = 2  # letters; a shorter operator is not looked for in the name of a kernel
 _TANGENT = "tangents_"  # the prefix of inputs that only backward and joint graphs have

@@ -16,16 +16,6 @@ from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
 from dynadiag.kernels.module_parser import KernelDefinition, ParsedModule
 from dynadiag.kernels.triton_artifacts import TritonArtifact
 
-__all__ = [
-    "GeneratedModule",
-    "KernelCall",
-    "RefusedFusion",
-    "dynamo_nodes_of",
-    "own_source_lines",
-    "reported_dynamo_nodes",
-    "source_lines_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RefusedFusion:

@@ -10,22 +10,6 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-__all__ = [
-    "IN_PLACE",
-    "PrintedGraph",
-    "PrintedNode",
-    "SourceLine",
-    "TensorType",
-    "element_count",
-    "evaluate_size",
-    "graph_lines",
-    "names_in",
-    "operator_of",
-    "parse_graph",
-    "parse_tensor",
-    "split_arguments",
-]
-
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")

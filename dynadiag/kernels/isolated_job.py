@@ -13,8 +13,6 @@ import msgspec
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["run_isolated"]
-
 T = TypeVar("T")
 _TIMEOUT = 600  # seconds
 

@@ -22,8 +22,6 @@ from difflib import SequenceMatcher
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import split_arguments
 
-__all__ = ["KernelChange", "change_diff", "changed_kernels", "compare_kernels", "diff_sources"]
-
 _MIN_SHARED = 0.5  # of the smaller kernel's parts or nodes
 _BUFFER_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w.(]| ?=)")  # a buffer, by the name it has in one module
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["PARSERS", "LineTable", "Stage", "parse_stage"]
-
 LineTable = tuple[str, list[tuple[int, int]]]
 
 _LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")

@@ -25,8 +25,6 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Graph
 
-__all__ = ["GraphMemory", "Memory", "SavedTensors", "Saving", "read_memory"]
-
 _OWNED = re.compile(r"_(parameters|buffers)_\w+_$")  # Dynamo's placeholder of a parameter or buffer of a module
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)|(?<=\[)\d+(?=\])")

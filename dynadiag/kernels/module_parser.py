@@ -11,17 +11,6 @@ from dataclasses import dataclass, field
 
 from dynadiag.kernels.graph_parser import names_in, split_arguments
 
-__all__ = [
-    "BufferAccess",
-    "Comment",
-    "CommentReader",
-    "KernelDefinition",
-    "ModuleCall",
-    "ParsedModule",
-    "buffer_access",
-    "parse_module",
-]
-
 _SOURCES = re.compile(r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[")
 _FRAGMENT_NODE = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
 _RETURN = re.compile(r"^\s*#   return (.*)$")

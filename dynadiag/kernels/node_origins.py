@@ -15,8 +15,6 @@ import orjson
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame, Graph
 
-__all__ = ["NodeOrigin", "read_origins"]
-
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _ROOT = re.compile(r"[LG]\['(\w+)'\]\.?")  # Dynamo's name of the variable that holds a model
 _ITEM = re.compile(r"\[(\d+)\]|\._modules\['(\w+)'\]")  # `layers[0]` and `_modules['layers']` are `layers.0`

@@ -39,8 +39,6 @@ from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Symbol
 
-__all__ = ["MAX_GRAPH_BYTES", "generated_modules", "kernel_calls", "size_hints"]
-
 MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
 
 

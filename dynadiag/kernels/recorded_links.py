@@ -12,8 +12,6 @@ from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Frame, Graph, Node
 
-__all__ = ["MAX_LINKED_NODES", "MAX_MODULE_NODES", "CompileTexts", "RecordedLinks"]
-
 MAX_LINKED_NODES = 30_000  # nodes of the graphs of a compile that are linked before anybody looks at them
 MAX_MODULE_NODES = 100_000  # with more nodes in its graphs, kernels are only linked by comments and names
 _PAGE_ROWS = 5_000  # rows of nodes read at once

@@ -16,8 +16,6 @@ from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Node
 
-__all__ = ["STEPS", "CompileContext", "locate", "locate_dynamo"]
-
 # Operators that have different names in Dynamo's graph and in ATen's.
 _MATRIX_PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "mv", "dot"})
 _ATEN_NAMES = {

@@ -28,8 +28,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
 
-__all__ = ["STAGES", "CompiledStages", "StageJob", "check_stage", "is_in_own_cache", "make_stages"]
-
 STAGES = {
     "triton": ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn"),
     "cpp": ("source", "asm"),

@@ -18,17 +18,6 @@ from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
 
-__all__ = [
-    "CallTime",
-    "DevicePeaks",
-    "KernelTimes",
-    "Roofline",
-    "TimedModule",
-    "TimingJob",
-    "measure_times",
-    "saved_times",
-]
-
 _DERIVED_KEY = "times"
 _SECONDS_PER_MODULE = 0.5  # how long each module runs
 

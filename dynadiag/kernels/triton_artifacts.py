@@ -20,8 +20,6 @@ from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 
-__all__ = ["EVENT_KIND", "TritonArtifact", "TritonArtifacts", "occupancy", "read_cubin", "read_stages"]
-
 _WARP = 32  # threads
 _REGISTER_UNIT = 256  # registers are allocated to a warp in this unit
 _SHARED_UNIT = 128  # bytes; shared memory is allocated to a block in this unit

@@ -16,8 +16,6 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
-__all__ = ["CommandEnd", "run_command"]
-
 _GRACE = 20.0  # seconds that a cancelled command has to write what it has found
 _MAX_LINE = 300  # characters of a line of progress
 

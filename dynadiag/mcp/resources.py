@@ -26,8 +26,6 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.render.kernels import kernel_text
 from dynadiag.tables import OpenRecording
 
-__all__ = ["MAX_ROWS", "TEMPLATES", "list_recordings", "query", "read_resource", "uri_of"]
-
 MAX_ROWS = 1000  # of one query
 _MAX_LISTED = 50
 _MAX_CHARS = 200_000  # of one text

@@ -25,8 +25,6 @@ from dynadiag.mcp.tools import CommandTool, command_tools
 from dynadiag.render.clean import clean
 from dynadiag.tables import OpenRecording
 
-__all__ = ["make_server", "serve"]
-
 _Context = ServerRequestContext[Any, Any]
 
 _MAX_TEXT = 20_000  # characters of what a command printed: its end, where the report stands

@@ -12,8 +12,6 @@ from dynadiag.commands.schema import DOCUMENTS
 from dynadiag.commands.target_options import names_recording
 from dynadiag.errors import DynadiagError
 
-__all__ = ["CommandTool", "command_tools"]
-
 _LEFT_OUT = ("browse", "mcp", "schema")  # they need a terminal, or are of no use to a client
 _NEVER_RUN = ("kernels", "graph", "report", "import", "export", "pack", "doctor")  # they run no program
 _OWN_OPTIONS = ("help", "json", "live", "github")  # what the server sets, or what is of no use to a client

@@ -62,7 +62,7 @@ _state = _State()
 
 def install() -> None:
     """Install the hooks in torch. Call it once per process."""
-    torch_private.wrap_call_user_compiler(_call_user_compiler)
+    trial_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_report_lowering, _report_failed_lowering)
     torch_private.track_libraries()

@@ -41,6 +41,7 @@ from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep
 from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings, use_fake_process_groups
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
+from dynadiag.torch_private.capture import inductor_options
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note
 from dynadiag.trial.outcome import Outcome
@@ -218,7 +219,7 @@ class _Reducer:
 
         Returns the outcome of that trial, or None.
         """
-        options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
+        options = inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         for dynamic, earlier in self._call_modes(inputs):
             around = CompileSettings(
                 self._settings,

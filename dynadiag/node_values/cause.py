@@ -9,8 +9,6 @@ import torch
 
 from dynadiag.trial.reference_run import tensors_in
 
-__all__ = ["cause_of"]
-
 _ROW_OPERATORS = ("softmax", "_softmax", "log_softmax", "_log_softmax", "logsumexp")
 _PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "__matmul__", "einsum")
 

@@ -22,8 +22,6 @@ from dynadiag.node_values.summary import distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
-__all__ = ["ForwardCall", "wrong_gradient"]
-
 _FAR = 1e-3  # of the largest element; a type of 16 bits is off by more
 _FAR_NARROW = 5e-2
 _FEW = 0.05  # of the elements

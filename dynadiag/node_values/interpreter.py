@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch.fx import Interpreter
 
-__all__ = ["LayoutInterpreter"]
-
 
 class LayoutInterpreter(Interpreter):
     """An interpreter in which ``aten.view`` takes a tensor of any stride, as Inductor's does.

@@ -18,8 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 
-__all__ = ["ForkFailed", "run_in_fork"]
-
 _LIMIT = 600.0  # seconds
 _BLOCK = 1 << 16
 _GOOD, _BAD = b"+", b"-"  # the first byte of what the fork writes: a result or an error

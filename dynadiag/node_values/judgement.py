@@ -30,8 +30,6 @@ from dynadiag.trial.fp64_oracle import beyond_rounding
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["Judgement", "Judgements", "StoredValue", "agrees", "judge"]
-
 _MAX_SAMPLES = 16  # runs with random rounding
 _FILL_OWN, _FILL_WIDE = 0.0, math.nan  # of uninitialized memory: what depends on it is infinitely far from float64
 

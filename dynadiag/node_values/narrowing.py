@@ -18,8 +18,6 @@ from dynadiag.node_values.node_run import is_mutating
 from dynadiag.node_values.summary import is_summarized
 from dynadiag.torch_private.trial import compile_in_this_process
 
-__all__ = ["wrong_within"]
-
 _MAX_NODES = 64  # that are compiled once more
 
 

@@ -21,8 +21,6 @@ from dynadiag.node_values.summary import distance, is_summarized, summary_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
-__all__ = ["NodeRun", "input_names", "is_mutating", "is_uninitialized", "memory_of"]
-
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _IN_PLACE = (operator.setitem, operator.delitem)
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)

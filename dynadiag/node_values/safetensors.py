@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["save_tensors"]
-
 _NAMES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",

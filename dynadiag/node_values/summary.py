@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["distance", "have_same_bits", "is_summarized", "summary_of"]
-
 _SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 

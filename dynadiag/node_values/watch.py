@@ -40,8 +40,6 @@ from dynadiag.torch_private import trial as backend_hooks
 from dynadiag.torch_private.minify import copy_graph_module
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
-__all__ = ["watch", "watching"]
-
 _MAX_ERROR = 500  # characters of an error that are recorded
 
 

@@ -8,8 +8,6 @@ import orjson
 
 from dynadiag.recording.records import KeyComponent
 
-__all__ = ["component_group", "merge_components", "parse_components"]
-
 _COMPONENT = re.compile(r"\[(\w+)\] ((?:\w|\[(?:[^\[\]]|\[\d*\])*\])+): ?(.*)", re.DOTALL)
 
 

@@ -10,20 +10,6 @@ from itertools import pairwise
 
 from dynadiag.recording.records import Break, Frame
 
-__all__ = [
-    "cell_label",
-    "is_generated_file",
-    "is_resume_function",
-    "is_stdlib_file",
-    "is_torch_file",
-    "is_user_file",
-    "module_at",
-    "original_name",
-    "path_in_packages",
-    "user_frame",
-    "user_frames",
-]
-
 # torch names a resume function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")
 # Where pip, Debian and conda put the package, and modules that no program has. The folder's name `torch` alone says

@@ -22,8 +22,6 @@ from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC, connect_read_only, declared_size, printable, restrict
 
-__all__ = ["Database"]
-
 R = TypeVar("R")
 
 

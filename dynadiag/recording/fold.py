@@ -26,8 +26,6 @@ from dynadiag.recording.records import Event, Record, Run
 from dynadiag.recording.schema import BLOCK_SIZE
 from dynadiag.recording.store import RecordingWriter, atomic_write
 
-__all__ = ["MAX_DIGEST_PAYLOAD", "fold", "fold_into"]
-
 MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest can read, to bound its memory
 _MAX_KINDS = 1000  # kinds that are counted; torch has about a hundred, so a log with more is not torch's
 _MAX_NAME = 1000  # characters of a name in the index; the event has the full name

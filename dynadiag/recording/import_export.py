@@ -13,8 +13,6 @@ from dynadiag.recording.log import LogParser
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import atomic_write
 
-__all__ = ["ImportResult", "export_log", "import_log", "planned_recordings"]
-
 _RANK = re.compile(r"rank_?(\d+)")
 
 

@@ -22,19 +22,6 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 
-__all__ = [
-    "JOURNAL_SUFFIX",
-    "LIMIT_KIND",
-    "SUFFIX",
-    "Identity",
-    "Journal",
-    "clean_stem",
-    "journal_path",
-    "journal_stem",
-    "process_space",
-    "unused_path",
-]
-
 SUFFIX = ".dynadiag"  # journals, and the recordings that they become
 JOURNAL_SUFFIX = ".journal"  # added to the name of a recording that exists until its journal is complete
 _DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota

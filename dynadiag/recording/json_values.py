@@ -6,8 +6,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["float_or_none", "int_or_none", "json_object", "list_or_empty", "text_or_none"]
-
 
 def json_object(text: str) -> dict[str, Any]:
     """Return the JSON object that a text is, or an empty one if the text is anything else."""

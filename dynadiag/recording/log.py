@@ -14,17 +14,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = [
-    "MAX_HEADER",
-    "NOISE_KIND",
-    "LogParser",
-    "RawEvent",
-    "event_kind",
-    "event_time",
-    "parse_metadata",
-    "payload_text",
-]
-
 NOISE_KIND = "dynadiag_unparsed"
 MAX_HEADER = 4 << 20  # bytes; torch asks that metadata stay under 1 MB
 _MAX_NOISE = 1 << 20  # bytes of noise in one event, so that a file of only noise can be read in pieces

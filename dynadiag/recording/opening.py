@@ -24,22 +24,6 @@ from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC
 
-__all__ = [
-    "COMPARISON_NAME",
-    "READ_SUFFIXES",
-    "fold_in_place",
-    "has_ended",
-    "has_recordings",
-    "is_being_written",
-    "is_journal",
-    "is_running",
-    "journal_header",
-    "list_recordings",
-    "open_recording",
-    "open_recording_as",
-    "read_head",
-]
-
 R = TypeVar("R", bound=Recording)
 
 COMPARISON_NAME = "compare.json"  # the document of `dynadiag compare`, beside the recordings of its variants

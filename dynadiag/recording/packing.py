@@ -23,8 +23,6 @@ import zstandard
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.untrusted_sqlite import SQLITE_MAGIC, connect_read_only, declared_size, printable
 
-__all__ = ["Content", "is_packed", "member_names", "read_member", "write_packed"]
-
 APPLICATION_ID = 0x64796E70  # "dynp"
 _TABLE = (
     'CREATE TABLE "member" ("id" INTEGER PRIMARY KEY, "name" TEXT NOT NULL UNIQUE, "base" INTEGER, '

@@ -45,8 +45,6 @@ from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 from dynadiag.recording.store import DERIVED_TABLE, load_derived
 from dynadiag.recording.torch_text.guards import completed
 
-__all__ = ["EventSpan", "Recording"]
-
 _MAX_PAYLOAD = 256 << 20  # bytes; the largest payload seen so far is a tenth of it
 _MAX_BLOCK = 8 << 20  # bytes of log in one block, whatever the file claims
 _MAX_BLOCKS_KEPT = 4

@@ -18,8 +18,6 @@ from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_o
 
 import orjson
 
-__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "check_type"]
-
 MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to this
 _MAX_TEXT = 1 << 20  # characters of one string; longer ones are cut, the event has the full text
 _INT64 = 1 << 63

@@ -8,17 +8,6 @@ from typing import Any
 from dynadiag.recording import records
 from dynadiag.recording.record_mapping import RecordMapping
 
-__all__ = [
-    "APPLICATION_ID",
-    "BLOCK_SIZE",
-    "RECORD_TABLES",
-    "TABLES",
-    "VERSION",
-    "SqlColumn",
-    "SqlTable",
-    "mapping_of",
-]
-
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
 # A reader refuses newer versions. 3 added derived data, 4 cache lookups and collectives, 5 dropped links, 6 added the
 # facts of breaks, 7 added the values of nodes.

@@ -12,8 +12,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.database import Database
 from dynadiag.recording.untrusted_sqlite import printable
 
-__all__ = ["QueryResult", "run_query"]
-
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: some milliseconds
 

@@ -22,8 +22,6 @@ from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import Break
 from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping_of
 
-__all__ = ["DERIVED_TABLE", "RecordingWriter", "atomic_write", "load_derived", "save_derived"]
-
 _PRAGMAS = (
     "PRAGMA page_size = 8192",
     "PRAGMA journal_mode = OFF",  # nobody reads the file before it is complete; a failure removes it

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-__all__ = ["SQLITE_MAGIC", "connect_read_only", "declared_size", "printable", "restrict"]
-
 SQLITE_MAGIC = b"SQLite format 3\0"  # every SQLite file begins with it
 _MAX_CHARS = 200  # characters of an error
 

@@ -12,8 +12,6 @@ from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 
-__all__ = ["entry_json", "entry_text"]
-
 
 def entry_text(entry: BreakEntry, printer: Printer | None = None) -> str:
     """Return what the break means, what torch says about it, and what to do about it. It ends in a line end."""

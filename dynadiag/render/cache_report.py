@@ -17,8 +17,6 @@ from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.table import table
 
-__all__ = ["CachesDocument", "cache_report_text", "caches_document"]
-
 _MAX_BAR = 40  # columns
 _OUTCOMES = ("hit", "miss", "bypass", "disabled")
 _MAX_SHOWN = 10  # groups of causes

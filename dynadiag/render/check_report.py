@@ -18,8 +18,6 @@ from dynadiag.render.json_document import SCHEMA, document_of, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 
-__all__ = ["CheckDocument", "check_json", "check_text", "problem_headline"]
-
 _MAX_GONE = 10  # findings of the baseline that are gone, in a text
 
 

@@ -18,8 +18,6 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import truncate_end, width, wrap
 
-__all__ = ["ComparisonDocument", "comparison_json", "comparison_text", "stage_text"]
-
 _ROLES = {"+": "good", "-": "error", "~": "break", ">": "dim", "@": "gutter"}
 _MAX_NODES = 20  # rows of a graph, and lines of a source diff, without --all
 _MAX_CAUSES = 6

@@ -25,8 +25,6 @@ try:
 except ModuleNotFoundError:  # it comes with the extra `graph`
     graphviz = None
 
-__all__ = ["dot_text", "node_graph", "overview_graph", "render_graph"]
-
 MAX_NODES = 3000  # beyond that `dot` takes minutes, and nobody can read it
 _MAX_LABEL = 60  # columns of one line of a label
 _PROGRAM = "program"

@@ -14,8 +14,6 @@ from dynadiag.render.printer import Printer, source_lines
 from dynadiag.render.runtime_cost import cost_text
 from dynadiag.render.wrap import truncate_end, truncate_middle, width
 
-__all__ = ["FindingPrinter", "finding_text"]
-
 _MAX_SHOWN = 10  # findings of one rule that a report shows without --all
 _MAX_PLACES = 10  # further places of one finding that it shows without --all
 _MAX_LABEL = 32  # columns of an id

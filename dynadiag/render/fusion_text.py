@@ -12,8 +12,6 @@ from dynadiag.explanation.formatting import count
 from dynadiag.kernels.call_nodes import NO_SHARED_DATA
 from dynadiag.kernels.generated_module import KernelCall, RefusedFusion
 
-__all__ = ["operators_of", "plain_reason", "refusal_text", "refusal_texts", "share_text"]
-
 _LISTED = 6  # refused fusions of a call
 
 # By the beginning of torch's words. "it" is the other kernel.

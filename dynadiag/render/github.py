@@ -15,8 +15,6 @@ from dynadiag.render.check_report import problem_headline
 from dynadiag.render.clean import clean
 from dynadiag.render.markdown import cell
 
-__all__ = ["annotation_commands", "step_summary"]
-
 _MAX_SHOWN = 50  # annotations of a job that GitHub keeps
 _MAX_ROWS = 200  # of a table in the summary: GitHub refuses more than 1 MiB
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dynadiag.recording.records import Graph
 
-__all__ = ["GraphTitle", "graph_titles"]
-
 # The title by stage; of any other stage it is "STAGE graph".
 _STAGE_NAMES = {
     "dynamo": "Dynamo's graph",

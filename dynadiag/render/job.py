@@ -21,8 +21,6 @@ from dynadiag.render.report import Report
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle
 
-__all__ = ["JobPart", "JobReport", "job_document", "job_text", "rank_document"]
-
 _SEVERITIES = ("error", "warning", "good", "note")  # of headlines, the most severe first
 _MAX_SHOWN = 10  # findings of one set of ranks that a report shows without --all
 _MAX_NAME = 60  # columns of a list of ranks

@@ -27,19 +27,6 @@ from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds
 if TYPE_CHECKING:
     from dynadiag.kernels.generated_module import KernelCall
 
-__all__ = [
-    "SCHEMA",
-    "CommandDocument",
-    "ExplainDocument",
-    "FindingDocument",
-    "LineDocument",
-    "ProcessDocument",
-    "document",
-    "document_of",
-    "encode",
-    "explanation_json",
-]
-
 SCHEMA = 1
 T = TypeVar("T")
 

@@ -21,8 +21,6 @@ from dynadiag.render.paths import fit_path
 from dynadiag.render.table import fitted_table
 from dynadiag.render.wrap import width, wrap
 
-__all__ = ["kernel_text", "kernels_document", "listing_text", "stage_text"]
-
 _MARKS = {"cpp": "//"}
 _MAX_SHARES = 8  # modules of which the listing says how far they were fused
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list

@@ -15,8 +15,6 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer, source_lines
 from dynadiag.render.wrap import truncate_end
 
-__all__ = ["ListingPrinter"]
-
 _MAX_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
 _MAX_COLUMNS = 10_000  # columns of a guard with --all
 _Branch = dict[Frame, "_Branch"]

@@ -10,8 +10,6 @@ import re
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.wrap import truncate_end
 
-__all__ = ["cell", "escape_commands", "fenced", "has_commands", "inline_code"]
-
 _CELL = 160  # columns
 _COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
 

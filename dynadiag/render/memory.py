@@ -13,8 +13,6 @@ from dynadiag.render.printer import Printer
 from dynadiag.render.table import fitted_table
 from dynadiag.render.wrap import truncate_middle
 
-__all__ = ["memory_text"]
-
 _MAX_ROWS = 10  # lines of the program for each graph, without --all
 _MAX_CELL = 200  # characters of a cell that are looked at
 _BUDGET = "`torch._functorch.config.activation_memory_budget"

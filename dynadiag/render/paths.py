@@ -12,8 +12,6 @@ from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
 from dynadiag.render.wrap import truncate_middle, width
 
-__all__ = ["fit_path", "relative_path", "short_stack", "source_location"]
-
 _MIN_NAME = 8  # columns of a file's or a function's name at least
 _MAX_COLUMNS = 4000  # columns of a place that are looked at: more than any terminal shows
 _PLACE = re.compile(r"(.*?)(:\d+(?::\d+)?)?( in [^/]*)?", re.DOTALL)  # path, line and column, function

@@ -15,8 +15,6 @@ from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.paths import fit_path
 from dynadiag.render.wrap import truncate_end, width, wrap_indented
 
-__all__ = ["Printer", "source_lines"]
-
 _MIN_WIDTH = 60  # columns: a report for a narrower terminal is laid out for 60
 _LISTING = "    "  # how torch sets a listing of code off from its sentences
 _MAX_LINE = 2000  # characters of a line of a listing: more than any terminal shows

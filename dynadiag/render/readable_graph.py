@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from dynadiag.kernels.graph_parser import IN_PLACE
 
-__all__ = ["ReadableLine", "attribute_name", "readable_lines", "shape_text"]
-
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
 _FORWARD = re.compile(r"^ *def forward\((?:self(?:, )?)?(.*)$")
 _COMMENT = re.compile(r"\s+# .*$")  # AOTAutograd says after an input or a result what it is

@@ -27,8 +27,6 @@ from dynadiag.render.printer import Printer
 from dynadiag.render.runtime_cost import warm_section
 from dynadiag.render.wrap import truncate_end, truncate_middle, width
 
-__all__ = ["Report", "explanation_text", "report"]
-
 _MAX_REPR = 100  # columns of the target, and of the answer, in a `repr`
 _BREAK_ID = re.compile(r"GB\d+")
 _MAX_TARGET = 1000  # columns of a target in a command: more than anybody types

@@ -12,8 +12,6 @@ from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.table import table
 
-__all__ = ["break_cost_table", "cost_text", "entries_table", "warm_section"]
-
 _MAX_NAME = 44  # columns of a place or a function
 _MAX_ROWS = 10  # rows of a table
 

@@ -24,8 +24,6 @@ from dynadiag.explanation.formatting import shorten
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
 
-__all__ = ["MAX_BYTES", "MAX_RESULTS", "sarif_json"]
-
 # https://docs.github.com/code-security: results of a run. Of those only the first 5,000 are shown.
 MAX_RESULTS = 25_000
 MAX_BYTES = 10_000_000  # of an upload, which is compressed

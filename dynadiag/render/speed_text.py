@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dynadiag.explanation.formatting import count
 
-__all__ = ["break_even_text", "speed_text"]
-
 
 def speed_text(ratio: float, *, noise: bool) -> str:
     """``ratio`` is the time of the uncompiled call divided by that of the variant: ``1.33x faster``.

@@ -8,8 +8,6 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import truncate_middle, width
 
-__all__ = ["fitted_table", "table"]
-
 _GAP = 2  # columns between columns
 _MIN_CELL = 16  # columns of a cell that is cut
 _INDENT = "    "  # before the further lines of a row

@@ -24,8 +24,6 @@ from dynadiag.recording.records import Compile, Event
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import source_location
 
-__all__ = ["trace_events"]
-
 _PROCESS = 1
 _SECTIONS, _CACHES, _SOURCE, _KERNELS, _SIDE_BY_SIDE = 1, 2, 3, 4, 10  # threads of the trace; the last ones go on
 _NAMES = {_SECTIONS: "torch.compile", _CACHES: "caches", _SOURCE: "source lines", _KERNELS: "kernels"}

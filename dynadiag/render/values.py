@@ -18,8 +18,6 @@ from dynadiag.render.report import Report
 from dynadiag.render.table import fitted_table
 from dynadiag.render.wrap import truncate_middle
 
-__all__ = ["ValuesDocument", "value_report", "values_json"]
-
 _RULES = (Rule.WRONG_VALUE, Rule.NOT_FINITE, Rule.LOW_PRECISION)
 _MAX_ROWS = 40  # nodes of one call that are shown without --all
 _MAX_NAME = 22  # columns of a node's name and its operator

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from dynadiag.render.clean import clean_line
 
-__all__ = ["truncate_end", "truncate_middle", "width", "wrap", "wrap_indented"]
-
 _ELLIPSIS = "…"
 _BREAKS_AFTER = "./_(,="  # where a word that is longer than a line goes on in the next
 _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")

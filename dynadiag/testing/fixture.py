@@ -14,8 +14,6 @@ from dynadiag.render.report import Report, explanation_text
 from dynadiag.testing.item_recording import ItemRecording, hide_trace
 from dynadiag.testing.session import RECORDING
 
-__all__ = ["CompileChecker"]
-
 
 class CompileChecker:
     """What torch.compile does in one test."""

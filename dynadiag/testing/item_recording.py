@@ -24,8 +24,6 @@ from dynadiag.render.findings import finding_text
 from dynadiag.render.printer import Printer
 from dynadiag.torch_private.loggers import TRACE_LOGGER
 
-__all__ = ["ItemRecording", "hide_trace", "measurement_of"]
-
 _PYTEST = re.compile(r"/(?:_?pytest|pluggy|xdist|execnet)/[^/]*(?:/[^/]*)?$|/bin/(?:pytest|py\.test)$|^<string>$")
 _WIDTH = 100  # columns of a report in a section of pytest's
 

@@ -23,8 +23,6 @@ from dynadiag.render.check_report import check_text, problem_headline
 from dynadiag.render.printer import Printer
 from dynadiag.testing.item_recording import ItemRecording, hide_trace, measurement_of
 
-__all__ = ["RECORDING", "RecordedSession"]
-
 RECORDING = pytest.StashKey[ItemRecording]()
 _MEASURED = pytest.StashKey[Measurement]()
 _FIGURES = ("breaks", "recompiles", "graphs")

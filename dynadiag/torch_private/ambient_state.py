@@ -13,14 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "ambient_change",
-    "dispatch_keys",
-    "global_state_changes",
-    "parameter_sizes_are_constants",
-    "with_inference_mode",
-]
-
 LEFT_INFERENCE_MODE = "left inference mode"
 
 _MODE_STACK = "___check_torch_function_mode_stack"

@@ -18,17 +18,6 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
-__all__ = [
-    "compile_runs",
-    "cse",
-    "cse_replaced",
-    "is_cse_on",
-    "min_cut_partition",
-    "save_all_partition",
-    "wrap_aot_module",
-    "wrap_python_kernels",
-]
-
 _COMPOSITE_KEYS = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 
 

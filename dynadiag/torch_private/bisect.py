@@ -21,45 +21,7 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from dynadiag.torch_private.capture import current_compile_id, unwrapped_backend
 from dynadiag.torch_private.fake_kernels import traced_user_line
-from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
-
-__all__ = [
-    "abbreviate_nested_kernels",
-    "boxed_graph",
-    "call_with_backend",
-    "code_of",
-    "compile_id",
-    "copy_of_graph",
-    "current_node",
-    "current_subgraph",
-    "describe_pass",
-    "enclosing_nodes",
-    "graph_kind",
-    "graph_kind_set",
-    "graph_of",
-    "index_among_same_origins",
-    "inner_graph_kind",
-    "innermost_function",
-    "is_inlined",
-    "operator_name",
-    "origin_nodes",
-    "pattern_name",
-    "restore_graph",
-    "store",
-    "target_name",
-    "traced_user_lines",
-    "user_line",
-    "user_lines",
-    "wrap_call_user_compiler",
-    "wrap_can_fuse",
-    "wrap_cpp_kernel",
-    "wrap_frame",
-    "wrap_inner_compile",
-    "wrap_observed_pass",
-    "wrap_pattern_apply",
-    "wrap_run_node",
-    "wrap_subsystem",
-]
+from dynadiag.torch_private.trial import lookup_backend
 
 _TORCH = torch.__file__.removesuffix("__init__.py")
 _STACK_ENTRY = re.compile(r'File "([^"]+)", line (\d+)')

@@ -16,8 +16,6 @@ from typing import Any
 
 from dynadiag.torch_private.capture import emitter_locals
 
-__all__ = ["CppLibrary", "aot_autograd_key", "cpp_libraries", "pgo_lookup", "set_options"]
-
 _AOT_LOOKUP = ("try_load", "aot_config")  # AOTAutogradCache, autograd_cache.py: artifacts aotautograd_cache_*
 _FUNCTORCH = "/torch/_functorch/"
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from dynadiag.torch_private.exception_frames import traceback_frames
 
-__all__ = ["instructions_backwards"]
-
 # The functions that emit an event, and the local variable that has more than the event.
 BREAK_EMITTERS = {
     "log_graph_break": "exc",  # InstructionTranslatorBase, symbolic_convert.py

@@ -14,15 +14,6 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = [
-    "RaisedBreak",
-    "RefusedRecompile",
-    "exception_chain",
-    "find_raised_break",
-    "find_refused_recompile",
-    "traceback_frames",
-]
-
 _COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
 # It has `reasons`, the messages of torch.
 _GUARD_REASONS = ("get_and_maybe_log_recompilation_reasons", "torch/_dynamo/guards.py")

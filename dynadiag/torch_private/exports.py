@@ -16,16 +16,6 @@ from typing import Any
 
 from dynadiag.torch_private.exception_frames import exception_chain, traceback_frames
 
-__all__ = [
-    "called_api",
-    "listen_for_exports",
-    "original_failure",
-    "outcome_of",
-    "stop_listening_for_exports",
-    "undecided_condition",
-    "was_told",
-]
-
 _HOOK = "log_export_usage"
 _HOLDERS = ("torch._utils_internal", "torch.export._trace")  # the second imports the name from the first
 _WRAPPER = ("wrapper", "/torch/export/_trace.py")  # of `_export` and of `_export_for_training`: one is in the other

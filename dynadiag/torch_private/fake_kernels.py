@@ -15,8 +15,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
-__all__ = ["declare_changes", "run_on_samples", "size_hints", "traced_user_line", "wrap_fake_dispatch"]
-
 _TORCH = torch.__file__.removesuffix("__init__.py")
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["GPU_SPECS", "GpuSpec", "gpu_spec"]
-
 
 @dataclass(frozen=True, slots=True)
 class GpuSpec:

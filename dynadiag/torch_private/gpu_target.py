@@ -36,8 +36,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.torch_private.gpu_specs import GpuSpec, gpu_spec
 from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
 
-__all__ = ["generate_for_gpu"]
-
 _CPU = torch.device("cpu")
 _GPU = torch.device("cuda", 0)
 

@@ -13,16 +13,6 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.torch_private.trial import caches_bypassed
 
-__all__ = [
-    "ThreadState",
-    "final_source",
-    "has_collective",
-    "hooks_removed_after",
-    "is_lowering_subgraph",
-    "is_tracing",
-    "replace_call",
-]
-
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 

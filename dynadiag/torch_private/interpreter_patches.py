@@ -24,14 +24,6 @@ from triton.runtime import interpreter
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
 from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
 
-__all__ = [
-    "generate_triton_for_cpu",
-    "match_gpu_numerics",
-    "patch_language_once_per_launch",
-    "route_libdevice",
-    "watch_launches",
-]
-
 
 def generate_triton_for_cpu() -> None:
     """Make Inductor's Triton code generator serve tensors on the CPU."""

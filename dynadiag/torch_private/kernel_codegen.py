@@ -17,20 +17,6 @@ from torch.fx import GraphModule, Node
 
 from dynadiag.torch_private.bisect import origin_nodes
 
-__all__ = [
-    "NO_NODES",
-    "KernelNodes",
-    "can_read_tensors",
-    "current_lowered_graph",
-    "intermediate_hook",
-    "label_nodes",
-    "labelled_names",
-    "uses_inductor_random",
-    "wrap_kernel_call",
-    "wrap_kernel_failure",
-    "wrap_library_call",
-]
-
 intermediate_hook = hooks.intermediate_hook
 _LABEL = "<node>"
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from dynadiag.torch_private.gpu_specs import GpuSpec
 
-__all__ = ["cpp_compile_command", "prepare_compile_only", "triton_compile_arguments"]
-
 
 def prepare_compile_only(backend: str, arch: int | str, warp_size: int, device: GpuSpec) -> None:
     """Make generated modules importable on a machine without their device, so that they can be compiled.

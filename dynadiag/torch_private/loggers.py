@@ -21,19 +21,6 @@ from typing import Any
 
 from torch._C._dynamo.eval_frame import set_eval_frame
 
-__all__ = [
-    "TRACE_LOGGER",
-    "attach",
-    "detach",
-    "listen",
-    "listen_for_refused_fusions",
-    "listen_for_skips",
-    "listeners",
-    "release",
-    "stop_listening_for_refused_fusions",
-    "stop_listening_for_skips",
-]
-
 
 def attach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) -> None:
     """Make a logger an instance of ``kind`` with one more listener. A class that the program gave it stays a base."""

@@ -17,32 +17,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.torch_private.capture import inductor_options, unwrapped_backend
-from dynadiag.torch_private.trial import backend_name, wrap_call_user_compiler
-
-__all__ = [
-    "FAKE_STORE",
-    "LibraryOperator",
-    "backend_name_or_function",
-    "backward_nodes",
-    "config_modules",
-    "copy_graph_module",
-    "custom_op_definition",
-    "fake_function",
-    "find_library_operator",
-    "group_ranks",
-    "inductor_options",
-    "is_full_graph",
-    "lowering_tables",
-    "reaches_program",
-    "registered_functions",
-    "trace_aten_graph",
-    "track_libraries",
-    "unwrapped_backend",
-    "wrap_call_user_compiler",
-    "wrap_run_backward",
-    "wrap_run_node",
-]
+from dynadiag.torch_private.capture import unwrapped_backend
+from dynadiag.torch_private.trial import backend_name
 
 FAKE_STORE = "torch.testing._internal.distributed.fake_pg.FakeStore"  # of groups whose collectives do nothing
 

@@ -17,15 +17,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "FunctionAttribute",
-    "compiler_functions",
-    "compiler_modules",
-    "foreign_functions",
-    "function_of",
-    "is_foreign",
-]
-
 _COMPILER_PACKAGES = ("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp", "torch.fx.passes")
 _PACKAGES = Path(torch.__file__).parents[1]
 _GENERATED_PREFIX = "torch._inductor.runtime.compile_tasks."  # prefix of the modules that Inductor generated

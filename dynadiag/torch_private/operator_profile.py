@@ -15,17 +15,6 @@ from typing import Any
 
 from dynadiag.torch_private.profiler_marks import profiler_mark, with_mark
 
-__all__ = [
-    "COMPILED_BACKWARD",
-    "compiled_call_codes",
-    "is_operator",
-    "leave_to_python",
-    "mark_compiles",
-    "mark_new_graphs",
-    "start_profile",
-    "stop_profile",
-]
-
 COMPILED_BACKWARD = "CompiledFunctionBackward"  # the autograd node that runs, and at first compiles, a graph's backward
 _OPERATOR = re.compile(r"(?!autograd::|torch::autograd::|torch_dynamo::)[A-Za-z_]\w*::[\w.]+$")
 

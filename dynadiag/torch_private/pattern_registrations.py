@@ -16,8 +16,6 @@ from torch._inductor import pattern_matcher
 
 from dynadiag.torch_private.monkeypatches import compiler_modules, function_of, is_foreign
 
-__all__ = ["Registration", "constructor_parts", "pass_path", "track_patterns", "user_registrations"]
-
 _MATCHER_MODULE = "torch._inductor.pattern_matcher"
 _DECORATORS = ("register_graph_pattern", "register_lowering_pattern")
 

@@ -14,18 +14,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = [
-    "CREATED",
-    "ENDED",
-    "caller_locals",
-    "flight_recorder",
-    "issued",
-    "issued_after",
-    "observe",
-    "stance",
-    "stop_observing",
-]
-
 CREATED = "_set_group_desc"  # `_new_process_group_helper` calls it last, with the whole group in its locals
 ENDED = "shutdown"  # `destroy_process_group` calls it, of each group
 _POINT_TO_POINT = ("send", "recv", "recv_anysource")

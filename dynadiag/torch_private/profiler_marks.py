@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["CACHE_LOOKUP", "COMPILED_REGION", "mark_graphs", "profiler_mark", "with_mark"]
-
 COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"  # eval_frame.c
 _GRAPH = "__compiled_fn"  # OutputGraph.compile_and_call_fx_graph, output_graph.py: prefix of the global names

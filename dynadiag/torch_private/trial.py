@@ -20,33 +20,6 @@ import torch._dynamo.backends.registry as registry
 from torch._dynamo import eval_frame, guards, output_graph, trace_rules
 from torch._higher_order_ops.utils import _in_hop_compile
 
-__all__ = [
-    "backend_name",
-    "backends_used",
-    "bypass_caches",
-    "caches_bypassed",
-    "compile_in_this_process",
-    "constant_globals",
-    "exclude_own_frames",
-    "failed_compiles",
-    "input_sources",
-    "is_disabled",
-    "is_hop_compile",
-    "is_without_storage",
-    "load_compiler",
-    "load_late_imports",
-    "lookup_backend",
-    "recompile_limit",
-    "reset",
-    "rewrap",
-    "skip_guard_timing",
-    "uncompiled",
-    "use_eager_casts",
-    "use_eager_random_numbers",
-    "wrap_call_user_compiler",
-    "wrap_compiled_callables",
-]
-
 WrapCompiled = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
 
 

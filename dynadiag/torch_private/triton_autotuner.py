@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TritonBinary", "built_kernels", "pin_configurations"]
-
 
 @dataclass(frozen=True, slots=True)
 class TritonBinary:

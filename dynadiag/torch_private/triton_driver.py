@@ -11,8 +11,6 @@ from triton.backends.driver import DriverBase
 
 from dynadiag.torch_private.gpu_specs import GpuSpec
 
-__all__ = ["CodegenOnlyDriver"]
-
 
 class CodegenOnlyDriver(DriverBase):
     """Names a GPU to generate code for. It cannot launch kernels. ``tensor_device`` is the device of the tensors."""

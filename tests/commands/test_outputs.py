@@ -15,7 +15,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -383,4 +382,3 @@ def test_the_document_of_a_comparison_is_an_input_where_its_folder_is_one(
 def test_parsers_are_all_there() -> None:
     assert {command for command, _ in options()} <= LINES.keys()
     assert all(isinstance(command_parser(command), argparse.ArgumentParser) for command in COMMANDS)
-    assert import_module("dynadiag.commands.outputs").__all__

@@ -21,8 +21,6 @@ from dynadiag.fixes.rewrites.side_expressions import (
     tuple_parts,
 )
 
-__all__ = ["CONDITION", "ONE_TENSOR", "BranchSide", "BranchStatement", "statements_of"]
-
 ONE_TENSOR = "a side computes several values, or none"
 CONDITION = "\x00condition\x00"  # in a line: what stands for the condition there
 _STATE = re.compile(r"self\.\w+")

@@ -20,8 +20,6 @@ from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_expressions import check_expression, cond_call, new_tensor, renamed, risky_names
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates"]
-
 _WHY = "both sides only compute values, and where a side is not taken its operands are harmless"
 _WHY_COND = "both sides only compute values, both are in the graph, and only the one that is chosen runs"
 

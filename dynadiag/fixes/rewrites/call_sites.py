@@ -13,8 +13,6 @@ from dynadiag.fixes.candidate import Sources
 from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.problems import FixProblem
 
-__all__ = ["CallSite", "call_sites", "calling_file"]
-
 _MORE = tuple(f"args[{position}]" for position in range(8))
 _LIBRARY = re.compile(rf"^(?:(?:torch|nn|F|np|math)\.|(?:{'|'.join(dir(builtins))})$)")  # what it calls is no program's
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda)

@@ -16,8 +16,6 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
 
-__all__ = ["candidates"]
-
 _WHY = "a number from 0 to 1 is never less than 0"
 _DRAWN = re.compile(
     r"(?:torch\.rand\((?:\[\]|\(\)|1|\[1\]|\(1,\))(?:, *device=[\w.]+)?\)|random\.(?:random\(\)|uniform\(0, 1\)))"

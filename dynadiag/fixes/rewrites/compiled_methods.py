@@ -8,8 +8,6 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 
-__all__ = ["decorator_of", "decorator_of_model", "plain_parameters"]
-
 _MODULE = ("nn.Module", "torch.nn.Module")
 
 

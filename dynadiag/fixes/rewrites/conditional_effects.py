@@ -102,8 +102,6 @@ def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cs
             raise Unsuitable(f"`{file.code(read)}` is read in the graph")
 
 
-__all__ = ["candidates"]
-
 _WHY = "the condition and the values are computed at their place, and the message is printed when they are there"
 _WHY_RAISE = "the condition is computed at its place, and the exception is raised there"
 _WHY_RAISE_LATER = "the condition is computed at its place, and the exception is raised when the graph has run"

@@ -8,17 +8,6 @@ from libcst import matchers as m
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.recording.records import Span
 
-__all__ = [
-    "UNIFORM",
-    "Unsuitable",
-    "call_at",
-    "condition_text",
-    "if_around",
-    "if_or_assert_at",
-    "is_truth",
-    "position_of",
-]
-
 UNIFORM = "random.uniform(0, 1)"  # it is 0 + (1 - 0) * random.random()
 _TRUTHS = ("any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "isclose")
 

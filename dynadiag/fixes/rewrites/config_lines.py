@@ -20,8 +20,6 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.recording.torch_text.break_types import ignoring_option, named_settings
 
-__all__ = ["candidates", "config_line", "logging_line"]
-
 # Kinds of breaks that a setting ends, and whose hints do not name it.
 _UNHINTED = {"GB0033": ("capture_scalar_outputs",)}
 _WHY = "torch takes this into the graph, and what is computed stays the same"

@@ -18,8 +18,6 @@ from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_fil
 from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
 from dynadiag.recording.torch_text.sources import is_local, size_of_argument
 
-__all__ = ["candidates", "dynamic_compiles"]
-
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 _MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _MAX_COMPILES = 3

@@ -13,8 +13,6 @@ from dynadiag.fixes.rewrites.numbers import kept, kept_tensor
 from dynadiag.fixes.rewrites.outer_contexts import is_read
 from dynadiag.fixes.rewrites.side_expressions import check_expression
 
-__all__ = ["AFTER", "WITHIN", "EffectFunction", "Way", "formatted", "local_names", "values_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Way:

@@ -22,8 +22,6 @@ from dynadiag.fixes.rewrites.conditions import Unsuitable
 from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, values_of
 from dynadiag.fixes.rewrites.printing import prints
 
-__all__ = ["EFFECTS", "candidates"]
-
 _WHY = "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it"
 _WHY_WHOLE = "it returns nothing, and torch runs it as it is, at its place in the graph"
 _LATER = "the values are computed at their place, and nothing in the function depends on what is done with them"

@@ -25,8 +25,6 @@ from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names,
 from dynadiag.fixes.rewrites.printing import prints
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates"]
-
 _WHY = "the values are computed at their place, and nothing in the function depends on what is done with them"
 
 

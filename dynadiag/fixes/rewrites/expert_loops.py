@@ -21,8 +21,6 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.conditions import Unsuitable
 
-__all__ = ["candidates"]
-
 _WHY = "an expert treats each token by itself, and the others' results are left out"
 _OF_HIT = re.compile(r"(?:torch\.greater\((?P<a>\w+)\.sum\(.*\), 0\)|\((?P<b>\w+)\.sum\(.*\) > 0\))\.nonzero\(\)", re.S)
 

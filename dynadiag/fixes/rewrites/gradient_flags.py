@@ -15,8 +15,6 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates", "flag_at"]
-
 _WHY = "the gradient of a value of the function's own is not used by anybody"
 _FLAG = m.SimpleStatementLine(
     [m.Assign([m.AssignTarget(m.Attribute(m.Name(), m.Name("requires_grad")))], m.Name("True"))]

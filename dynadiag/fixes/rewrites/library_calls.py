@@ -12,8 +12,6 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.rewrites.conditions import UNIFORM
 
-__all__ = ["copies", "counts", "python_calls", "rotations", "tensor_checks", "uniform_bounds"]
-
 _COPY = re.compile(r"^(?:copy\.)?(?:deepcopy|copy)$")
 _PLAIN = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 _SIMPLE = m.Name() | m.Integer() | m.Attribute() | m.Call() | m.UnaryOperation(expression=m.Integer())

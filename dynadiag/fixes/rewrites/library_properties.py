@@ -18,8 +18,6 @@ from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import call_sites
 
-__all__ = ["candidates"]
-
 _WHY = "the library lets it be set, and the calls find the value that reading it gives"
 
 

@@ -11,8 +11,6 @@ from dynadiag.fixes.rewrites.branch_statement import ONE_TENSOR, BranchSide, Bra
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text
 from dynadiag.fixes.rewrites.side_expressions import assigned_text, risky_names
 
-__all__ = ["NestedBranch", "branch_of", "wholes"]
-
 
 def branch_of(file: ParsedSource, found: cst.If, position: int) -> BranchStatement:
     """The statement in the form that it has. ``position`` is where the break is in the file. Raises `Unsuitable`."""

@@ -14,8 +14,6 @@ from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.recording.torch_text.guards import literal_type
 from dynadiag.recording.torch_text.sources import argument_of
 
-__all__ = ["candidates", "is_float", "is_number"]
-
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """`torch.tensor` around the argument, where the function is called; the number may be a symbol."""

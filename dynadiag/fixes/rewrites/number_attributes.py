@@ -22,8 +22,6 @@ from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.fixes.rewrites.number_arguments import is_float, is_number
 from dynadiag.recording.torch_text.sources import attribute_of, ends_in_attribute
 
-__all__ = ["candidates", "counters"]
-
 _WHY = "torch compiles with a symbol for the"
 _SETTING = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
 

@@ -18,8 +18,6 @@ from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.rewrites.conditions import is_truth
 from dynadiag.fixes.rewrites.printing import called_after
 
-__all__ = ["candidates", "kept", "kept_tensor"]
-
 _CONVERSIONS = ("float", "int", "bool")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
 _WHY = "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either"

@@ -16,8 +16,6 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 
-__all__ = ["candidates"]
-
 _NUMPY = re.compile(r"^(?:np|numpy)\.(\w+)$")
 _WRAPPERS = re.compile(r"^torch\.(?:from_numpy|as_tensor)$")
 _HELPER = "\x00helper\x00"

@@ -19,8 +19,6 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates", "has_long_text", "is_of_libraries", "is_read", "with_at"]
-
 _OF_OBJECT = re.compile(r"^self((?:\.\w+)+)$")
 _WHY = "the whole call runs in the context, the block in it too"
 

@@ -19,8 +19,6 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.config_lines import logging_line
 
-__all__ = ["all_in_graph", "called_after", "candidates", "graph_print", "prints"]
-
 _LEVELS = "debug|info|warning|error|critical|exception|warning_once|info_once|warning_advice"  # Transformers has more
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
 # The same logger wherever it is asked for.

@@ -13,8 +13,6 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 
-__all__ = ["candidates"]
-
 _BREAK = re.compile(r"^(?:torch\._dynamo\.)?(?:graph_break|skip_frame)$")
 _DISABLE = re.compile(r"^(?:torch\.(?:compiler|_dynamo)\.)?disable$")
 _WHY = "it says only where graphs end, and the program computes the same without it"

@@ -20,8 +20,6 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource, callee_name
 
-__all__ = ["candidates"]
-
 _WHY = (
     "masked scores have a weight of exactly zero, so each position attends to its own segment alone; a NaN or an "
     "infinity in one segment spreads to the others, so inputs with these were not compared"

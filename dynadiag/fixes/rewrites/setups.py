@@ -18,8 +18,6 @@ from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.rewrites.while_compiling import WhileCompiling, body_of
 from dynadiag.recording.records import Span
 
-__all__ = ["candidates", "setup_at"]
-
 _WHY = "it returns at once where everything is set up, so it has an effect on its first call alone"
 _GUARD = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Return(value=None)])]), orelse=None)
 

@@ -12,17 +12,6 @@ import libcst as cst
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.rewrites.conditions import Unsuitable
 
-__all__ = [
-    "assigned_text",
-    "check_expression",
-    "cond_call",
-    "effect_of",
-    "new_tensor",
-    "renamed",
-    "risky_names",
-    "tuple_parts",
-]
-
 # Functions with values, or slopes, that are not finite everywhere.
 _PARTIAL = re.compile(
     r"^(?:r?sqrt|log(?:2|10|1p)?|reciprocal|(?:float_)?pow(?:er)?|(?:true_|floor_)?div(?:ide)?|remainder|fmod|a(?:rc)?(?:cos|sin)h?"

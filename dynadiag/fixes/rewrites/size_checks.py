@@ -17,8 +17,6 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.config_lines import config_line
 from dynadiag.recording.torch_text.break_types import named_settings
 
-__all__ = ["candidates"]
-
 _OPTION = "capture_scalar_outputs"
 _SETTING = f"torch._dynamo.config.{_OPTION} = True"
 

@@ -18,8 +18,6 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_parameters
 from dynadiag.fixes.rewrites.outer_contexts import has_long_text, is_read
 
-__all__ = ["candidates"]
-
 _WHY = "the same calls are made in the same order, and torch compiled nothing in front of them"
 _STAYS = (cst.Return, cst.Yield, cst.Await, cst.Global, cst.Nonlocal, cst.Del, cst.NamedExpr)
 _LOOKS = ("locals", "vars", "super", "eval", "exec")  # what such a call sees is the frame

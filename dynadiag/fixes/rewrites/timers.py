@@ -18,8 +18,6 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites
 from dynadiag.fixes.rewrites.effect_function import local_names
 
-__all__ = ["candidates"]
-
 _CLOCK = re.compile(r"^(?:time\.)?(?:(?:perf_counter|monotonic|process_time|thread_time|time)(?:_ns)?)$")
 
 

@@ -18,8 +18,6 @@ from dynadiag.fixes.rewrites.compiled_methods import decorator_of_model, plain_p
 from dynadiag.recording.torch_text.guards import literal_type
 from dynadiag.recording.torch_text.sources import attribute_of, is_local, local_name
 
-__all__ = ["candidates"]
-
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The two methods, and the choice between them."""

@@ -15,8 +15,6 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 
-__all__ = ["WhileCompiling", "body_of", "object_copies"]
-
 _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 _TRACED = "torch.compiler.is_dynamo_compiling()"
 _COPY_WHY = "torch guards on what the object holds, and copies it again where that changes"

@@ -16,8 +16,6 @@ from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payl
 from dynadiag.recording.json_values import float_or_none, json_object, text_or_none
 from dynadiag.recording.records import CacheLookup, Event
 
-__all__ = ["CacheCollector"]
-
 _LOOKUP = re.compile(r"(fx_graph_cache|fx_graph_bundled_cache|aotautograd_cache)_(hit|miss|bypass)")
 _CACHES = {"fx_graph_cache": "fx_graph", "fx_graph_bundled_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
 _GRAPHS = {"aot_inference_graph": "inference", "aot_forward_graph": "forward", "aot_backward_graph": "backward"}

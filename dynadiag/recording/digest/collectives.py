@@ -8,8 +8,6 @@ from dynadiag.recording.digest.context import DigestContext
 from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Collective
 
-__all__ = ["read_collective"]
-
 # The methods of ProcessGroup -> the function of torch.distributed that users call.
 _FUNCTIONS = {
     "allreduce": "all_reduce",

@@ -13,8 +13,6 @@ from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_n
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
 from dynadiag.recording.torch_text.breaks import parse_message
 
-__all__ = ["CompileCollector", "read_skipped_frame"]
-
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
 _LIMIT_UNDER_FULLGRAPH = "FailOnRecompileLimitHit"  # the exception where nothing may be left to Python
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.

@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["GuardLocations"]
-
 _MAX_GUARDS = 500_000  # a large model's compile has thousands
 _Lines = dict[str, Sequence[Any]]  # from the guard's source to file and line
 

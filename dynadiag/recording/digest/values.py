@@ -11,8 +11,6 @@ from dynadiag.recording.digest.graphs import innermost_user_span
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty, text_or_none
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 
-__all__ = ["read_values"]
-
 _GRAPHS = ("forward", "backward", "inference")
 
 

@@ -17,8 +17,6 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.readable_graph import attribute_name, shape_text
 from dynadiag.render.wrap import truncate_end, truncate_middle
 
-__all__ = ["DrawableGraph", "FoldedGraph", "GraphBox"]
-
 _MAX_TITLE = 34  # columns of a box
 _RETURNED = "returned"
 

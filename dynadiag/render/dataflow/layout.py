@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-__all__ = ["Layout", "Rectangle", "lay_out"]
-
 Corner = tuple[int, int]
 
 _GAP = 2  # columns between two boxes

@@ -10,8 +10,6 @@ from dynadiag.render.dataflow.boxes import FoldedGraph, GraphBox
 from dynadiag.render.dataflow.layout import Rectangle, lay_out
 from dynadiag.render.wrap import width
 
-__all__ = ["MAX_BOXES", "STYLE", "box_size", "graph_svg"]
-
 MAX_BOXES = 600  # nobody can read a picture of more
 _CELL = (8, 16)  # pixels of a cell of the layout
 _MARGIN = 8  # pixels around the picture

@@ -23,17 +23,6 @@ from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.printer import source_lines
 from dynadiag.render.wrap import truncate_end
 
-__all__ = [
-    "ComparisonView",
-    "PageSection",
-    "comparison_view",
-    "divergence_view",
-    "page_section",
-    "search_of",
-    "trial_views",
-    "with_search",
-]
-
 _MAX_TRIALS = 1000
 _MAX_CELL = 300  # characters of what was tried, and of a failure
 _STATUSES = {

@@ -51,8 +51,6 @@ from dynadiag.render.page.stages import (
     stages_block,
 )
 
-__all__ = ["flame_boxes", "summary_html", "write_page"]
-
 _MAX_BOXES = 4000  # the longest sections; more elements make the page slow, and shorter ones are too narrow to see
 
 

@@ -34,20 +34,6 @@ from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import relative_path
 from dynadiag.render.readable_graph import readable_lines
 
-__all__ = [
-    "NO_STAGES",
-    "CompileView",
-    "DocumentView",
-    "KernelStages",
-    "Redaction",
-    "StageNames",
-    "compile_documents",
-    "compile_texts",
-    "compile_views",
-    "documents_of",
-    "stages_block",
-]
-
 _LEFT_OUT = "(left out)"
 
 
