@@ -254,7 +254,7 @@ def _known(folder: Path) -> Iterator[dict[str, Any]]:
     """What was proved, by the function that it changes, with the classes that it was proved on."""
     import msgspec
 
-    from dynadiag.fixes.known import entry_of, merged
+    from dynadiag.fixes.fix_search import entry_of, merged
     from dynadiag.fixes.problems import FixProblem
     from dynadiag.fixes.project import Project
     from dynadiag.recording.records import Span

@@ -16,7 +16,7 @@ from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
 from dynadiag.fixes.rewrites import CATALOGUE
-from dynadiag.job.rank_remedies import RANKS
+from dynadiag.job.divergence_text import RANKS
 
 PAGE = Path(__file__).with_name("advice.md")
 _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {

@@ -25,7 +25,7 @@ from dynadiag.tables import OpenRecording
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
-    from dynadiag.capture.value_options import ValueOptions
+    from dynadiag.capture.settings import ValueOptions
     from dynadiag.fixes.fix_report import FixReport
     from dynadiag.value_table import Values
 
@@ -160,7 +160,7 @@ def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | No
     commas. The graphs run once more in a fork of this process, or in it if CUDA is in use: its inputs and random
     numbers stay as they are. A backward graph has values if ``fn`` calls it. Raises `DynadiagError` as `explain`.
     """
-    from dynadiag.capture.value_options import ValueOptions, check_pattern, parse_calls
+    from dynadiag.capture.settings import ValueOptions, check_pattern, parse_calls
     from dynadiag.value_table import Values
 
     if nodes is not None:
@@ -278,7 +278,7 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     where the call cannot be pickled, ``fn`` is compiled already, or the call fails uncompiled.
     """
     _check_call("fix", fn, args, kwargs)
-    from dynadiag.fixes.call_fix import fix_call
+    from dynadiag.fixes.pickled_call import fix_call
     from dynadiag.torch_private.capture import is_compiled
 
     if is_compiled(fn):

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 
 from dynadiag.torch_private import caches as private_caches
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import loggers, profiler_marks, trial
+from dynadiag.torch_private import loggers, operator_profile, trial
 from dynadiag.trial.zygote import ZYGOTE_VARIABLES
 
 Look = Callable[[FrameType], Any]
@@ -351,15 +351,15 @@ def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> Non
     torch._dynamo.reset()
     fn = compiled(breaks)
     fn(torch.ones(3))
-    with profiler_marks.mark_graphs("our mark"), torch.profiler.profile() as profile:
+    with operator_profile.mark_graphs("our mark"), torch.profiler.profile() as profile:
         fn(torch.ones(3))
     spans = {event.name: event for event in profile.events()}
     names = [event.name for event in profile.events()]
-    codes = [name for name in spans if name.startswith(profiler_marks.COMPILED_REGION)]
+    codes = [name for name in spans if name.startswith(operator_profile.COMPILED_REGION)]
     assert len(codes) == 2
-    assert all(name.removeprefix(profiler_marks.COMPILED_REGION).endswith("/0") for name in codes)
+    assert all(name.removeprefix(operator_profile.COMPILED_REGION).endswith("/0") for name in codes)
     ours = 1 if torch.__version__ < "2.13" else 0  # warm.LOOKUP: of the mark's own function
-    assert (names.count(profiler_marks.CACHE_LOOKUP) - ours, names.count("our mark")) == (2, 2)
+    assert (names.count(operator_profile.CACHE_LOOKUP) - ours, names.count("our mark")) == (2, 2)
     with torch.profiler.profile() as profile:
         fn(torch.ones(3))
     assert "our mark" not in [event.name for event in profile.events()]

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, NodeOrigin, RecordedLinks, read_origins
 from dynadiag.kernels.generated_module import GeneratedModule
-from dynadiag.kernels.node_origins import NodeOrigin, read_origins
 from dynadiag.kernels.read_modules import generated_modules
-from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Frame, Graph
 from tui.documents import (

@@ -11,8 +11,8 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Recompile, Span
 from dynadiag.recording.torch_text.failures import parse_compiler_output
-from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import fit_path, source_location
+from dynadiag.render.readable_graph import graph_titles
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_text import Fragment, Line, line, one_line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dynadiag.kernels.document_links import read_origins
 from dynadiag.kernels.graph_parser import graph_lines
-from dynadiag.kernels.node_origins import read_origins
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph

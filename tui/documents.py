@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from dynadiag.recording.records import Compile, Graph, Kernel
-from dynadiag.render.graph_titles import GraphTitle, graph_titles
-from dynadiag.render.readable_graph import readable_lines
+from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks, invert_links
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from dynadiag.kernels.document_links import read_origins
 from dynadiag.kernels.graph_parser import parse_graph
-from dynadiag.kernels.node_origins import read_origins
 from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from tui.dialog import Dialog

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from dynadiag.kernels.document_links import NodeOrigin, read_origins
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
-from dynadiag.kernels.node_origins import NodeOrigin, read_origins
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
 from dynadiag.recording.code_origin import is_user_file, path_in_packages

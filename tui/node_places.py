@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.kernels.node_origins import NodeOrigin
+from dynadiag.kernels.document_links import NodeOrigin
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Frame
 from tui.documents import Document

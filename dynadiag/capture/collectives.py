@@ -74,17 +74,13 @@ def describe_group(group: Any, frame: FrameType) -> dict[str, Any]:
     ranks = known.get("global_ranks_in_group")
     timeout = known.get("timeout")
     return {
-        "name": _name(group, known),
+        "name": str(known.get("group_name") or group.group_name),
         "size": known.get("group_size"),
         "rank": known.get("group_rank"),
         "ranks": list(ranks) if ranks else None,
         "backend": str(known.get("backend")),
         "timeout": timeout.total_seconds() if isinstance(timeout, timedelta) else None,
     }
-
-
-def _name(group: Any, known: dict[str, Any]) -> str:
-    return str(known.get("group_name") or group.group_name)
 
 
 def describe_collective(method: str, group: Any, frame: FrameType, number: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from torch import fx
 from dynadiag.capture.code_locations import is_stdlib_or_torch
 from dynadiag.recording.code_origin import original_name
 from dynadiag.torch_private import operator_profile
-from dynadiag.torch_private.profiler_marks import profiler_mark
+from dynadiag.torch_private.operator_profile import profiler_mark
 
 _CALL, _COMPILE = "dynadiag compiled call", "dynadiag compile"
 _FUNCTION, _GRAPH = "dynadiag function ", "dynadiag graph "

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from dynadiag.capture import breaks, caches, changed_options, code_locations, generated_code, graphs, guards
+from dynadiag.capture import breaks, caches, code_locations, generated_code, graphs, guards
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.torch_private import capture as torch_private
 
 if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
+import json
 
 
 def _locals(function: str, local: str, emitter: FrameType) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
     for file in graphs.source_files(found["gm"]):
         recorder.record_source(file, metadata, library=True)
-    recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
+    recorder.append("options", describe_options(found["self"].compiler_fn), metadata)
 
 
 def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
@@ -140,3 +141,38 @@ PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "compilation_metrics": _probe_metrics,
     "bwd_compilation_metrics": _probe_metrics,
 }
+
+
+_MAX_VALUE = 200  # characters of a value
+_INDUCTOR = "torch._inductor.config"
+
+
+def describe_options(backend: Any) -> dict[str, dict[str, Any]]:
+    """Return the backend and the options, by module and name. Values are those of JSON.
+
+    Among them are ``torch.compile(options=...)`` and ``mode=``, which hold while Inductor compiles.
+    """
+    options = torch_private.changed_options()
+    options[_INDUCTOR] = {**options.get(_INDUCTOR, {}), **torch_private.inductor_options(backend)}
+    found = {module: {name: _value(value) for name, value in values.items()} for module, values in options.items()}
+    return {"torch.compile": {"backend": torch_private.backend_label(backend)}, **found}
+
+
+def _value(value: Any) -> Any:
+    """A value for JSON. A function becomes its name, file and line, another object its type."""
+    if value is None or type(value) in (bool, int, float):
+        return value
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        return f"{value.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+    if callable(value):
+        return _type_name(value)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=_type_name, skipkeys=True)
+    except (TypeError, ValueError, RecursionError):
+        text = _type_name(value)
+    return text[:_MAX_VALUE]
+
+
+def _type_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

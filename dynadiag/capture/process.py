@@ -80,7 +80,7 @@ def _watch() -> None:
 
 def _watch_values(recorder: Recorder, options: dict[str, Any]) -> None:
     """Record the values of compiled calls. What does so stands above the recorder, so it is loaded by its name."""
-    from dynadiag.capture.value_options import ValueOptions
+    from dynadiag.capture.settings import ValueOptions
 
     import_module("dynadiag.node_values.watch").watch(recorder, ValueOptions(**options))
 

@@ -24,10 +24,10 @@ from typing import Any
 
 from dynadiag.capture import breaks, caches, cells, code_locations, exports, generated_code
 from dynadiag.capture.collective_recorder import CollectiveRecorder
+from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
-from dynadiag.capture.refused_fusions import RefusedFusions
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private

@@ -25,10 +25,10 @@ from dynadiag.commands.target_options import (
     RecordOptions,
     add_recorder_options,
     add_target,
+    named_recordings,
     parse_program,
     run_recorded,
 )
-from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.cache_report import cache_report_text, caches_document

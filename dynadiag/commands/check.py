@@ -38,13 +38,11 @@ from dynadiag.check.result import CheckResult, after_update, check
 from dynadiag.commands import common, outputs
 from dynadiag.commands.ray_sweep import SweptProgram, record_on_ray
 from dynadiag.commands.report import write_report
-from dynadiag.commands.target_options import RecordOptions, add_recorder_options
-from dynadiag.commands.target_recordings import existing_recordings, recordings_of
+from dynadiag.commands.target_options import RecordOptions, add_recorder_options, existing_recordings, recordings_of
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import open_recording
-from dynadiag.render.check_report import check_json, check_text
+from dynadiag.render.check_report import annotation_commands, check_json, check_text, step_summary
 from dynadiag.render.findings import finding_text
-from dynadiag.render.github import annotation_commands, step_summary
 from dynadiag.render.paths import relative_path
 from dynadiag.render.printer import Printer
 from dynadiag.render.report import report

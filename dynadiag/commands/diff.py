@@ -76,7 +76,10 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
     """Open a recording or a log, or record a program and open its recording. ``number`` tells the two apart."""
     path = Path(target)
     if path.suffix != ".py" and (path.is_dir() or has_recordings(path)):
-        return _open_folder(path, folder)
+        found: Sequence[Path] = list_recordings(path) if has_recordings(path) else ()
+        if len(found) > 1:
+            raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
+        return open_recording(found[0]) if found else _import_log(path, folder)
     if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
         return _open_file(path, folder)
     program = program_of(target)
@@ -99,13 +102,6 @@ def _open_file(path: Path, folder: Path) -> Recording:
         if path.suffix == SUFFIX:
             raise
         return _import_log(path, folder)
-
-
-def _open_folder(path: Path, folder: Path) -> Recording:
-    found: Sequence[Path] = list_recordings(path) if has_recordings(path) else ()
-    if len(found) > 1:
-        raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
-    return open_recording(found[0]) if found else _import_log(path, folder)
 
 
 def _import_log(log: Path, folder: Path) -> Recording:

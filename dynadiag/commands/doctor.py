@@ -39,14 +39,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
     findings = [
-        _python(),
+        Requirement("Python", sys.version.split()[0], "everything", ""),
         _torch(),
         _recorder_hook(),
         _triton(),
         _compiler(),
         _gpu(),
-        _graphviz(),
-        _graphviz_dot(),
+        Requirement("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'"),
+        Requirement("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz"),
         _state_folder(),
     ]
     torch = next(finding.found for finding in findings if finding.name == "torch")
@@ -69,10 +69,6 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _python() -> Requirement:
-    return Requirement("Python", sys.version.split()[0], "everything", "")
 
 
 def _torch() -> Requirement:
@@ -110,14 +106,6 @@ def _gpu() -> Requirement:
     amd = Path("/dev/kfd").exists()
     found = f"{len(cards)} NVIDIA" if cards else "AMD" if amd else "none: Triton kernels run in its interpreter"
     return Requirement("GPU", found, "nothing", "")
-
-
-def _graphviz() -> Requirement:
-    return Requirement("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'")
-
-
-def _graphviz_dot() -> Requirement:
-    return Requirement("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz")
 
 
 def _state_folder() -> Requirement:

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from dynadiag.commands import common, outputs
-from dynadiag.commands.target_recordings import import_to
+from dynadiag.commands.target_options import import_to
 from dynadiag.errors import UnreadableInput
 
 

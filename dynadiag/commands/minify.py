@@ -25,8 +25,8 @@ from pathlib import Path
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.bisect import new_trial_log, trial_search
+from dynadiag.commands.bisect_releases import ReleaseOptions
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.release_plan import ReleaseOptions
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if args.issue is not None and result.text:
         text = issue_text(_case(result, program))
         outputs.write_file(args.issue, text.encode("utf-8", "backslashreplace"), force=args.force)
-    _report(result, program, args)
+    document = encode(minify_document(result, program.text))
+    common.write_result(args.json, document, lambda printer: result_text(result, printer))
     common.print_path(log.kept)
     return result.exit_code
 
@@ -211,8 +212,3 @@ def _interrupted(
             progress.message(f"interrupted before there was a smaller program; it fails{where}: {shown}")
     progress.message(f"resume with --resume {recording}")
     return common.INTERRUPTED
-
-
-def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
-    document = encode(minify_document(result, program.text))
-    common.write_result(args.json, document, lambda printer: result_text(result, printer))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
-from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.commands.target_options import existing_recordings
 from dynadiag.errors import UnreadableInput
 from dynadiag.explanation.formatting import count
 from dynadiag.render.clean import clean_line

@@ -25,10 +25,10 @@ from dynadiag.commands.target_options import (
     add_target,
     add_value_options,
     exit_code,
+    named_recordings,
     parse_program,
     run_recorded,
 )
-from dynadiag.commands.target_recordings import named_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.values import ValueTable
 from dynadiag.recording.opening import open_recording

@@ -17,8 +17,7 @@ from dynadiag.recording.records import UNCOMPILED_NOTE, Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.printer import Printer
-from dynadiag.render.runtime_cost import break_cost_table, entries_table
-from dynadiag.render.speed_text import break_even_text, speed_text
+from dynadiag.render.runtime_cost import break_cost_table, break_even_text, entries_table, speed_text
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle
 from dynadiag.trial.signature import Signature

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
-from dynadiag.torch_private.profiler_marks import CACHE_LOOKUP, COMPILED_REGION
+from dynadiag.torch_private.operator_profile import CACHE_LOOKUP, COMPILED_REGION
 
 CALL, GRAPH = "dynadiag call", "dynadiag graph"  # the marks that `measure` sets
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # prefixes of the names of CUDA's launch calls

@@ -1,5 +1,7 @@
 """A call of the caller's process as a program of its own: the function and its arguments are pickled, and their modules
 are imported again from a copy of the user's files, so that a change of the source is in what is called.
+
+`dynadiag.fix` searches for fixes of such a call.
 """
 
 from __future__ import annotations
@@ -8,12 +10,19 @@ import inspect
 import io
 import pickle
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
+from dynadiag.fixes.edits import unified_diff
+from dynadiag.fixes.fix_report import FixReport
+from dynadiag.fixes.fix_result import document_of
+from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
+from dynadiag.fixes.prover import FailsUncompiled
+from dynadiag.fixes.trials import Trials, runner_of
 from dynadiag.trial.program import Program
 
 _SCRIPT, _PICKLE = "dynadiag_call.py", "dynadiag_call.pickle"
@@ -69,3 +78,17 @@ def _source(fn: Callable[..., Any]) -> tuple[Path, str]:
 
 def _name(fn: object) -> str:
     return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
+
+
+def fix_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> FixReport:
+    """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, or fails uncompiled."""
+    project = project_of_call(fn, args, kwargs)
+    began = time.monotonic()
+    with runner_of(project.program) as runner:
+        trials = Trials(project, runner, lambda *_: None)
+        try:
+            result = find_fixes(trials, lambda _: None)
+        except FailsUncompiled as failed:
+            raise DynadiagError(f"fix: the call fails uncompiled: {failed}") from failed
+    document = document_of(result, project, trials.count, time.monotonic() - began)
+    return FixReport(document, unified_diff({name: project.source(name) for name in result.changed}, result.changed))

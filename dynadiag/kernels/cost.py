@@ -189,21 +189,17 @@ def _node_flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]
         return _convolution_backward_flops(node, tensors, hints)
     if name in _REDUCTIONS:
         return tensors[0].element_count(hints) if tensors else None
-    return _elementwise_flops(node, graph, hints)
+    if node.tensor is not None:
+        return node.tensor.element_count(hints)
+    items = [graph.nodes[user].tensor for user in graph.users.get(node.name, ())]
+    counts = [item.element_count(hints) for item in items if item is not None]
+    return _sum_known(counts) if counts else 0
 
 
 def is_product(node: PrintedNode) -> bool:
     """Whether a node is a matrix product, a convolution or attention, which libraries and templates compute."""
     name = node.operator
     return name in _MATRIX_PRODUCTS or "scaled_dot_product" in name or name.startswith("convolution")
-
-
-def _elementwise_flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
-    if node.tensor is not None:
-        return node.tensor.element_count(hints)
-    items = [graph.nodes[user].tensor for user in graph.users.get(node.name, ())]
-    counts = [item.element_count(hints) for item in items if item is not None]
-    return _sum_known(counts) if counts else 0
 
 
 def _matmul_flops(

@@ -2,19 +2,78 @@
 
 Graphs of every stage are linked, not only those that a module was made from. A link that torch states is exact. One
 that follows from operators or names, or that several source lines share, is inferred.
+
+The recorder writes where each node of Dynamo's graph was made: the frames of its stack, and the modules that were being
+called. A log that torch wrote has neither.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import orjson
 
 from dynadiag.kernels.generated_module import GeneratedModule, dynamo_nodes_of, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine, graph_lines, operator_of, parse_graph
 from dynadiag.kernels.module_parser import Comment, KernelDefinition, ModuleCall, parse_module
-from dynadiag.kernels.node_origins import NodeOrigin
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Frame, Graph, Node
+
+_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_ROOT = re.compile(r"[LG]\['(\w+)'\]\.?")  # Dynamo's name of the variable that holds a model
+_ITEM = re.compile(r"\[(\d+)\]|\._modules\['(\w+)'\]")  # `layers[0]` and `_modules['layers']` are `layers.0`
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrigin:
+    """The frames on the way to a node, and the modules around it, the outermost first. Nodes of one line share them."""
+
+    frames: tuple[Frame, ...] = ()
+    modules: tuple[str, ...] = ()  # "transformer.h.0", "transformer.h.0.attn"
+
+
+def read_origins(recording: Recording, graph: Graph) -> dict[str, NodeOrigin]:
+    """Return the origin of each node by its name.
+
+    It is empty for a graph of a later stage, whose nodes have none, and for a log that torch wrote.
+    """
+    if graph.stage != "dynamo":
+        return {}
+    events = [event.index for event in recording.events("dynadiag_graph", None, graph.compile_id)]
+    before = [index for index in events if index < graph.event]
+    return dict(_read(recording.payload(before[-1]))) if before else {}
+
+
+def _read(text: str) -> Iterator[tuple[str, NodeOrigin]]:
+    try:
+        graph = orjson.loads(text)
+        stacks = [_frames(str(stack)) for stack in graph["stacks"]]
+        modules = [tuple(_short(str(path)) for path in paths) for paths in graph["modules"]]
+        known: dict[tuple[Any, Any], NodeOrigin] = {}
+        for node in graph["nodes"]:
+            key = stack, module = node.get("stack"), node.get("modules")
+            if key not in known:
+                frames = stacks[stack] if isinstance(stack, int) else ()
+                known[key] = NodeOrigin(frames, modules[module] if isinstance(module, int) else ())
+            yield str(node["name"]), known[key]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return  # made by an older version, or damaged
+
+
+def _frames(stack: str) -> tuple[Frame, ...]:
+    return tuple(Frame(file, int(line), function) for file, line, function in _FRAME.findall(stack))
+
+
+def _short(path: str) -> str:
+    """``L['self'].blocks[0]`` as ``blocks.0``; a model itself by the name of its variable."""
+    dotted = _ITEM.sub(lambda found: f".{found[1] or found[2]}", path)
+    return _ROOT.sub("", dotted, count=1) or _ROOT.sub(r"\1", dotted, count=1)
+
 
 _FUSED = re.compile(r"_fused_(.+?)_\d+$")
 _MIN_OPERATOR = 2  # letters; a shorter operator is not looked for in the name of a kernel
@@ -243,3 +302,90 @@ def _call_links(generated: GeneratedModule) -> DocumentLinks:
         for line in range(call.definition.first_line, call.definition.last_line + 1)
     }
     return DocumentLinks({**lines, **exact}, frozenset(inferred), context=frozenset(context - exact.keys()))
+
+
+MAX_LINKED_NODES = 30_000  # nodes of the graphs of a compile that are linked before anybody looks at them
+MAX_MODULE_NODES = 100_000  # with more nodes in its graphs, kernels are only linked by comments and names
+_PAGE_ROWS = 5_000  # rows of nodes read at once
+_MAX_SPANS = 200_000  # nodes whose source lines are kept
+
+
+class CompileTexts(Protocol):
+    """What is read of a recording."""
+
+    def payload(self, event: int) -> str:
+        """The payload of an event."""
+        ...
+
+    def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> Sequence[Node]:
+        """The nodes of a graph that were recorded as data."""
+        ...
+
+
+class RecordedLinks:
+    """Links the documents of one compile. Dynamo's graphs must be linked first."""
+
+    def __init__(
+        self,
+        texts: CompileTexts,
+        graphs: Sequence[Graph],
+        *,
+        from_cache: bool,
+        origins: Mapping[int, Mapping[str, NodeOrigin]] | None = None,
+        callers: Sequence[Frame] = (),
+        modules: Sequence[GeneratedModule] = (),
+    ) -> None:
+        """``from_cache``: graphs from the FX graph cache bear the lines of the program that filled it.
+
+        ``origins`` has those of the nodes of each of Dynamo's graphs, by its index, and ``callers`` the frames that led
+        to the compiled function: without them only the innermost line of a node is linked. ``modules`` know which of
+        Dynamo's nodes a node was made of.
+        """
+        self._texts, self._linker = texts, CompileLinker()
+        self._origins, self._modules = origins or {}, modules
+        self._sources: dict[int, Mapping[str, Sequence[str]]] = {}  # by the event of the module
+        self._callers = [SourceLine(one.file, one.line) for one in callers if one.line and is_user_file(one.file)]
+        self._dynamo = next((graph for graph in graphs if graph.stage == "dynamo"), None) if from_cache else None
+        self._forward = next((graph for graph in graphs if graph.stage == "forward"), None)
+
+    def graph(self, graph: Graph, text: str) -> DocumentLinks:
+        """Link a graph of the compile, whose text is that of its payload."""
+        if graph.stage == "dynamo":
+            lines, origins = self._node_lines(graph.index), self._origins.get(graph.index)
+            return self._linker.dynamo_graph(text, lines, origins, self._callers)
+        if self._dynamo is None:
+            return self._linker.later_graph(text, self.sources(graph))
+        forward = self._texts.payload(self._forward.event) if self._forward is not None else None
+        return self._linker.cached_graph(graph.stage, text, self._texts.payload(self._dynamo.event), forward)
+
+    def sources(self, graph: Graph) -> Mapping[str, Sequence[str]]:
+        """Return Dynamo's nodes of each node, as they are known for the code that was made of the graph.
+
+        Until the passes after AOTAutograd a node keeps its name, so they hold for the graph that was split, too.
+        """
+        made = next((one for one in self._modules if one.graph_event == graph.event), None)
+        made = made or next((one for one in self._modules if one.parsed.stage == graph.stage), None)
+        if made is None:
+            return {}
+        if made.event not in self._sources:
+            nodes = made.graph.nodes.values()
+            self._sources[made.event] = {node.name: names for node in nodes if (names := dynamo_nodes_of(made, node))}
+        return self._sources[made.event]
+
+    def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
+        """Link generated code."""
+        return self._linker.module(text, generated)
+
+    def _node_lines(self, graph: int) -> dict[str, SourceLine]:
+        """The source line of each node that was recorded as data. Nodes are read in pages to save memory."""
+        found: dict[str, SourceLine] = {}
+        start = 0
+        while len(found) < _MAX_SPANS:
+            page = self._texts.nodes(graph, start, _PAGE_ROWS)
+            for node in page:
+                if node.span.file and node.span.line:
+                    found[node.name] = SourceLine(node.span.file, node.span.line)
+            if len(page) < _PAGE_ROWS:
+                break
+            start += _PAGE_ROWS
+        return found

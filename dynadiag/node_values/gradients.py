@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynadiag.node_values.interpreter import LayoutInterpreter
 from dynadiag.node_values.node_run import is_mutating
-from dynadiag.node_values.summary import distance, is_summarized
+from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
@@ -106,17 +105,17 @@ def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: 
         state = random_state()
         if not torch.equal(state[0], forward.state[0]):
             return None
-        roots = [each for each in _leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+        roots = [
+            each
+            for each in (result if isinstance(result, (tuple, list)) else (result,))
+            if isinstance(each, torch.Tensor) and each.requires_grad
+        ]
         if [root.shape for root in roots] != [tangent.shape for tangent in tangents]:
             return None
         torch.autograd.backward(roots, [tangent.double() if wide else tangent.clone() for tangent in tangents])
     inputs = zip(forward.module.graph.find_nodes(op="placeholder"), given, strict=True)
     leaves = {node.name: value.grad for node, value in inputs if isinstance(value, torch.Tensor) and value.is_leaf}
     return run.gradients | {name: value for name, value in leaves.items() if value is not None}
-
-
-def _leaves(result: Any) -> Sequence[Any]:
-    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 class _Differentiated(LayoutInterpreter):

@@ -22,9 +22,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynadiag.node_values.interpreter import LayoutInterpreter
 from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of
-from dynadiag.node_values.summary import distance, is_summarized
+from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
 from dynadiag.trial.fp64_oracle import beyond_rounding
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import torch
+from torch.fx import Interpreter
 
 _SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -103,3 +104,16 @@ def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
         largest, scale = float(apart[finite].max()), float(wide[finite].abs().max())
     off = largest / scale if scale else largest
     return off if math.isfinite(off) else None
+
+
+class LayoutInterpreter(Interpreter):
+    """An interpreter in which ``aten.view`` takes a tensor of any stride, as Inductor's does.
+
+    AOTAutograd traces a backward with the strides of eager. Inductor may choose others, such as channels last, for what
+    the forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
+    """
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.aten.view.default:
+            target = torch.ops.aten.reshape.default
+        return super().call_function(target, args, kwargs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,19 +27,49 @@ from torch.fx import GraphModule, Node
 
 from dynadiag.capture.breaks import parse_compile_id
 from dynadiag.capture.recorder import Recorder
-from dynadiag.capture.value_options import ValueOptions
+from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge
 from dynadiag.node_values.narrowing import wrong_within
 from dynadiag.node_values.node_run import NodeRun
-from dynadiag.node_values.safetensors import save_tensors
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
 from dynadiag.torch_private import bisect as compile_hooks
 from dynadiag.torch_private import graph_calls, kernel_codegen
 from dynadiag.torch_private import trial as backend_hooks
 from dynadiag.torch_private.minify import copy_graph_module
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
+
+_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
+_ALIGNMENT = 8  # bytes; the header is filled up with spaces
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a file of tensors by name. One of a type that the format lacks, such as complex64, is left out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header, parts, end = {}, [], 0
+    for name, tensor in tensors.items():
+        if tensor.dtype in _NAMES:
+            data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            offsets = [end, end + len(data)]
+            header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
+            parts.append(data)
+            end += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
 
 _MAX_ERROR = 500  # characters of an error that are recorded
 

@@ -6,7 +6,6 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.rules import Rule
-from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.breaks import with_places
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, short_stack, source_location
@@ -60,7 +59,7 @@ class FindingPrinter:
         """One finding: its head, its place with the source, its facts, the calls that lead there, and the advice."""
         printer = self._printer
         first = item.entry or item.span  # of a library's line the user's that leads there
-        lines = [*self._head(item), printer.location(self._place(first))]
+        lines = [*self._head(item), printer.location(source_location(first.file, first.line, first.column, self._cwd))]
         if item.rule.view.has_source or item.entry:
             lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)
         if item.entry:
@@ -72,9 +71,6 @@ class FindingPrinter:
             innermost, *outer = (fit_path(frame, room) for frame in frames)
             lines += [*printer.fact("called", innermost), *(indent + line for line in outer)]
         return [*lines, *self._helps(item)]
-
-    def _place(self, span: Span) -> str:
-        return source_location(span.file, span.line, span.column, self._cwd)
 
     def _head(self, item: Finding) -> list[str]:
         word = item.rule.view.word

@@ -18,8 +18,7 @@ from urllib.parse import quote
 from dynadiag import __version__
 from dynadiag.check.measurement import Problem
 from dynadiag.check.proved_fixes import NO_FIXES, ProvedFix, ProvedFixes
-from dynadiag.check.result import CheckResult
-from dynadiag.check.rules import CheckRule
+from dynadiag.check.result import CheckResult, CheckRule
 from dynadiag.explanation.formatting import shorten
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode

@@ -185,7 +185,7 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
     if (infinite := table.first_inf) is not None:
         where = _call_name(table.call_of(infinite))
         remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
-    if empty := _calls_without_values(table):
+    if empty := [call for call in table.calls if call.notes and not table.nodes_of(call)]:
         remarks.append(f"Not looked at: {', '.join(map(_call_name, empty))}.")
     return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
 
@@ -194,10 +194,6 @@ def _unknown(table: ValueTable) -> str:
     """Why no node has a value."""
     note = next((note for call in table.calls for note in call.notes), None)
     return clean_line(note).rstrip(".") if note else "no node has a name that --nodes matches"
-
-
-def _calls_without_values(table: ValueTable) -> list[ValuesCall]:
-    return [call for call in table.calls if call.notes and not table.nodes_of(call)]
 
 
 def _call_lines(table: ValueTable, call: ValuesCall, printer: Printer, cwd: str | None) -> Iterator[str]:

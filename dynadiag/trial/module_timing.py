@@ -23,7 +23,7 @@ from torch.utils import benchmark
 
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper
 from dynadiag.kernels.timing import CallTime, KernelTimes, TimedModule, TimingJob
-from dynadiag.torch_private.profiler_marks import profiler_mark
+from dynadiag.torch_private.operator_profile import profiler_mark
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial import device_peaks
 

@@ -25,7 +25,7 @@ from dynadiag.bisection.releases.release_trials import ReleaseTrial, _without_mi
 from dynadiag.bisection.releases.requirements import program_packages
 from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher, TorchRelease
 from dynadiag.bisection.releases.version_range import parse_range, public
-from dynadiag.commands import release_plan
+from dynadiag.commands import bisect_releases
 from dynadiag.errors import DynadiagError
 from dynadiag.render.printer import Printer
 from dynadiag.trial.interpreter import Interpreter, link_dynadiag, probe
@@ -336,7 +336,7 @@ def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_full_disk_is_told_before_anything_runs(
     program: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_plan, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
+    monkeypatch.setattr(bisect_releases, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
     monkeypatch.setattr(EnvironmentStore, "free_bytes", lambda _: 1_000_000_000)
     assert main(["bisect", "--torch", "2.11..2.12", "--yes", str(program)]) == 2
     (said,) = capsys.readouterr().err.splitlines()
@@ -392,7 +392,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_the_command_refuses(
     options: list[str], reason: str, program: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_plan, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
+    monkeypatch.setattr(bisect_releases, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal: nobody was asked
     assert main(["bisect", *options, str(program)]) == 2
     said = capsys.readouterr().err.splitlines()
@@ -411,10 +411,10 @@ def test_two_interpreters(
     other.write_text(f'#!/bin/sh\nOTHER=1 exec {sys.executable} "$@"\n')
     other.chmod(0o755)
     link = link_dynadiag(tmp_path, with_msgspec=True)
-    monkeypatch.setattr(release_plan, "probe", lambda python, folder: Interpreter(python, "2.99.0", link))
+    monkeypatch.setattr(bisect_releases, "probe", lambda python, folder: Interpreter(python, "2.99.0", link))
     assert main(["bisect", "--json", str(tmp_path / "o.json"), "--python", str(other), str(program)]) == 0
     found = json.loads((tmp_path / "o.json").read_text())
-    own = str(public(release_plan._own_torch()))
+    own = str(public(bisect_releases._own_torch()))
     assert found["versions"] == {own: "same", "2.99.0": "pass"}
     assert (found["last_bad"], found["first_good"], found["installs"]) == (own, "2.99.0", 0)
     assert found["failure"]["kind"] == "exit"

@@ -35,10 +35,10 @@ from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
 from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
+from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
-from dynadiag.capture.refused_fusions import RefusedFusions
 from dynadiag.recording import journal as journal_module
 from dynadiag.recording.journal import Journal
 

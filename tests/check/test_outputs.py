@@ -14,11 +14,9 @@ import pytest
 
 from dynadiag.check.baseline import Baseline, changes_of, updated_baseline
 from dynadiag.check.configuration import parse_budgets
-from dynadiag.check.result import CheckResult, after_update, check
-from dynadiag.check.rules import CheckRule
+from dynadiag.check.result import CheckResult, CheckRule, after_update, check
 from dynadiag.render import sarif as sarif_module
-from dynadiag.render.check_report import check_json, check_text
-from dynadiag.render.github import annotation_commands, step_summary
+from dynadiag.render.check_report import annotation_commands, check_json, check_text, step_summary
 from dynadiag.render.markdown import cell
 from dynadiag.render.printer import Printer
 from dynadiag.render.sarif import MAX_RESULTS, sarif_json

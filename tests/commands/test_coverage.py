@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.commands.coverage_run import Counts, merge_counts
+from dynadiag.commands.explain import Counts, merge_counts
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 

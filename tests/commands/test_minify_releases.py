@@ -18,8 +18,8 @@ from packaging.version import Version
 from dynadiag.__main__ import main
 from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import Verdict
-from dynadiag.commands import bisect_releases, minify, release_plan
-from dynadiag.commands.release_plan import ReleaseOptions
+from dynadiag.commands import bisect_releases, minify
+from dynadiag.commands.bisect_releases import ReleaseOptions
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.recording.reader import Recording
@@ -83,7 +83,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
         return SimpleNamespace(document=lambda: replace(made, notes=("2.12.0 could not be tried",)))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(release_plan, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
+    monkeypatch.setattr(bisect_releases, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
     monkeypatch.setattr(bisect_releases, "search_releases", search)
     monkeypatch.setattr(minify, "trial_search", lambda *_: nullcontext())
     monkeypatch.setattr(minify, "minify", lambda *_: REPRO)

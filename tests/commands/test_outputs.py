@@ -256,7 +256,7 @@ def test_commands_write_through_one_module() -> None:
     """No other module of the package opens a file for writing, but in a temporary folder of its own."""
     own_folders = {
         "ray_sweep.py": {"open"},  # the task of Ray, in a temporary folder on its machine
-        "triage_issue.py": {"open", "write_text"},  # the program, in a temporary folder; `os.open` reads there
+        "triage.py": {"open", "write_text"},  # the program, in a temporary folder; `os.open` reads there
     }
     writers = {"write_text", "write_bytes", "open", "atomic_write", "rename", "replace_file", "copyfile", "touch"}
     for path in Path(dynadiag.commands.__path__[0]).glob("*.py"):

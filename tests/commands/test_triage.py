@@ -18,8 +18,8 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
-from dynadiag.commands import bisect_releases, triage_issue, triage_run
-from dynadiag.commands.release_plan import ReleaseOptions
+from dynadiag.commands import bisect_releases, triage, triage_run
+from dynadiag.commands.bisect_releases import ReleaseOptions
 from dynadiag.commands.schema import schema_of
 from dynadiag.commands.target_options import LaunchedProgram
 from dynadiag.minify.minify_result import MinifyResult
@@ -272,7 +272,7 @@ def test_an_issue_that_cannot_be_read_or_has_no_sandbox_is_an_error(
     assert main(["triage", "-o", "out", str(issue)]) == 2
     assert f"cannot read {issue}" in capsys.readouterr().err
     issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
-    monkeypatch.setattr(triage_issue, "why_not_isolated", lambda: "bubblewrap is not installed")
+    monkeypatch.setattr(triage, "why_not_isolated", lambda: "bubblewrap is not installed")
     assert main(["triage", "-o", "out", str(issue)]) == 2
     refused = capsys.readouterr().err
     assert "bubblewrap is not installed" in refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.compare.gpu_profile import uses_tensor_cores
+from dynadiag.compare.measure import uses_tensor_cores
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dynadiag.compare.profile_spans import CALL, GRAPH, ProfileSpan, compile_ids_run, warm_calls
 from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
-from dynadiag.torch_private.profiler_marks import CACHE_LOOKUP, COMPILED_REGION
+from dynadiag.torch_private.operator_profile import CACHE_LOOKUP, COMPILED_REGION
 
 
 def code(compile_id: str, start: float, end: float) -> ProfileSpan:

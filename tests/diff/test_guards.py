@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.diff.guard_changes import GuardDifference, guard_differences
-from dynadiag.diff.guard_sentences import guard_change_text
+from dynadiag.diff.guard_changes import GuardDifference, guard_change_text, guard_differences
 from dynadiag.recording.records import Guard
 
 

@@ -23,7 +23,7 @@ from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
-from dynadiag.job.rank_remedies import RANKS
+from dynadiag.job.divergence_text import RANKS
 from tests.explanation.advice_programs import PROGRAMS as COMPILED
 from tests.explanation.advice_programs import RESTORE, Program, config
 from tests.explanation.export_programs import PROGRAMS as EXPORTED

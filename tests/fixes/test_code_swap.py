@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from dynadiag.fixes.code_swap import swap_module
+from dynadiag.fixes.observer import swap_module
 
 TEXT = """import functools
 

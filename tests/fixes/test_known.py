@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag import known_fixes
-from dynadiag.fixes.known import entry_of, known_titles, merged
+from dynadiag.fixes.fix_search import entry_of, known_titles, merged
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project
 from dynadiag.known_fixes import KnownFix, function_at

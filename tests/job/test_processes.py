@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.commands.job_report import JobReader
+from dynadiag.commands.explain import JobReader
 from dynadiag.job import find_divergence, group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from dynadiag.render.job import job_text

@@ -11,7 +11,7 @@ import torch
 
 import dynadiag
 from dynadiag.__main__ import main
-from dynadiag.capture.refused_fusions import RefusedFusions
+from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.kernels.call_nodes import FusionRefusal, parse_operations
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.render.fusion_text import plain_reason

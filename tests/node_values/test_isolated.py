@@ -16,7 +16,7 @@ import torch
 
 from dynadiag.node_values import isolated
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
-from dynadiag.node_values.safetensors import save_tensors
+from dynadiag.node_values.watch import save_tensors
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from dynadiag.recording.digest.guard_locations import GuardLocations
+from dynadiag.recording.digest.context import GuardLocations
 
 
 def test_the_guards_of_earlier_compiles_are_found_again() -> None:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dynadiag.kernels.document_links import read_origins
 from dynadiag.kernels.graph_parser import parse_graph
-from dynadiag.kernels.node_origins import read_origins
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph
 from dynadiag.render.dataflow.svg import graph_svg

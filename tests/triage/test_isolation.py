@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.commands.triage_issue import _take_out
+from dynadiag.commands.triage import _take_out
 from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
 
 needs_bubblewrap = pytest.mark.skipif(why_not_isolated() is not None, reason=str(why_not_isolated()))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.kernels.document_links import RecordedLinks
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import PrintedGraph
 from dynadiag.kernels.module_parser import ParsedModule
-from dynadiag.kernels.recorded_links import RecordedLinks
 from dynadiag.recording.records import Compile, Graph, Node, Seconds
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dynadiag.explanation.formatting import duration, short_duration
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.opening import COMPARISON_NAME
-from dynadiag.render.speed_text import break_even_text, speed_text
+from dynadiag.render.runtime_cost import break_even_text, speed_text
 from tui.location import Location
 from tui.ranks import RankSummary, differences, exit_status, first_divergence, read_rank
 from tui.styled_text import Line, line, one_line

@@ -13,11 +13,9 @@ from typing import Any
 
 from dynadiag.recording.digest import breaks, graphs, guards, recompiles
 from dynadiag.recording.digest.caches import CacheCollector
-from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
-from dynadiag.recording.digest.runs import RunCollector
-from dynadiag.recording.digest.values import read_values
+from dynadiag.recording.digest.runs import RunCollector, read_collective, read_values
 from dynadiag.recording.records import Event, Record, Run
 
 __all__ = ["Digest"]

@@ -1,12 +1,27 @@
-"""The run: from what the recorder wrote at its beginning and end, or from what a log of torch alone says."""
+"""What the program did around its compiles: the run itself, its collectives, and the values of compiled calls.
+
+The run is known from what the recorder wrote at its beginning and end, or from what a log of torch alone says.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext, Payload
+from dynadiag.recording.digest.graphs import innermost_user_span
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty, text_or_none
-from dynadiag.recording.records import CUT_SHORT, Run, signal_note
+from dynadiag.recording.records import (
+    CUT_SHORT,
+    Collective,
+    NodeValue,
+    Run,
+    StoredNodeValue,
+    ValuesCall,
+    ValueSummary,
+    signal_note,
+)
 
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
@@ -105,3 +120,116 @@ class RunCollector:
 def _is_renamed(error: str) -> bool:
     """Whether a probe failed because torch has not what it reads."""
     return error.startswith("LookupError: ")
+
+
+# The methods of ProcessGroup -> the function of torch.distributed that users call.
+_FUNCTIONS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "allgather": "all_gather",
+    "allgather_coalesced": "all_gather_coalesced",
+    "_allgather_base": "all_gather_into_tensor",
+    "all_gather_single": "all_gather_into_tensor",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "recv_anysource": "recv",
+}
+_MAX_SIZES = 1000  # characters
+
+
+def read_collective(context: DigestContext, data: dict[str, Any], compiles: int) -> Collective:
+    """Return the collective of one event, after so many compiles."""
+    op = str(data.get("op", "?"))
+    sizes, dtypes = data.get("sizes"), data.get("dtypes")
+    return Collective(
+        index=context.next_index("collective"),
+        op=_FUNCTIONS.get(op, op),
+        group=str(data.get("group", "?")),
+        number=int_or_none(data.get("number")) or 0,
+        sizes=" ".join(map(_size, sizes))[:_MAX_SIZES] if isinstance(sizes, list) else "",
+        dtypes=" ".join(map(str, dtypes))[:_MAX_SIZES] if isinstance(dtypes, list) else "",
+        peer=int_or_none(data.get("peer")),
+        is_async=bool(data.get("async")),
+        at=float_or_none(data.get("at")),
+        file=text_or_none(data.get("file")),
+        line=int_or_none(data.get("line")),
+        function=text_or_none(data.get("function")),
+        stance=text_or_none(data.get("stance")),
+        compiles=compiles,
+    )
+
+
+def _size(size: Any) -> str:
+    return f"({', '.join(map(str, size))}{',' if len(size) == 1 else ''})" if isinstance(size, list) else "?"
+
+
+_GRAPHS = ("forward", "backward", "inference")
+
+
+def read_values(
+    context: DigestContext, compile_id: str, data: dict[str, Any], payload: Payload
+) -> Iterator[ValuesCall | NodeValue | StoredNodeValue]:
+    """Yield the records of one call."""
+    graph = data.get("graph")
+    described = json_object(payload())
+    notes = [*list_or_empty(described.get("notes")), *([data["note"]] if "note" in data else ())]
+    call = ValuesCall(
+        index=context.next_index("values_call"),
+        compile_id=compile_id,
+        graph=graph if graph in _GRAPHS else "forward",
+        call=int_or_none(data.get("call")) or 0,
+        seed=text_or_none(data.get("seed")),
+        seconds=_finite(data.get("seconds")),
+        notes=tuple(map(str, notes)),
+    )
+    yield call
+    stacks = list_or_empty(described.get("stacks"))
+    for node in list_or_empty(described.get("nodes")):
+        if isinstance(node, dict):
+            yield from _read_node(context, call.index, node, stacks)
+
+
+def _read_node(
+    context: DigestContext, call: int, node: dict[str, Any], stacks: list[Any]
+) -> Iterator[NodeValue | StoredNodeValue]:
+    index = context.next_index("node_value")
+    yield NodeValue(
+        index=index,
+        values_call=call,
+        node=str(node.get("node")),
+        op=str(node.get("op")),
+        inputs=tuple(map(str, list_or_empty(node.get("inputs")))),
+        span=innermost_user_span(node.get("stack"), stacks),
+        summary=_read_summary(node),
+        off_float64=_finite(node.get("off_float64")),
+        cause=text_or_none(node.get("cause")),
+    )
+    if isinstance(stored := node.get("stored"), dict):
+        off = _finite(stored.get("off"))
+        kernel = text_or_none(stored.get("kernel"))
+        yield StoredNodeValue(index, kernel, off, stored.get("wrong") is True, _read_summary(stored))
+
+
+def _read_summary(data: dict[str, Any]) -> ValueSummary:
+    return ValueSummary(
+        shape=tuple(map(str, list_or_empty(data.get("shape")))),
+        dtype=str(data.get("dtype")),
+        stride=tuple(map(str, list_or_empty(data.get("stride")))),
+        min=_finite(data.get("min")),
+        max=_finite(data.get("max")),
+        mean=_finite(data.get("mean")),
+        norm=_finite(data.get("norm")),
+        nan=int_or_none(data.get("nan")) or 0,
+        inf=int_or_none(data.get("inf")) or 0,
+        zero=int_or_none(data.get("zero")) or 0,
+        hash=str(data.get("hash")),
+        samples=tuple(map(str, list_or_empty(data.get("samples")))),
+    )
+
+
+def _finite(value: Any) -> float | None:
+    number = float_or_none(value)
+    return number if number is not None and math.isfinite(number) else None

@@ -16,13 +16,17 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.timing import PARTS, PhaseShare
-from dynadiag.kernels.document_links import DocumentLinks
+from dynadiag.kernels.document_links import (
+    MAX_LINKED_NODES,
+    MAX_MODULE_NODES,
+    DocumentLinks,
+    RecordedLinks,
+    read_origins,
+)
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
 from dynadiag.kernels.line_table import Stage
-from dynadiag.kernels.node_origins import read_origins
 from dynadiag.kernels.read_modules import generated_modules, kernel_calls
-from dynadiag.kernels.recorded_links import MAX_LINKED_NODES, MAX_MODULE_NODES, RecordedLinks
 from dynadiag.kernels.stages import STAGES, is_in_own_cache, make_stages
 from dynadiag.kernels.triton_artifacts import EVENT_KIND
 from dynadiag.recording.reader import Recording
@@ -30,9 +34,8 @@ from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.clean import clean
 from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
-from dynadiag.render.graph_titles import graph_titles
 from dynadiag.render.paths import relative_path
-from dynadiag.render.readable_graph import readable_lines
+from dynadiag.render.readable_graph import graph_titles, readable_lines
 
 _LEFT_OUT = "(left out)"
 
