@@ -54,119 +54,6 @@ from dynadiag.render.report import Report, explanation_text, report
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import cache_variables
 
-_MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, equal ranks share a document
-
-
-class JobReader:
-    """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
-
-    def __init__(self, paths: Sequence[Path], main: Path | None = None) -> None:
-        """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
-        self.job = open_job(paths)
-        self._main = main
-        self._reports: dict[Path, Report] = {}
-        if not self._reported():
-            raise UnreadableInput(self.job.processes[0].problem or f"{paths[0]}: nothing was recorded")
-
-    def _reported(self) -> list[Process]:
-        """The processes of the report: all but a launcher that compiled nothing itself."""
-        read = [each for each in self.job.processes if each.trace is not None]
-        return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
-
-    def report(self) -> JobReport:
-        """Return the report of the job."""
-        parts = [JobPart(group, self._explain(group[0])) for group in self._groups()]
-        return JobReport(self.job, find_divergence(self.job), tuple(parts), _waits(self.job))
-
-    def _groups(self) -> list[tuple[Process, ...]]:
-        """The sets of alike processes: ranks by restart, then the others."""
-        processes = self._reported()
-        found: list[tuple[Process, ...]] = []
-        for restart in self.job.restarts:
-            found += group_alike([each for each in processes if each.role == "rank" and each.restart == restart])
-        return found + list(group_alike([each for each in processes if each.role != "rank"]))
-
-    def document(self, job: JobReport) -> ExplainDocument:
-        """Return the document of the job."""
-        lead = self._main if self.job.ranks else self._main or self._reported()[0].path
-        ranks = self.job.ranks or tuple(each for each in self._reported() if each.path != lead)
-        first = {each.path: part.processes[0] for part in job.parts for each in part.processes}
-        documents = [
-            rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
-            for each in ranks
-        ]
-        main = None if lead is None else self._explain_path(lead)
-        return job_document(job, documents, documents[0] if main is None else document(main, main.calls))
-
-    def _explain(self, item: Process) -> Report:
-        return self._explain_path(item.path)
-
-    def _explain_path(self, path: Path) -> Report:
-        if path not in self._reports:
-            with open_recording(path) as recording:
-                self._reports[path] = report(recording)
-        return self._reports[path]
-
-
-def _waits(job: Job) -> dict[int, Wait]:
-    """The waits of the ranks of the latest restart."""
-    latest = max(job.restarts, default=0)
-    return measure_waits([each for each in job.ranks if each.restart == latest])
-
-
-class Counts(msgspec.Struct):
-    """What one process leaves: for each function its file, line, name, and compiled and uncompiled calls."""
-
-    functions: list[tuple[str, int | None, str, int, int]]
-    outside: int
-
-
-def add_coverage(program: Program, recording: Path, args: argparse.Namespace, exit_code: int) -> None:
-    """Run a program once more, without its output, and append its counts to the journal of the first run.
-
-    ``exit_code`` is that of the first run. If the second run ended differently, or left no counts, a note says so.
-    """
-    print("dynadiag: --coverage runs the program a second time", file=sys.stderr, flush=True)  # noqa: T201
-    with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
-        folder = Path(scratch, "counts")
-        folder.mkdir()
-        command = python_command(program, args.target, Path(scratch, "refusal"), args.gpu)
-        variables = cache_variables(Path(scratch)) if args.fresh else {}
-        ended = launch_counted(command, folder, RecordOptions.of(args).settings(), variables)
-        found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
-    coverage = merge_counts(found, _note(found, ended.exit_code, exit_code))
-    journal = Journal.reopen(recording)
-    journal.append({COVERAGE: {}}, msgspec.json.encode(coverage).decode(), past_limit=True)
-    journal.close()
-
-
-def _note(found: Sequence[Counts], code: int, first: int) -> str | None:
-    """What the counts lack, if anything."""
-    if not found:
-        return (
-            f"nothing was counted: the second run ended with exit code {code} before Python's own end (os._exit, a "
-            "signal), never imported torch, or uses torch's profiler itself"
-        )
-    if code != first:
-        return f"the second run, which was counted, ended with exit code {code}, the first with {first}"
-    return None
-
-
-def merge_counts(found: Iterable[Counts], note: str | None = None) -> Coverage:
-    """Return the counts of all processes together. Functions with the most uncompiled calls come first."""
-    sums: dict[tuple[str, int | None, str], list[int]] = {}
-    outside = 0
-    for counts in found:
-        outside += counts.outside
-        for file, line, function, compiled, uncompiled in counts.functions:
-            pair = sums.setdefault((file, line, function), [0, 0])
-            pair[0] += compiled
-            pair[1] += uncompiled
-    rows = [FunctionCoverage(name, file, line, *pair) for (file, line, name), pair in sums.items()]
-    rows.sort(key=lambda row: -row.uncompiled)
-    return Coverage(sum(row.compiled for row in rows), sum(row.uncompiled for row in rows), outside, tuple(rows), note)
-
-
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
 _OPTIONS_WITH_VALUE = (
     *("-o", "--output", "--json", "--stop-after", "--seconds", "--after", "--limit", "--target"),
@@ -363,3 +250,116 @@ def _text(
 
 def _displayed(path: Path) -> str:
     return str(path) if path.is_absolute() else os.path.relpath(path)
+
+
+class Counts(msgspec.Struct):
+    """What one process leaves: for each function its file, line, name, and compiled and uncompiled calls."""
+
+    functions: list[tuple[str, int | None, str, int, int]]
+    outside: int
+
+
+def add_coverage(program: Program, recording: Path, args: argparse.Namespace, exit_code: int) -> None:
+    """Run a program once more, without its output, and append its counts to the journal of the first run.
+
+    ``exit_code`` is that of the first run. If the second run ended differently, or left no counts, a note says so.
+    """
+    print("dynadiag: --coverage runs the program a second time", file=sys.stderr, flush=True)  # noqa: T201
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+        folder = Path(scratch, "counts")
+        folder.mkdir()
+        command = python_command(program, args.target, Path(scratch, "refusal"), args.gpu)
+        variables = cache_variables(Path(scratch)) if args.fresh else {}
+        ended = launch_counted(command, folder, RecordOptions.of(args).settings(), variables)
+        found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
+    coverage = merge_counts(found, _note(found, ended.exit_code, exit_code))
+    journal = Journal.reopen(recording)
+    journal.append({COVERAGE: {}}, msgspec.json.encode(coverage).decode(), past_limit=True)
+    journal.close()
+
+
+def _note(found: Sequence[Counts], code: int, first: int) -> str | None:
+    """What the counts lack, if anything."""
+    if not found:
+        return (
+            f"nothing was counted: the second run ended with exit code {code} before Python's own end (os._exit, a "
+            "signal), never imported torch, or uses torch's profiler itself"
+        )
+    if code != first:
+        return f"the second run, which was counted, ended with exit code {code}, the first with {first}"
+    return None
+
+
+def merge_counts(found: Iterable[Counts], note: str | None = None) -> Coverage:
+    """Return the counts of all processes together. Functions with the most uncompiled calls come first."""
+    sums: dict[tuple[str, int | None, str], list[int]] = {}
+    outside = 0
+    for counts in found:
+        outside += counts.outside
+        for file, line, function, compiled, uncompiled in counts.functions:
+            pair = sums.setdefault((file, line, function), [0, 0])
+            pair[0] += compiled
+            pair[1] += uncompiled
+    rows = [FunctionCoverage(name, file, line, *pair) for (file, line, name), pair in sums.items()]
+    rows.sort(key=lambda row: -row.uncompiled)
+    return Coverage(sum(row.compiled for row in rows), sum(row.uncompiled for row in rows), outside, tuple(rows), note)
+
+
+_MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, equal ranks share a document
+
+
+class JobReader:
+    """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
+
+    def __init__(self, paths: Sequence[Path], main: Path | None = None) -> None:
+        """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
+        self.job = open_job(paths)
+        self._main = main
+        self._reports: dict[Path, Report] = {}
+        if not self._reported():
+            raise UnreadableInput(self.job.processes[0].problem or f"{paths[0]}: nothing was recorded")
+
+    def _reported(self) -> list[Process]:
+        """The processes of the report: all but a launcher that compiled nothing itself."""
+        read = [each for each in self.job.processes if each.trace is not None]
+        return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
+
+    def report(self) -> JobReport:
+        """Return the report of the job."""
+        parts = [JobPart(group, self._explain(group[0])) for group in self._groups()]
+        return JobReport(self.job, find_divergence(self.job), tuple(parts), _waits(self.job))
+
+    def _groups(self) -> list[tuple[Process, ...]]:
+        """The sets of alike processes: ranks by restart, then the others."""
+        processes = self._reported()
+        found: list[tuple[Process, ...]] = []
+        for restart in self.job.restarts:
+            found += group_alike([each for each in processes if each.role == "rank" and each.restart == restart])
+        return found + list(group_alike([each for each in processes if each.role != "rank"]))
+
+    def document(self, job: JobReport) -> ExplainDocument:
+        """Return the document of the job."""
+        lead = self._main if self.job.ranks else self._main or self._reported()[0].path
+        ranks = self.job.ranks or tuple(each for each in self._reported() if each.path != lead)
+        first = {each.path: part.processes[0] for part in job.parts for each in part.processes}
+        documents = [
+            rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
+            for each in ranks
+        ]
+        main = None if lead is None else self._explain_path(lead)
+        return job_document(job, documents, documents[0] if main is None else document(main, main.calls))
+
+    def _explain(self, item: Process) -> Report:
+        return self._explain_path(item.path)
+
+    def _explain_path(self, path: Path) -> Report:
+        if path not in self._reports:
+            with open_recording(path) as recording:
+                self._reports[path] = report(recording)
+        return self._reports[path]
+
+
+def _waits(job: Job) -> dict[int, Wait]:
+    """The waits of the ranks of the latest restart."""
+    latest = max(job.restarts, default=0)
+    return measure_waits([each for each in job.ranks if each.restart == latest])

@@ -48,6 +48,104 @@ from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
 from dynadiag.triage.issue_program import program_of_issue
 from dynadiag.trial.program import Program
 
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    outputs.add_json(parser)
+    outputs.add_folder_option(parser, "the folder to make")
+    parser.add_argument(
+        "--force", action="store_true", help="write into an existing folder, over the files of a triage"
+    )
+    parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
+    parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
+    add_search_options(parser)
+    parser.set_defaults(resume=None)
+    bisect_releases.add_release_range(parser)
+    add_target(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    bisect_releases.asks_for_releases(args)
+    outputs.check_json_path(args.json)
+    if is_issue(args):
+        source = issue_program(args)
+        if source is None:
+            return NO_PROGRAM
+        with _made_folder(args, args.target) as folder:
+            return triage_issue(args, source, folder)
+    program = parse_program(args)
+    with (
+        common.interrupted_by_signals(),
+        _made_folder(args, program.target) as folder,
+        ProgressPrinter(sys.stderr) as progress,
+    ):
+        kept = _private_folder(program) if args.redact else folder
+        try:
+            triage = TriageRun(program, args, folder, kept, progress)
+            document = triage.run()
+        except DynadiagError:
+            if kept != folder:
+                shutil.rmtree(kept, ignore_errors=True)
+            raise
+    _report(triage, document, args)
+    if kept != folder:
+        progress.message(f"not in the folder, as they show the program: {kept}")
+    common.print_path(folder)
+    return triage.exit_code
+
+
+@contextlib.contextmanager
+def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
+    """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
+    folder, is_new = _folder(args, target)
+    try:
+        check_replaceable(folder)
+        with outputs.set_aside(folder, lambda: files_in(folder)):
+            yield folder
+    except DynadiagError:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
+    """Make the folder. Returns it, and whether it was not there before."""
+    folder: Path = args.output or outputs.new_recording(None, f"triage-{Path(target).stem}", force=False)
+    folder = folder.absolute() if args.output else folder.with_suffix("")
+    exists = folder.exists()
+    if exists and not folder.is_dir():
+        raise DynadiagError(f"{args.output} is not a folder: name one")
+    if exists and not args.force:
+        raise DynadiagError(f"{args.output} exists: give another name, or --force to write into it")
+    if not folder.parent.is_dir():
+        raise DynadiagError(f"{args.output}: there is no folder {folder.parent}")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DynadiagError(f"cannot write {folder}: {error.strerror}") from error
+    return folder, not exists
+
+
+def _private_folder(program: Program) -> Path:
+    kept = outputs.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
+    kept.mkdir()
+    return kept
+
+
+def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespace) -> None:
+    common.write_json(args.json, encode(document))
+    if args.json == "-":
+        return
+    printer = common.printer_for(sys.stdout)
+    lines = ["no verdict" if triage.verdict is None else triage.verdict.text(printer).splitlines()[0]]
+    if triage.minified is not None and triage.minified.text:
+        lines.append(f"repro: {sizes(triage.minified)}, {'proved' if triage.minified.proved else 'not proved'}")
+    lines += [f"{each.name}: {each.status}: {clean_line(each.reason or '')}" for each in triage.parts if each.reason]
+    lines += ["", *(f"  {path.name}" for path in files_in(triage.folder))]
+    common.print_text("\n".join(lines) + "\n")
+
+
 NO_PROGRAM = 3  # the exit code
 _MAX_TEXT = 4 << 20  # bytes of an issue
 _MAX_FILE = 1 << 30  # bytes of a file that is taken out of the sandbox
@@ -184,100 +282,3 @@ def _take_out(scratch: Path, folder: Path) -> list[str]:
     finally:
         os.close(inside)
     return taken
-
-
-def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    outputs.add_json(parser)
-    outputs.add_folder_option(parser, "the folder to make")
-    parser.add_argument(
-        "--force", action="store_true", help="write into an existing folder, over the files of a triage"
-    )
-    parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
-    parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
-    add_search_options(parser)
-    parser.set_defaults(resume=None)
-    bisect_releases.add_release_range(parser)
-    add_target(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
-    bisect_releases.asks_for_releases(args)
-    outputs.check_json_path(args.json)
-    if is_issue(args):
-        source = issue_program(args)
-        if source is None:
-            return NO_PROGRAM
-        with _made_folder(args, args.target) as folder:
-            return triage_issue(args, source, folder)
-    program = parse_program(args)
-    with (
-        common.interrupted_by_signals(),
-        _made_folder(args, program.target) as folder,
-        ProgressPrinter(sys.stderr) as progress,
-    ):
-        kept = _private_folder(program) if args.redact else folder
-        try:
-            triage = TriageRun(program, args, folder, kept, progress)
-            document = triage.run()
-        except DynadiagError:
-            if kept != folder:
-                shutil.rmtree(kept, ignore_errors=True)
-            raise
-    _report(triage, document, args)
-    if kept != folder:
-        progress.message(f"not in the folder, as they show the program: {kept}")
-    common.print_path(folder)
-    return triage.exit_code
-
-
-@contextlib.contextmanager
-def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
-    """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
-    folder, is_new = _folder(args, target)
-    try:
-        check_replaceable(folder)
-        with outputs.set_aside(folder, lambda: files_in(folder)):
-            yield folder
-    except DynadiagError:
-        if is_new:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
-    """Make the folder. Returns it, and whether it was not there before."""
-    folder: Path = args.output or outputs.new_recording(None, f"triage-{Path(target).stem}", force=False)
-    folder = folder.absolute() if args.output else folder.with_suffix("")
-    exists = folder.exists()
-    if exists and not folder.is_dir():
-        raise DynadiagError(f"{args.output} is not a folder: name one")
-    if exists and not args.force:
-        raise DynadiagError(f"{args.output} exists: give another name, or --force to write into it")
-    if not folder.parent.is_dir():
-        raise DynadiagError(f"{args.output}: there is no folder {folder.parent}")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise DynadiagError(f"cannot write {folder}: {error.strerror}") from error
-    return folder, not exists
-
-
-def _private_folder(program: Program) -> Path:
-    kept = outputs.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
-    kept.mkdir()
-    return kept
-
-
-def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode(document))
-    if args.json == "-":
-        return
-    printer = common.printer_for(sys.stdout)
-    lines = ["no verdict" if triage.verdict is None else triage.verdict.text(printer).splitlines()[0]]
-    if triage.minified is not None and triage.minified.text:
-        lines.append(f"repro: {sizes(triage.minified)}, {'proved' if triage.minified.proved else 'not proved'}")
-    lines += [f"{each.name}: {each.status}: {clean_line(each.reason or '')}" for each in triage.parts if each.reason]
-    lines += ["", *(f"  {path.name}" for path in files_in(triage.folder))]
-    common.print_text("\n".join(lines) + "\n")

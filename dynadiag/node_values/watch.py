@@ -40,37 +40,6 @@ from dynadiag.torch_private import trial as backend_hooks
 from dynadiag.torch_private.minify import copy_graph_module
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
-_NAMES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.int32: "I32",
-    torch.int64: "I64",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-}
-_ALIGNMENT = 8  # bytes; the header is filled up with spaces
-
-
-def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write a file of tensors by name. One of a type that the format lacks, such as complex64, is left out."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header, parts, end = {}, [], 0
-    for name, tensor in tensors.items():
-        if tensor.dtype in _NAMES:
-            data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            offsets = [end, end + len(data)]
-            header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
-            parts.append(data)
-            end += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
-
-
 _MAX_ERROR = 500  # characters of an error that are recorded
 
 
@@ -399,3 +368,34 @@ def _text_of(error: Exception) -> str:
     text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}"
     said = text.partition("While executing %")[0] or text  # torch's interpreter adds its node and its stack
     return " ".join(said.split())[:_MAX_ERROR]
+
+
+_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
+_ALIGNMENT = 8  # bytes; the header is filled up with spaces
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a file of tensors by name. One of a type that the format lacks, such as complex64, is left out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header, parts, end = {}, [], 0
+    for name, tensor in tensors.items():
+        if tensor.dtype in _NAMES:
+            data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            offsets = [end, end + len(data)]
+            header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
+            parts.append(data)
+            end += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))

@@ -19,54 +19,6 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows
-CACHE_LOOKUP = "TorchDynamo Cache Lookup"  # eval_frame.c
-_GRAPH = "__compiled_fn"  # OutputGraph.compile_and_call_fx_graph, output_graph.py: prefix of the global names
-
-
-def profiler_mark(name: str) -> Any:
-    """Return a context manager that marks a profile with ``name``. It is faster than torch's public one."""
-    import torch
-
-    return torch._C._profiler._RecordFunctionFast(name)
-
-
-@contextmanager
-def mark_graphs(name: str) -> Iterator[None]:
-    """Mark every compiled graph of this process in profiles with ``name``. The globals are restored afterwards."""
-    places = [(scope, key, scope[key]) for scope, key in _graph_globals()]
-    try:
-        for scope, key, graph in places:
-            scope[key] = with_mark(graph, name)
-        yield
-    finally:
-        for scope, key, graph in places:
-            if key in scope:  # torch removes a graph together with the code that calls it
-                scope[key] = graph
-
-
-def _graph_globals() -> Iterator[tuple[dict[str, Any], str]]:
-    """The globals that hold graphs, from torch's table for cleaning them up."""
-    from torch._dynamo.utils import CleanupManager
-
-    for hooks in list(CleanupManager.instance.values.values()):
-        for hook in hooks:
-            if hook.name.startswith(_GRAPH) and hook.name in hook.scope:
-                yield hook.scope, hook.name
-
-
-def with_mark(graph: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a function that calls a graph between the begin and the end of a mark."""
-    from torch._dynamo.eval_frame import skip_code
-
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        with profiler_mark(name):
-            return graph(*args, **kwargs)
-
-    skip_code(marked.__code__)  # otherwise Dynamo would compile it as a function of the program's
-    return marked
-
-
 COMPILED_BACKWARD = "CompiledFunctionBackward"  # the autograd node that runs, and at first compiles, a graph's backward
 _OPERATOR = re.compile(r"(?!autograd::|torch::autograd::|torch_dynamo::)[A-Za-z_]\w*::[\w.]+$")
 
@@ -155,3 +107,51 @@ def stop_profile(profile: Any) -> Iterator[tuple[int, str, bool]]:
 def is_operator(name: str) -> bool:
     """Whether an event's name is that of an operator: ``aten::add``, ``c10d::allreduce_``."""
     return _OPERATOR.match(name) is not None
+
+
+COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows
+CACHE_LOOKUP = "TorchDynamo Cache Lookup"  # eval_frame.c
+_GRAPH = "__compiled_fn"  # OutputGraph.compile_and_call_fx_graph, output_graph.py: prefix of the global names
+
+
+def profiler_mark(name: str) -> Any:
+    """Return a context manager that marks a profile with ``name``. It is faster than torch's public one."""
+    import torch
+
+    return torch._C._profiler._RecordFunctionFast(name)
+
+
+@contextmanager
+def mark_graphs(name: str) -> Iterator[None]:
+    """Mark every compiled graph of this process in profiles with ``name``. The globals are restored afterwards."""
+    places = [(scope, key, scope[key]) for scope, key in _graph_globals()]
+    try:
+        for scope, key, graph in places:
+            scope[key] = with_mark(graph, name)
+        yield
+    finally:
+        for scope, key, graph in places:
+            if key in scope:  # torch removes a graph together with the code that calls it
+                scope[key] = graph
+
+
+def _graph_globals() -> Iterator[tuple[dict[str, Any], str]]:
+    """The globals that hold graphs, from torch's table for cleaning them up."""
+    from torch._dynamo.utils import CleanupManager
+
+    for hooks in list(CleanupManager.instance.values.values()):
+        for hook in hooks:
+            if hook.name.startswith(_GRAPH) and hook.name in hook.scope:
+                yield hook.scope, hook.name
+
+
+def with_mark(graph: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that calls a graph between the begin and the end of a mark."""
+    from torch._dynamo.eval_frame import skip_code
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        with profiler_mark(name):
+            return graph(*args, **kwargs)
+
+    skip_code(marked.__code__)  # otherwise Dynamo would compile it as a function of the program's
+    return marked
