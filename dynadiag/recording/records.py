@@ -5,6 +5,8 @@ exclusive. ``None`` means that torch did not say. ``file`` is the path as Python
 brackets such as ``<string>``). ``compile_id`` is torch's own text: ``"0/1"`` for the second compile of frame 0,
 ``"!0/0/0"`` under compiled autograd, ``"-"`` outside any compile. torch reuses ids after a reset: the second compile of
 an id is recorded as ``"0/0#2"``. What belongs to a call of ``torch.export`` has ``"export/0"``: torch has no id of it.
+
+The comment at a field of a record with a table is what `docs/recording-schema.md` says of its column.
 """
 
 from __future__ import annotations
@@ -40,36 +42,31 @@ class Frame:
 class Span:
     """A range of source. The columns are ``None`` when only the line is known (a foreign log)."""
 
-    file: str | None
-    line: int | None
-    column: int | None = None
-    end_line: int | None = None
-    end_column: int | None = None
+    file: str | None  # the source file
+    line: int | None  # the first line, from 1
+    column: int | None = None  # the first column, from 0
+    end_line: int | None = None  # the last line
+    end_column: int | None = None  # the column after the last one
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The process that was recorded.
+    """The process that was recorded: one row."""
 
-    ``exit_code`` is the program's own, negative for a signal, ``None`` when the run was cut short or nobody saw it end.
-    ``complete`` says whether the recorder saw the end of the process. ``notes`` are complete sentences about what the
-    recording lacks.
-    """
-
-    target: str
-    argv: tuple[str, ...]
-    cwd: str | None
-    torch: str | None
-    python: str | None
-    triton: str | None
-    device: str | None
-    rank: int | None
-    pid: int | None
-    started: float | None  # seconds since the epoch
-    seconds: float | None
-    exit_code: int | None
-    complete: bool
-    notes: tuple[str, ...]
+    target: str  # what was run, as the user named it
+    argv: tuple[str, ...]  # the program's arguments
+    cwd: str | None  # the folder it ran in
+    torch: str | None  # torch's version
+    python: str | None  # Python's version
+    triton: str | None  # Triton's version
+    device: str | None  # the device that the program had
+    rank: int | None  # its rank in a distributed run
+    pid: int | None  # its process id
+    started: float | None  # when it began, seconds since the epoch
+    seconds: float | None  # how long it ran
+    exit_code: int | None  # the program's own, negative for a signal, None if it was cut short or nobody saw it end
+    complete: bool  # whether the recorder saw the end of the process
+    notes: tuple[str, ...]  # sentences about what the recording lacks
 
     @property
     def is_foreign(self) -> bool:
@@ -94,57 +91,57 @@ class Event:
 class Seconds:
     """The time of one compile, in seconds. The parts are nested: total >= dynamo + aot, aot >= inductor."""
 
-    total: float | None = None
-    dynamo: float | None = None
-    aot: float | None = None
-    inductor: float | None = None
-    codegen: float | None = None
+    total: float | None = None  # seconds in all
+    dynamo: float | None = None  # of them in Dynamo
+    aot: float | None = None  # of them in AOTAutograd and below
+    inductor: float | None = None  # of them in Inductor and below
+    codegen: float | None = None  # of them in code generation
 
 
 @dataclass(frozen=True, slots=True)
 class Compile:
     """One compile of one frame, with all its attempts."""
 
-    index: int
+    index: int  # from 0, in the order in which they began
     compile_id: str
     file: str | None
     line: int | None
-    function: str
+    function: str  # the function that was compiled
     user_stack: tuple[Frame, ...]
     outcome: str  # "ok" | "break" | "error" | "skipped"
-    attempts: int
+    attempts: int  # how many times Dynamo began to trace it
     seconds: Seconds
-    guards: int
-    error: str | None  # type of the failure, if it failed
-    reason: str | None  # torch's message for it
-    cache: str | None  # "hit", "miss", "bypass" of the FX graph cache
+    guards: int  # how many guards the compiled code has
+    error: str | None  # the type of the failure
+    reason: str | None  # torch's message about it
+    cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A graph at one stage of the pipeline. Its text and nodes are read on request."""
 
-    index: int
+    index: int  # from 0
     compile_id: str
     stage: str  # "dynamo" | "pre_grad" | "joint" | "forward" | "backward" | "inference" | "post_grad" | torch's name
-    nodes: int
-    ops: int  # nodes that compute: not placeholder, get_attr or output
-    event: int  # the event whose payload is the text
+    nodes: int  # how many nodes it has
+    ops: int  # nodes that compute: neither placeholder, get_attr nor output
+    event: int  # the event whose payload is its text
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of a graph that was recorded as data."""
 
-    position: int
-    name: str
+    position: int  # from 0, in the order of the graph
+    name: str  # the node's name
     op: str  # "placeholder" | "get_attr" | "call_function" | "call_method" | "call_module" | "output"
-    target: str
-    inputs: tuple[str, ...]  # names of the nodes it reads
+    target: str  # what it calls or gets
+    inputs: tuple[str, ...]  # names of the nodes that it reads
     arguments: str  # JSON, see capture.graphs
-    shape: str | None  # "(4, s0)"
-    dtype: str | None
-    device: str | None
+    shape: str | None  # such as "(4, s0)"
+    dtype: str | None  # such as torch.float32
+    device: str | None  # such as cpu
     span: Span
 
 
@@ -152,7 +149,7 @@ class Node:
 class GraphNode:
     """A node and the index of its graph, as the digest yields it."""
 
-    graph: int
+    graph: int  # the graph's id
     node: Node
 
 
@@ -160,64 +157,53 @@ class GraphNode:
 class SourceFile:
     """A source file as it was when recorded: the program's, or one that a node's stack names. The event has it."""
 
-    file: str
-    event: int
+    file: str  # the file's path
+    event: int  # the event whose payload is its text
 
 
 @dataclass(frozen=True, slots=True)
 class BreakFacts:
-    """What torch's message on a break says, as values, and what the recorder saw. None where neither says it.
-
-    ``subject`` is what torch could not trace (``print``, ``time.sleep``, ``Logger.info``), ``is_native`` says that it
-    has no Python code. ``argument_types`` are those of a builtin, known where ``has_types``. ``symbols`` are numbers
-    without a value that a condition needs. ``condition`` is the constant value of an assertion's. ``within`` is the
-    higher-order operator whose function was traced, ``then`` the type of break at which torch failed to split the
-    graph. ``exception`` is what the traced code raised, at ``raised_at``. ``inside`` is the line in torch or Python's
-    library, where the user's line only calls the code that breaks.
-    """
+    """What torch's message on a graph break says, as values, and what the recorder saw. None where neither says it."""
 
     index: int = 0  # of the break
-    subject: str | None = None
-    subject_file: str | None = None
-    is_native: bool = False
-    argument_types: tuple[str, ...] = ()
-    has_keywords: bool = False
-    has_types: bool = False
-    method: str | None = None  # of a logger
-    operator: str | None = None  # "aten.nonzero", "mine::twice", "numpy.median"
-    lacks_fake: bool = False  # the operator has no fake kernel
-    operator_error: str | None = None  # what it raised on tensors without data: "TypeError: ..."
-    symbols: tuple[str, ...] = ()
+    subject: str | None = None  # what torch could not trace: "print", "time.sleep", "Logger.info"
+    subject_file: str | None = None  # the file that it is in
+    is_native: bool = False  # whether it has no Python code
+    argument_types: tuple[str, ...] = ()  # of a builtin, known where `has_types`
+    has_keywords: bool = False  # whether it has keyword arguments
+    has_types: bool = False  # whether torch names the types of the arguments
+    method: str | None = None  # the method of a logger
+    operator: str | None = None  # such as "aten.nonzero", "mine::twice", "numpy.median"
+    lacks_fake: bool = False  # whether the operator has no fake kernel
+    operator_error: str | None = None  # what the operator raised on tensors without data: "TypeError: ..."
+    symbols: tuple[str, ...] = ()  # the numbers without a value that a condition needs
     option: str | None = None  # of torch._dynamo.config, which the message names
-    condition: str | None = None
-    within: str | None = None
-    then: str | None = None
-    exception: str | None = None
-    message: str | None = None
-    raised_at: Span = Span(None, None)
-    inside: Span = Span(None, None)
-    inside_function: str | None = None
+    condition: str | None = None  # the constant value of an assertion's condition
+    within: str | None = None  # the higher-order operator whose function was traced
+    then: str | None = None  # the type of break at which torch failed to split the graph
+    exception: str | None = None  # the type of what the traced code raised
+    message: str | None = None  # its message
+    raised_at: Span = Span(None, None)  # where the exception was raised
+    inside: Span = Span(None, None)  # in torch's or Python's library
+    inside_function: str | None = None  # the function of torch's or Python's library that breaks
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A graph break. ``cause`` is the index of the root break that it follows from.
+    """A graph break. ``reason``, ``explanation`` and ``hints`` are torch's words, ``facts`` their own table."""
 
-    ``reason``, ``explanation`` and ``hints`` are torch's words. ``facts`` are their own table.
-    """
-
-    index: int
+    index: int  # from 0, in the order of the log
     compile_id: str
-    gb_id: str | None
-    gb_type: str
-    reason: str
-    explanation: str
-    hints: tuple[str, ...]
+    gb_id: str | None  # its number in torch's registry, such as "GB0124"
+    gb_type: str  # its type in torch's registry
+    reason: str  # torch's message about this one
+    explanation: str  # torch's explanation of the type
+    hints: tuple[str, ...]  # what torch advises
     span: Span
-    function: str
+    function: str  # the function that the place is in
     user_stack: tuple[Frame, ...]
-    cause: int | None
-    fatal: bool  # torch raised an exception instead of splitting the graph (fullgraph=True)
+    cause: int | None  # the index of the root break that this one follows from
+    fatal: bool  # whether torch raised instead of splitting the graph (fullgraph=True)
     facts: BreakFacts = field(default=BreakFacts(), metadata={"table": False})
 
 
@@ -227,19 +213,19 @@ class SkippedFrame:
 
     file: str
     line: int | None
-    function: str
-    reason: str
+    function: str  # the frame's function
+    reason: str  # why
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A condition under which compiled code is reused."""
 
-    index: int
+    index: int  # from 0
     compile_id: str
-    kind: str  # "TENSOR_MATCH", ...
-    source: str  # "L['x']"
-    expression: str
+    kind: str  # torch's name, such as "TENSOR_MATCH"
+    source: str  # what it looks at, such as L['x']
+    expression: str  # what is checked
     file: str | None
     line: int | None
 
@@ -344,15 +330,15 @@ class GuardFailure:
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """A recompile of a frame. ``reasons`` is empty when torch recorded none."""
+    """A frame compiled again."""
 
-    index: int
+    index: int  # from 0
     compile_id: str
     file: str | None
     line: int | None
-    function: str
-    reasons: tuple[GuardFailure, ...]
-    limit_reached: bool  # the recompile limit was reached: torch stopped compiling this frame
+    function: str  # the function that was compiled again
+    reasons: tuple[GuardFailure, ...]  # the guards that failed; none if torch recorded none
+    limit_reached: bool  # whether torch stopped compiling the frame: the recompile limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +346,11 @@ class Symbol:
     """A symbolic size (``s0``), or a guard or specialization on one."""
 
     compile_id: str
-    name: str
-    value: str | None
-    source: str | None
+    name: str  # such as s0
+    value: str | None  # its value in the traced call
+    source: str | None  # where it comes from, such as L['x'].size()[0]
     event: str  # "created" | "guarded" | "specialized" | "unbacked" | "assumed" (by draft_export, as in the example)
-    expression: str | None
+    expression: str | None  # the guard or the value
     user_stack: tuple[Frame, ...]
 
 
@@ -372,29 +358,25 @@ class Symbol:
 class Kernel:
     """A generated kernel, or a library call."""
 
-    index: int
+    index: int  # from 0
     compile_id: str
-    name: str
+    name: str  # its name
     language: str  # "cpp" | "triton" | "extern"
-    event: int | None  # the event whose payload has the source (the generated module)
+    event: int | None  # the event whose payload holds its source
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """One lookup in a cache of compiled code, and its answer.
+    """One lookup in a cache of compiled code, and its answer. `Recording.key_components` reads what the key is of."""
 
-    ``seconds`` is what a miss or a bypass cost, or what a hit saved, as torch measured it. The components of the key
-    are read on request (`Recording.key_components`).
-    """
-
-    index: int
+    index: int  # from 0, in the order in which their compiles ended
     compile_id: str
     graph: str | None  # "dynamo" | "forward" | "backward" | "inference", or the name of a kernel
     cache: str  # "aot_autograd" | "fx_graph" | "autotune" | "triton" | "cpp" | "pgo" | "precompile" | "aotinductor"
     outcome: str  # "hit" | "miss" | "bypass" | "disabled"
-    key: str | None
+    key: str | None  # the key that was looked up
     reason: str | None  # torch's reason for a bypass, or what is known of a miss
-    seconds: float | None
+    seconds: float | None  # what a miss or a bypass cost, or what a hit saved, as torch measured it
     event: int | None  # the event whose payload has the components of the key
 
 
@@ -409,96 +391,78 @@ class KeyComponent:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A collective that the program issued from Python, as it was before it began. Those of compiled code are not here.
+    """A collective that the program issued from Python, as it was before it began. Not those of compiled code."""
 
-    ``compiles`` is how many compiles of this process began before it, which gives the order of both.
-    """
-
-    index: int
+    index: int  # from 0, in the order in which they began
     op: str  # as torch.distributed names it: "all_reduce", "all_gather_into_tensor", "barrier", "send"
     group: str  # torch's name of the process group
-    number: int  # from 1: which collective of the process it is; after many, not each one is recorded
-    sizes: str  # what this rank contributes: "(4, 2) (3,)"
-    dtypes: str  # "float32 float32"
+    number: int  # which collective of the process it is, from 1; after many, not each one is recorded
+    sizes: str  # of the tensors that this rank contributes: "(4, 2) (3,)"
+    dtypes: str  # of these tensors: "float32 float32"
     peer: int | None  # the other rank of a send or recv, the root of a broadcast
-    is_async: bool
-    at: float | None  # seconds since the epoch, by this host's clock
+    is_async: bool  # whether the caller goes on before it is done
+    at: float | None  # when it began, seconds since the epoch by this host's clock
     file: str | None
     line: int | None
-    function: str | None
-    stance: str | None  # of torch.compiler.set_stance, if not the default
-    compiles: int
+    function: str | None  # the function that the line is in
+    stance: str | None  # of torch.compiler.set_stance, where it is not the default
+    compiles: int  # how many compiles of this process began before, which gives the order of both
 
 
 @dataclass(frozen=True, slots=True)
 class ValuesCall:
-    """A call of a compiled graph whose values were recorded (``--values``). What follows of it are `NodeValue`.
+    """A call of a compiled graph whose values were recorded (``--values``). What follows of it are `NodeValue`."""
 
-    ``seed`` is a hash of the state of the random number generator before it. ``notes`` say what has no values, and why.
-    """
-
-    index: int
+    index: int  # from 0, in the order of the calls
     compile_id: str
     graph: str  # "forward" | "backward" | "inference"
-    call: int  # from 0: which call of the graph it is
-    seed: str | None
+    call: int  # which call of the graph it is, from 0
+    seed: str | None  # a hash of the state of the random number generator before it
     seconds: float | None  # that the recording of its values took
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what has no values, and why
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSummary:
-    """A tensor in short. The statistics are of its finite elements, of complex ones of their absolute values.
+    """A tensor in short. Statistics are None where there is no finite element."""
 
-    They are None where there are none. ``norm`` is the root of the sum of squares, ``hash`` of the bytes in row-major
-    order, ``samples`` up to 64 elements at positions that depend on their number alone.
-    """
-
-    shape: tuple[str, ...]
-    dtype: str
-    stride: tuple[str, ...]
-    min: float | None
-    max: float | None
-    mean: float | None
-    norm: float | None
-    nan: int
-    inf: int
-    zero: int
-    hash: str
-    samples: tuple[str, ...]
+    shape: tuple[str, ...]  # its sizes
+    dtype: str  # its type, such as float32
+    stride: tuple[str, ...]  # its strides in elements
+    min: float | None  # the smallest finite element; of complex numbers their absolute values count
+    max: float | None  # the largest finite element
+    mean: float | None  # the mean of the finite elements
+    norm: float | None  # the root of the sum of their squares
+    nan: int  # how many elements are NaN
+    inf: int  # how many are infinite
+    zero: int  # how many are zero
+    hash: str  # of the bytes in row-major order
+    samples: tuple[str, ...]  # up to 64 elements, at positions that depend on their number alone
 
 
 @dataclass(frozen=True, slots=True)
 class NodeValue:
-    """The value of a node, as the graph computes it uncompiled.
+    """The value of a node in one call, as the graph computes it uncompiled."""
 
-    ``off_float64`` is the node's own error: its largest difference from float64 on the same inputs, relative to the
-    largest element. ``cause`` is what made the first number that is not finite, where no input has one.
-    """
-
-    index: int
-    values_call: int  # index of the `ValuesCall`
-    node: str
+    index: int  # from 0, in the order of execution
+    values_call: int  # the index of the `ValuesCall`
+    node: str  # the name of the node
     op: str  # what it calls, or "placeholder" or "get_attr"
-    inputs: tuple[str, ...]  # names of the nodes that it reads
+    inputs: tuple[str, ...]  # the names of the nodes that it reads
     span: Span
     summary: ValueSummary
-    off_float64: float | None
-    cause: str | None
+    off_float64: float | None  # its own error against float64 on the same inputs, relative to the largest element
+    cause: str | None  # what made the first number that is not finite, where no input has one
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeValue:
-    """The value of a node, as compiled code stored or returned it.
-
-    ``off_float64`` is its distance from float64, from what compiled code had stored before; ``wrong`` says that
-    rounding does not explain it. ``kernel`` stored it; None if the value is known as a result only.
-    """
+    """The value of a node in one call, as compiled code stored or returned it."""
 
     index: int  # of the `NodeValue`
-    kernel: str | None
-    off_float64: float | None
-    wrong: bool
+    kernel: str | None  # the kernel that stored it; None if the value is known as a result only
+    off_float64: float | None  # its distance from float64, from what compiled code had stored before
+    wrong: bool  # whether rounding does not explain the distance
     summary: ValueSummary
 
 
@@ -506,11 +470,11 @@ class StoredNodeValue:
 class Trial:
     """One trial of a search: a candidate that ran by itself, and its outcome as JSON."""
 
-    index: int
-    pid: int | None
-    candidate: str
-    outcome: str
-    seconds: float
+    index: int  # from 0, in the order in which they ended
+    pid: int | None  # the process that ran it
+    candidate: str  # what was tried
+    outcome: str  # JSON: how it ended
+    seconds: float  # how long it took
 
 
 # The records that a digest makes from a log. Each type has its own table (`recording.schema`).
