@@ -29,7 +29,8 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, tor
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
 # A module's own list of names, in which a new buffer is, and the mark of what is compiled.
-_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$")
+# the last one is a global for what `rewrites/while_compiling.py` makes a constant
+_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$|\bsub_compile_time_name(_\d+)*$")
 _RANDOM = "it draws other random numbers, or another count of them"
 _RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")

@@ -184,12 +184,21 @@ def test_a_copy_of_an_object_is_made_while_torch_compiles(tmp_path: Path) -> Non
 
 def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: Path) -> None:
     text = CONFIGURATION.replace("    first, second", "    config.decoder_layers = 9\n    first, second")
+    text = text.replace(
+        "    return x *",
+        "    first.rate = config.decoder_layers / 3\n    x = x * first.decoder().rate\n    return x *",
+    )
     found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
     (whole,) = (each for each in found if each.title == "call `decoder` while torch compiles")
     space: dict[str, Any] = {}
     exec(changed(text, [whole])[0], space)
-    compiled, x = torch.compile(space["f"], backend="eager"), torch.ones(2)
-    torch.testing.assert_close(compiled(x, space["Config"]()), space["f"](x, space["Config"]()))
+    compiled, x = torch.compile(space["f"], backend="eager", fullgraph=True), torch.ones(2)
+    for rate in (0.5, 0.5, 0.25):
+        configs = [space["Config"](), space["Config"]()]
+        for config in configs:
+            config.rate = rate
+        torch.testing.assert_close(compiled(x, configs[0]), space["f"](x, configs[1]))
+        assert vars(configs[0]) == vars(configs[1])
 
 
 DROPS = f"""{HEAD}def f(x, layers, p):

@@ -19,22 +19,28 @@ _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedStri
 _TRACED = "torch.compiler.is_dynamo_compiling()"
 _COPY_WHY = "torch guards on what the object holds, and copies it again where that changes"
 _CALL_WHY = "torch guards on what its object holds, and calls it again where that changes"
-_NAMES = ("_Made", "_give", "_make", "_contents", "_while_compiling")
+_NAMES = ("_Made", "_give", "_compile_time_name", "_contents", "_while_compiling")
 _HELPERS = '''
 
 class _Made:
     """What was made while torch compiled, each under a name of its own."""
 
-    given = None  # the object that the next one is made of
+    given = (None, False)  # what the next one is made of, and whether that is a copy with what this call has set
 
 
 def _give(context):
-    """Keep the object that is the local variable `value`; torch calls this while it compiles."""
+    """Keep the object that is the local variable `value`; torch calls this while it compiles.
+
+    Attributes that this call has set are not in the object yet: a copy of it has them.
+    """
     variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
-    translator = context._i_will_not_complain_if_bc_breaks_InstructionTranslator()
-    if translator.output.side_effects.is_modified(variable):
-        raise torch._dynamo.exc.Unsupported("the object was changed in this call before")
-    _Made.given = getattr(variable, "value", None)
+    value = getattr(variable, "value", None)
+    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
+    changes = effects.store_attr_mutations.get(variable, {}) if effects.is_modified(variable) else {}
+    if changes:
+        value = copy.copy(value)
+        vars(value).update({name: item.as_python_constant() for name, item in changes.items()})
+    _Made.given = (value, effects.is_modified(variable))
 
 
 def _contents(value):
@@ -49,17 +55,18 @@ def _contents(value):
         return tuple([_contents(item) for item in value])
     if isinstance(value, torch.Tensor):
         torch._dynamo.graph_break()
-    return tuple([(key, _contents(item)) for key, item in value.__dict__.items()])
+    return tuple([(key, _contents(value.__dict__[key])) for key in sorted(value.__dict__)])
 
 
 @torch.compiler.assume_constant_result
-def _make(key, seen, *rest):
+def _compile_time_name(key, seen, *rest):
     function, contents = getattr(_Made, key)
-    value, _Made.given = _Made.given, None
-    if contents(value) != seen:
+    (value, changed), _Made.given = _Made.given, (None, False)
+    made = None if changed and seen is None or contents(value) != seen else (function(value, *rest),)
+    if made is None or changed and made[0] is value:
         raise torch._dynamo.exc.Unsupported("the object was changed in this call before")
     name = f"made_{len(vars(_Made))}"
-    setattr(_Made, name, (function(value, *rest),))
+    setattr(_Made, name, made)
     return name
 
 
@@ -71,7 +78,7 @@ def _while_compiling(function, contents=_contents):
     def call(value, *rest):
         seen = contents(value)
         torch._dynamo.comptime.comptime(_give)
-        return getattr(_Made, _make(key, seen, *rest))[0]
+        return getattr(_Made, _compile_time_name(key, seen, *rest))[0]
 
     return call
 '''
@@ -96,7 +103,8 @@ class WhileCompiling:
         text, end = _HELPERS, file.newline
         for old, new in zip(_NAMES, names, strict=True):
             text = text.replace(old, new)
-        imports = [*([] if file.imports("torch") else ["import torch"]), "import torch._dynamo.comptime", ""]
+        imports = [f"import {each}" for each in ("copy", "torch") if not file.imports(each)]
+        imports += ["import torch._dynamo.comptime", ""]
         text = ("\n".join(imports) + text.replace("    ", file.indent_unit)).replace("\n", end)
         free = file.free_name(name, of=file.statement(beside))
         made = f"{names[-1]}({function}{'' if guarded else ', contents=lambda value: None'})"
