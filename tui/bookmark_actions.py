@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.recording_app import RecordingApp
 
@@ -44,8 +45,8 @@ class BookmarkActionsApp(RecordingApp):
             path = bookmark_path(self.folder, self.session.run)
             try:
                 write_bookmarks(path, marks)
-            except OSError as error:
-                self.report_problem(f"{path}: {error.strerror}")
+            except (OSError, DynadiagError) as error:
+                self.report_problem(f"the bookmarks are not kept: {error}")
             else:
                 self.notify(f"bookmarks: {len(marks):,}")
 

@@ -10,6 +10,7 @@ import msgspec
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.records import Run
+from dynadiag.recording.store import atomic_write
 from tui.location import Location
 
 __all__ = ["Bookmark", "bookmark_path", "read_bookmarks", "write_bookmarks"]
@@ -45,6 +46,7 @@ def read_bookmarks(path: Path) -> list[Bookmark]:
 
 
 def write_bookmarks(path: Path, marks: list[Bookmark]) -> None:
-    """Write bookmarks. Raises `OSError`."""
+    """Write bookmarks. Raises `OSError` or `DynadiagError` if it cannot: then the file is as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(marks), indent=2))
+    with atomic_write(path.resolve(), True) as scratch:
+        scratch.write_bytes(msgspec.json.format(msgspec.json.encode(marks), indent=2))

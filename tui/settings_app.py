@@ -12,6 +12,7 @@ from typing import Any
 from textual.keys import Keys, _character_to_key
 
 from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.recording.store import atomic_write
 from tui.recording_app import RecordingApp
 from tui.session import Session
 from tui.themes import THEMES, next_theme, palette_of, theme_of
@@ -48,11 +49,13 @@ def read_settings(path: Path) -> BrowserSettings:
 def remember_theme(path: Path, theme: str) -> None:
     """Write the theme to the settings and leave all else as it is.
 
-    Raises `UnreadableInput` if the file is damaged, and `OSError` if it cannot be written.
+    Raises `UnreadableInput` if the file is damaged, and `OSError` or `DynadiagError` if it cannot be written: then the
+    file is as it was.
     """
     text = json.dumps(_read(path) | {"theme": theme}, indent=2, ensure_ascii=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    with atomic_write(path.resolve(), True) as scratch:
+        scratch.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dynadiag.check.measurement import Measurement
 from dynadiag.check.result import CheckResult, after_update, check, over_budget
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
+from dynadiag.recording.store import atomic_write
 from dynadiag.render.check_report import check_text, problem_headline
 from dynadiag.render.printer import Printer
 from dynadiag.testing.item_recording import ItemRecording, hide_trace, measurement_of
@@ -119,7 +120,8 @@ class RecordedSession:
         try:
             action(*arguments)
         except Exception as error:  # noqa: BLE001 - the test is the user's, and goes on
-            self._faults.append("".join(traceback.format_exception_only(error)).strip())
+            text = "".join(traceback.format_exception_only(error)).strip()
+            self._faults.append(f"a test was not recorded: {text}")
 
     # The session
 
@@ -137,7 +139,13 @@ class RecordedSession:
         if not self._checks:
             return
         runs = sorted(self._runs, key=lambda run: run.target)
-        result = self._checked_and_updated(runs) if self._config.getoption("dynadiag_update") else self._checked(runs)
+        try:
+            update = self._config.getoption("dynadiag_update")
+            result = self._checked_and_updated(runs) if update else self._checked(runs)
+        except DynadiagError as error:
+            self._faults.append(str(error))
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
         failed = {f"failed {run.target}" for run in runs}  # pytest tells of those itself
         self._result = replace(result, problems=tuple(one for one in result.problems if one.identity not in failed))
         if not self._result.ok and session.exitstatus == 0:
@@ -150,7 +158,8 @@ class RecordedSession:
     def _checked_and_updated(self, runs: Sequence[Measurement]) -> CheckResult:
         before = self._baseline or Baseline()
         self._baseline = updated_baseline(before, runs, self._root)
-        self._baseline_path.write_bytes(self._baseline.to_json())
+        with atomic_write(self._baseline_path.resolve(), True) as scratch:
+            scratch.write_bytes(self._baseline.to_json())
         return after_update(
             self._checked(runs), changes_of(os.path.relpath(self._baseline_path), before, self._baseline)
         )
@@ -161,7 +170,7 @@ class RecordedSession:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Tell what the tests compiled, and what of it is new."""
         for fault in dict.fromkeys(self._faults):
-            terminalreporter.write_line(f"dynadiag: a test was not recorded: {fault}")
+            terminalreporter.write_line(f"dynadiag: {fault}")
         if _is_worker(self._config) or not self._all:
             return
         terminalreporter.section("dynadiag")

@@ -19,7 +19,7 @@ import pytest
 from dynadiag.__main__ import COMMANDS, command_parser, main
 from dynadiag.capture import launch
 from dynadiag.commands import bisect, bisect_releases, compare, fix, minify, run, triage_run
-from dynadiag.commands.outputs import DOCUMENT, OutputOption
+from dynadiag.commands.outputs import DOCUMENT, Kind, OutputOption
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from tests.commands.build import journal, recording
@@ -138,27 +138,26 @@ class Lines:
         return [command, *words, *targets] if self.random.random() < 0.8 else [command, *targets, *words]
 
 
-def outputs_of(line: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The words of a line that only name outputs: those that may be replaced, and those of ``--json``."""
+def outputs_of(line: Sequence[str]) -> dict[str, set[Kind | None]]:
+    """The words of a line that only name outputs, with the kinds of their options."""
     actions = [each for each in command_parser(line[0])._actions if isinstance(each, OutputOption)]
     kinds = {name: action for action in actions for name in action.option_strings}
-    named: dict[str, set[bool]] = {}
+    named: dict[str, set[Kind | None]] = {}
     others, place = [], 1
     while place < len(line):
         name, equals, value = line[place].partition("=")
         if name in kinds and not equals and place + 1 < len(line):
             place, value = place + 1, line[place + 1]
         if name in kinds:
-            named.setdefault(value, set()).add(kinds[name].kind is DOCUMENT)
+            named.setdefault(value, set()).add(kinds[name].kind)
         else:
             others.append(line[place])
         place += 1
-    free = {word: kinds for word, kinds in named.items() if word not in others}
-    return {word for word, kinds in free.items() if False in kinds}, {w for w, kinds in free.items() if kinds == {True}}
+    return {word: kinds for word, kinds in named.items() if word not in others}
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise DynadiagError("not run")
 
@@ -174,6 +173,9 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         (triage_run.TriageRun, "run"),
     ):
         monkeypatch.setattr(module, name, refuse)
+    with Path(os.devnull).open(encoding="utf-8") as silent:  # pytest's own stdin raises where `mcp` reads from it
+        monkeypatch.setattr("sys.stdin", silent)
+        yield
 
 
 def fuzz(folder: Path, seed: int, count: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,11 +201,12 @@ def fuzz(folder: Path, seed: int, count: int, capsys: pytest.CaptureFixture[str]
         assert code in (0, 1, 2, 3, 4, 5, 6), shown
         assert code != 2 or err.startswith("dynadiag: ") or "\ndynadiag: " in err, shown
         after = contents(folder)
-        replaceable, documents = outputs_of(line)
+        named = {os.path.normpath(word): kinds for word, kinds in outputs_of(line).items()}
         allowed_by_link = {"link": {"run.dynadiag"}, "dangling": {"nothing"}}  # a link stays, its file is written
         changed = {name for name, text in before.items() if after.get(name) != text}
-        allowed = {os.path.normpath(word) for word in replaceable if "--force" in line}
-        allowed |= {os.path.normpath(word) for word in documents} & {"ours.json", "empty"}
+        allowed = {word for word, kinds in named.items() if "--force" in line and kinds != {DOCUMENT}}
+        allowed |= {word for word, kinds in named.items() if word == "ours.json" and DOCUMENT in kinds}
+        allowed |= {word for word, kinds in named.items() if word == "empty" and kinds != {None}}
         for link, targets in allowed_by_link.items():
             allowed |= targets if link in allowed else set()
         allowed |= {"hard.py", "prog.py"} & allowed and {"hard.py", "prog.py"}

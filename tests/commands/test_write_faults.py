@@ -19,6 +19,9 @@ from dynadiag.recording import packing, store
 from dynadiag.recording.journal import Journal
 from tests.commands.build import journal, recording
 from tests.commands.test_outputs import contents
+from tui.bookmarks import write_bookmarks
+from tui.settings_app import remember_theme
+from tui.themes import THEMES
 
 LINES = {
     "json": ["explain", "--json", "out", "in.dynadiag"],
@@ -31,6 +34,7 @@ LINES = {
     "packed": ["pack", "--force", "-o", "out", "job"],
     "sarif": ["check", "--force", "--sarif", "out", "in.dynadiag"],
     "html": ["check", "--force", "--html", "out", "in.dynadiag"],
+    "values": ["values", "--json", "out", "in.dynadiag"],
     "baseline": ["check", "--update", "--baseline", "base.json", "in.dynadiag"],
     "state": ["explain", "in.log"],
 }
@@ -125,6 +129,27 @@ def test_each_fault_is_reached(
                 main(LINES[line])
         assert reached, fault
     capsys.readouterr()
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "theme": lambda path: remember_theme(path, THEMES[-1]),
+    "bookmarks": lambda path: write_bookmarks(path, []),
+}
+
+
+@pytest.mark.parametrize("fault", ["flush", "rename"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_the_browser_keeps_is_as_it_was(
+    writer: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text('{"theme": "mine"}')
+    owner, name, by = FAULTS[fault]
+    monkeypatch.setattr(owner, name, by)
+    with pytest.raises(DynadiagError, match=r"kept\.json"):
+        WRITERS[writer](path)
+    assert path.read_text() == '{"theme": "mine"}'
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("fault", ["create", "append", "reopen"])

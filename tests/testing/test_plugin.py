@@ -188,6 +188,12 @@ def test_a_baseline_that_cannot_be_read_is_a_usage_error(content: str | None, py
     assert "known.json" in result.stderr.str()
 
 
+def test_a_baseline_that_cannot_be_written_fails_the_session(pytester: pytest.Pytester) -> None:
+    result = run(pytester, written(), "--dynadiag-baseline=none/known.json", "--dynadiag-update")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["dynadiag: *known.json: there is no folder *none"])
+
+
 @pytest.mark.slow
 def test_workers_of_xdist_report_to_the_controller(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=written())
