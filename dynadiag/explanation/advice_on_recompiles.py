@@ -113,6 +113,8 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
         key: object = number
         if markable_sizes(case) and not case.is_computed:
             key = "size"
+        elif case.sort == "length" and case.fact.index is None and case.added is None:
+            key = ("length", case.fact.was, case.fact.now, case.fact.now_type, case.goes_on)
         elif case.sort == "value":
             first = next((each.key for each in _FITTING if each.needs(case) is not None), None)
             key = (first, case.fact.base in ("closure", "global")) if first in _NAMING_ALL else number

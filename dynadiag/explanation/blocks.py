@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
@@ -19,7 +19,9 @@ __all__ = [
     "handled_lines",
     "has_company",
     "is_condition",
+    "is_iterated",
     "is_last",
+    "is_loop_condition",
     "only_raises",
     "unsplittable_block",
 ]
@@ -127,14 +129,30 @@ def is_condition(source: str | None, span: Span) -> bool:
     return bool(_conditions(source, span))
 
 
+def is_loop_condition(source: str | None, span: Span) -> bool:
+    """Whether a place is in the condition of a ``while``."""
+    return bool(_expressions(source, span, lambda node: node.test if isinstance(node, ast.While) else None))
+
+
+def is_iterated(source: str | None, span: Span) -> bool:
+    """Whether a place is in what a ``for`` loop goes over."""
+    return bool(_expressions(source, span, lambda node: node.iter if isinstance(node, ast.For) else None))
+
+
 def _conditions(source: str | None, span: Span) -> list[ast.expr]:
+    tests = (ast.If, ast.While, ast.IfExp)
+    return _expressions(source, span, lambda node: node.test if isinstance(node, tests) else None)
+
+
+def _expressions(source: str | None, span: Span, part: Callable[[ast.AST], ast.expr | None]) -> list[ast.expr]:
+    """Those of the expressions that ``part`` takes of nodes which hold a place."""
     tree = None if source is None or span.line is None or span.column is None else parsed(source)
-    tests = (node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp))) if tree else ()
+    parts = (expression for node in ast.walk(tree) if (expression := part(node)) is not None) if tree else ()
     at = (span.line or 0, span.column or 0)
     return [
-        test
-        for test in tests
-        if (test.lineno, test.col_offset) <= at < (test.end_lineno or 0, test.end_col_offset or 0)
+        each
+        for each in parts
+        if (each.lineno, each.col_offset) <= at < (each.end_lineno or 0, each.end_col_offset or 0)
     ]
 
 

@@ -18,6 +18,8 @@ from dynadiag.explanation.blocks import (
     called_in_condition,
     has_company,
     is_condition,
+    is_iterated,
+    is_loop_condition,
     only_raises,
     unsplittable_block,
 )
@@ -33,7 +35,7 @@ from dynadiag.explanation.unknown_values import (
     uses_of_number,
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
-from dynadiag.recording.code_origin import module_at, path_in_packages
+from dynadiag.recording.code_origin import is_torch_file, module_at, path_in_packages
 from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
@@ -42,7 +44,6 @@ __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
-_OPTIMIZERS = "/torch/optim/"
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 # Modules and classes of C functions that act, or give another result at each call.
@@ -187,6 +188,22 @@ class BreakCase:
         return is_condition(self.source, self.item.span)
 
     @property
+    def is_loop_condition(self) -> bool:
+        """Whether the place is in the condition of a ``while``."""
+        return is_loop_condition(self.source, self.item.span)
+
+    @property
+    def is_iterated(self) -> bool:
+        """Whether the place is in what a ``for`` loop goes over."""
+        return is_iterated(self.source, self.item.span)
+
+    @property
+    def called(self) -> str | None:
+        """What is called at the place, as the program writes it: ``self.opt.step``."""
+        call = call_at(self.source, self.item.span)
+        return call and ast.unparse(call.func)
+
+    @property
     def is_written_call(self) -> bool:
         """Whether the source that breaks is a call of the subject itself, as far as the source is known."""
         span, lines = self.item.span, (self.source or "").split("\n")
@@ -236,10 +253,11 @@ class BreakCase:
 
     @property
     def is_torchs_own(self) -> bool:
-        """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``."""
+        """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``, or leaves a function of
+        its own to Python, as ``GradScaler.step``."""
         inner = self.facts.inside.file or self.item.span.file
         asked = self.item.gb_id == "GB0025" and owner_of(inner).name == "torch"
-        return asked or _OPTIMIZERS in (self.facts.subject_file or "")
+        return asked or (self.is_skip and is_torch_file(self.facts.subject_file))
 
     @property
     def met_again_inside(self) -> str | None:

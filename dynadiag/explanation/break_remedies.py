@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from dynadiag.explanation.blocks import call_at
 from dynadiag.explanation.break_case import BreakCase
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import number_advice
@@ -37,6 +38,11 @@ _VERSIONS = {
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
     | {
+        "branch.while",
+        "clock.around",
+        "iterate.plain",
+        "text.symbol",
+        "generator.before",
         "branch.raise",
         "branch.assert",
         "chance.branch",
@@ -44,6 +50,7 @@ _KNOWN = frozenset(
         "branch.inside",
         "checkpoint.outside",
         "checkpoint.effects",
+        "checkpoint.attribute",
         "warn.reorder",
         "warn.ignore",
     }
@@ -51,7 +58,8 @@ _KNOWN = frozenset(
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
-_DISABLED, _DATA = ("GB0098", "GB0099"), "GB0033"
+_DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
+_CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
 def _when(*conditions: _Condition, **slots: Callable[[BreakCase], str]) -> _Needs:
@@ -96,6 +104,22 @@ def _is_moved(case: BreakCase) -> bool:
 
 def _warns(case: BreakCase) -> bool:
     return (case.facts.subject or "").endswith("warnings.warn") and case.facts.within is None
+
+
+def _has_a_category(case: BreakCase) -> bool:
+    """Whether `warnings.warn` is called with more than a message, which torch cannot move behind the graph."""
+    call = call_at(case.source, case.item.span)
+    return case.has_keywords or (call is not None and len(call.args) > 1)
+
+
+def _reads_a_clock(case: BreakCase) -> bool:
+    module, _, function = (case.facts.subject or "").partition(".")
+    return module == "time" and function.removesuffix("_ns") in _CLOCKS
+
+
+def _takes_a_generator(case: BreakCase) -> bool:
+    call = call_at(case.source, case.item.span)
+    return call is not None and any(keyword.arg == "generator" for keyword in call.keywords)
 
 
 def _logger_method(case: BreakCase) -> str:
@@ -191,6 +215,43 @@ _RULES = (
         trials=(Trial("operator_without_a_fake"),),
     ),
     Remedy(
+        "branch.while",
+        "The values of a tensor decide how often this loop runs. Compile what the loop does once, and loop outside of "
+        "it; or let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
+        _when(_theirs, lambda case: case.is_branch and case.is_loop_condition and case.decision is None),
+        trials=(Trial("loops_on_values", case="GB0170"), Trial("loops_on_values_in_the_graph", case="GB0170")),
+    ),
+    Remedy(
+        "clock.around",
+        "Take the time around the compiled call, before it and after it.",
+        _when(_theirs, _reads_a_clock),
+        trials=(Trial("takes_the_time"),),
+    ),
+    Remedy(
+        "iterate.plain",
+        "Loop over a plain `range`, list or tuple in the compiled function, and call `{name}` outside of it, around a "
+        "loop of compiled calls.",
+        _when(
+            _theirs,
+            lambda case: case.is_iterated and case.is_skip and not case.is_torchs_own,
+            name=lambda case: case.called or case.facts.subject or "it",
+        ),
+        trials=(Trial("loops_over_a_bar"),),
+    ),
+    Remedy(
+        "text.symbol",
+        "A number that torch has made a symbol cannot be part of a text. Make the text, or pick what it names, before "
+        "the call and pass it in; or compile with `dynamic=False`, once for each number.",
+        _when(_theirs, _is(_TEXT)),
+        trials=(Trial("names_a_layer"), Trial("names_a_layer_of_each_number")),
+    ),
+    Remedy(
+        "generator.before",
+        "Draw before the compiled call and pass the result in: torch traces no `torch.Generator`.",
+        _when(_theirs, _is(_NO_PROXY), _takes_a_generator),
+        trials=(Trial("draws_with_a_generator"),),
+    ),
+    Remedy(
         "chance.branch",
         "What is drawn decides which code runs, and passed in it would make each way a compile of its own. Compile "
         "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
@@ -257,6 +318,13 @@ _RULES = (
         trials=(Trial("keeps_a_value_in_a_checkpoint"),),
     ),
     Remedy(
+        "checkpoint.attribute",
+        "Change the attribute outside of what `checkpoint` calls, such as after the compiled call. What `checkpoint` "
+        "is given runs again in the backward, so it must not change what lives outside of it.",
+        _when(_theirs, lambda case: case.within_checkpoint and case.item.gb_id == _MUTATION),
+        trials=(Trial("counts_in_a_checkpoint"),),
+    ),
+    Remedy(
         "print.reorder",
         f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
         _when(_is_moved),
@@ -278,15 +346,15 @@ _RULES = (
     Remedy(
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
-        _when(lambda case: _warns(case) and not case.has_keywords),
+        _when(lambda case: _warns(case) and not _has_a_category(case)),
         trials=(Trial("warns"),),
     ),
     Remedy(
         "warn.ignore",
         "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
         "Or warn before or after the compiled call.",
-        _when(lambda case: _warns(case) and case.has_keywords),
-        trials=(Trial("warns_with_a_keyword"),),
+        _when(lambda case: _warns(case) and _has_a_category(case)),
+        trials=(Trial("warns_with_a_keyword"), Trial("warns_with_a_category")),
     ),
     Remedy(
         "disabled.outside",
@@ -427,13 +495,13 @@ _USUAL = (
     _usual(
         "branch.where",
         "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
-        lambda case: not case.is_assertion,
+        lambda case: not (case.is_assertion or case.is_loop_condition),
         GB0170="branches_on_values",
     ),
     _usual(
         "branch.cond",
         "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
-        lambda case: not case.is_assertion,
+        lambda case: not (case.is_assertion or case.is_loop_condition),
         GB0170="branches_to_one_side",
     ),
     _usual(
@@ -539,6 +607,13 @@ def _is_numpy(case: BreakCase) -> bool:
     return (case.facts.operator or "").startswith("numpy.")
 
 
+BY_DESIGN = Remedy(
+    "skipped.by_design",
+    "torch runs `{called}` in Python on purpose, and goes on after it with another graph. Only where one graph is "
+    "wanted, call it before or after the compiled function.",
+    _when(lambda case: case.owner.is_user and case.called is not None, called=lambda case: case.called or ""),
+    trials=(Trial("steps_an_optimizer"),),
+)
 NESTED = Remedy(
     "nested.resume",
     "Set `torch._dynamo.config.nested_graph_breaks = True`: torch then goes on inside `{inner}`, and the break, which "
@@ -552,7 +627,7 @@ NESTED = Remedy(
 )
 
 _FITTING = (*_RULES, *_USUAL)  # without what is said beside any of them
-BREAKS = {remedy.key: remedy for remedy in (*_RULES, NESTED)}
+BREAKS = {remedy.key: remedy for remedy in (*_RULES, BY_DESIGN, NESTED)}
 FAMILIES = {remedy.key: remedy for remedy in _USUAL}
 REMEDIES = BREAKS | FAMILIES
 
@@ -568,7 +643,7 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
 def _advice(case: BreakCase) -> tuple[Advice, ...]:
     item, torch = case.item, case.run.run.torch
     if case.is_torchs_own:
-        return ()
+        return advise((BY_DESIGN,), case, torch=torch)
     decision = case.decision
     if decision is not None and case.is_theirs:
         whole = replace(decision, is_captured=not case.is_item, is_whole=item.fatal)

@@ -22,7 +22,7 @@ from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_end
-from dynadiag.explanation.run_records import RunRecords, method_classes
+from dynadiag.explanation.run_records import RunRecords, method_classes, torch_objects
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
@@ -187,6 +187,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         modes=read_modes(recording),
         exports=exports,
         values=values,
+        torch_objects=torch_objects(guards),
     )
 
 

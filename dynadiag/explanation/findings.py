@@ -72,7 +72,7 @@ class Finding:
     ``place_identities`` are the identities that each would have alone, so that one more place is one more problem.
     ``called`` is the user's stack to it. ``owner`` is whose the line is, empty for the program's own, and ``entry``
     is then the program's line that leads there. ``records`` are the indices of the breaks or recompiles that it stands
-    for.
+    for. ``by_design``: torch breaks the graph itself there, so that what the user can mend stands before it.
     """
 
     rule: Rule
@@ -95,6 +95,7 @@ class Finding:
     records: tuple[int, ...] = ()
     owner: str = ""
     entry: Span | None = None
+    by_design: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -131,6 +132,7 @@ def _importance(item: Finding) -> tuple[float, ...]:
     return (
         _SEVERITIES.index(item.severity),
         0 if item.is_failed_compile else item.rule.view.rank,
+        item.by_design,
         -(cost.operators_uncompiled or 0),
         -cost.functions_uncompiled,
         -(cost.call.seconds if cost.call else 0.0),

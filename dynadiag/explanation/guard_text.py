@@ -108,8 +108,10 @@ def _keys(fact: GuardFailure) -> str:
 
 
 def _symbol(fact: GuardFailure, compile_id: str, symbols: Sequence[Symbol]) -> str | None:
-    """The symbol that stands for a size from this compile on, if torch made it one."""
+    """The symbol that stands for a size from this compile on, if torch made it one, and needed no number after all."""
     if fact.part != "size":
         return None
-    made = (symbol for symbol in symbols if symbol.compile_id == compile_id and symbol.event == "created")
+    own = [symbol for symbol in symbols if symbol.compile_id == compile_id]
+    numbers = {symbol.name for symbol in own if symbol.event == "specialized"}
+    made = (symbol for symbol in own if symbol.event == "created" and symbol.name not in numbers)
     return next((brief(symbol.name) for symbol in made if source_text(symbol.source) == source_text(fact.source)), None)

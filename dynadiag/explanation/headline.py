@@ -119,10 +119,13 @@ def _severity(findings: Sequence[Finding]) -> str:
 def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
     """What was given to `torch.compile` and has no graph, where others have; empty where there is none."""
     broken = [item for item in findings if item.rule == Rule.BREAK and item.severity == "warning" and item.compile_ids]
+    made = {(each.file, each.function) for each in run.compiles if each.compile_id in run.compiled}
     for item in broken:
         first = next((each for each in run.compiles if each.compile_id == item.compile_ids[0]), None)
         given = first is not None and run.begins_calls(first.file, first.function)
-        if first is not None and given and not run.is_compiled_below(first.compile_id):
+        if first is None or not given or (first.file, first.function) in made:
+            continue  # a part of it that stands before a break has a graph
+        if not run.is_compiled_below(first.compile_id):
             return f"Nothing of {first.function} is compiled: {item.title}."
     skipped = [item for item in findings if item.rule == Rule.UNCOMPILED and item.advice]
     return f"Not all is compiled: {skipped[0].title}." if skipped else ""
@@ -154,7 +157,7 @@ def _breaks(findings: Sequence[Finding]) -> str:
     A break that follows from another one is in the way as well.
     """
     found = [item for item in findings if item.rule == Rule.BREAK and not item.is_free]
-    torchs = sum(len(item.places) for item in found if is_torch_file(item.span.file))
+    torchs = sum(len(item.places) for item in found if item.by_design or is_torch_file(item.span.file))
     own = sum(len(item.places) for item in found) - torchs
     if not own:
         return f"{count(torchs, 'graph break')} of torch's own" if torchs else ""

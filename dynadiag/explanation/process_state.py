@@ -120,4 +120,6 @@ def backend_change(fact: GuardFailure) -> str:
     """The backends of two calls of `torch.compile`: ``eager, now aot_eager``."""
     if fact.was is None:  # torch 2.11
         return "another one: this torch names neither"
-    return f"{fact.was}, now {fact.now}" if fact.was != fact.now else f"{fact.now} both times, with other options"
+    if fact.was != fact.now:
+        return f"{fact.was}, now {fact.now}"
+    return f"{fact.now} both times, as another object or with other options"

@@ -13,10 +13,11 @@ from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import holder_of, last_name, source_text
 
-__all__ = ["added_item", "assignment", "key_place", "keyword_at_times", "number_use", "set_inside"]
+__all__ = ["DICTS", "added_item", "assignment", "key_place", "keyword_at_times", "number_use", "set_inside"]
 
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
+DICTS = ("dict", "OrderedDict", "defaultdict")
 _HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
 
 
@@ -29,14 +30,16 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
     container = source_text(fact.subject)
-    for node in ast.walk(function) if function is not None else ():
-        for target in _targets(node):
-            if not (isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)):
-                continue
-            if ast.unparse(target.value) == container and fact.index in (None, repr(target.slice.value)):
-                return repr(target.slice.value), Span(item.file, target.lineno)
     here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
     here += [(fact.file, node) for node in _nodes_at(fact, sources)]
+    for file, node in here:
+        for target in _targets(node):
+            if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != container:
+                continue
+            key = ast.unparse(target.slice)
+            grows = fact.part == "length" and fact.now_type in DICTS and int(fact.now or 0) > int(fact.was or 0)
+            if fact.index == key or (fact.index is None and (grows or isinstance(target.slice, ast.Constant))):
+                return key, Span(file, target.lineno)
     for file, node in here:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) == container:
@@ -55,8 +58,8 @@ def keyword_at_times(fact: GuardFailure, item: Recompile, sources: Mapping[str, 
 
 
 def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
-    """What an integer that is part of the code is for at the line of its guard: "loop", or the container that it picks
-    an item of."""
+    """What an integer that is part of the code is for at the line of its guard: "loop", "text" (it is written into
+    one), or the container that it picks an item of."""
     name = source_text(fact.subject)
     if fact.part != "value" or fact.was_type != "int":
         return None
@@ -65,6 +68,8 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
         called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
         if isinstance(node, ast.Call) and called == "range" and any(ast.unparse(each) == name for each in node.args):
             return "loop", place
+        if isinstance(node, ast.FormattedValue) and ast.unparse(node.value) == name:
+            return "text", place
         if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == name:
             return ast.unparse(node.value), place
     return None

@@ -12,7 +12,7 @@ from dynadiag.explanation.rebinding import added_item, key_place, keyword_at_tim
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import argument_description, local_name, source_text
+from dynadiag.recording.torch_text.sources import argument_description, holder_of, local_name, source_text
 
 __all__ = [
     "Needs",
@@ -43,6 +43,7 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
+    - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
     """
 
     changes: tuple[GuardChange, ...]
@@ -57,6 +58,7 @@ class RecompileCase:
     set_inside: Span | None = None
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
+    of_torch: bool = False
 
     @property
     def fact(self) -> GuardFailure:
@@ -154,10 +156,12 @@ def cases_of(
     changing: Collection[str | None] = (),
     sources: Mapping[str, str] = {},
     numbers: Collection[tuple[str, str | None]] = (),
+    torch_objects: Collection[tuple[str, str]] = (),
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
-    ``numbers`` are the compiles and sources of symbols that torch needed the number of.
+    ``numbers`` are the compiles and sources of symbols that torch needed the number of, ``torch_objects`` those of
+    objects of torch's own.
     """
     cases = tuple(
         RecompileCase(
@@ -172,6 +176,7 @@ def cases_of(
             use=number_use(together[0].fact, sources),
             set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
             keyword=keyword_at_times(together[0].fact, item, sources),
+            of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
         )
         for together in causes(own_changes(item, computed))
     )

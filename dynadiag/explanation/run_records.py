@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.coverage import Coverage
@@ -22,9 +22,9 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Symbol,
 )
-from dynadiag.recording.torch_text.guards import guarded_class
+from dynadiag.recording.torch_text.guards import guarded_class, is_class_of_torch
 
-__all__ = ["Export", "RunRecords", "method_classes"]
+__all__ = ["Export", "RunRecords", "method_classes", "torch_objects"]
 
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
@@ -78,6 +78,7 @@ class RunRecords:
     text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
     ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
     there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
+    ``torch_objects`` are the compiles and sources of objects of torch's own classes.
     """
 
     run: Run
@@ -99,6 +100,7 @@ class RunRecords:
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
     exports: Sequence[Export] = ()
+    torch_objects: Collection[tuple[str, str]] = ()
 
     @property
     def failed(self) -> set[str]:
@@ -166,6 +168,15 @@ class RunRecords:
         """Whether any graph was made in the call of the user's in which this compile was begun."""
         calls, made = self.callers(compile_id), self.compiled
         return any(each.user_stack[: len(calls)] == calls for each in self.compiles if each.compile_id in made)
+
+
+def torch_objects(guards: Iterable[Guard]) -> frozenset[tuple[str, str]]:
+    """The sources that each compile's guards know as objects of torch's own classes."""
+    return frozenset(
+        (guard.compile_id, guard.source or "")
+        for guard in guards
+        if guard.kind in _TYPE_GUARDS and is_class_of_torch(guard.expression)
+    )
 
 
 def method_classes(guards: Iterable[Guard]) -> dict[str, str]:

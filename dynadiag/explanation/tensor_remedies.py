@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.process_state import dispatch_change, is_other_device
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort
-from dynadiag.explanation.remedy import Remedy, Slots, Trial, slots_if, tried
+from dynadiag.explanation.remedy import Remedy, Slots, Subject, Trial, slots_if, tried
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
-from dynadiag.recording.torch_text.guards import excludes_zero_and_one
+from dynadiag.recording.torch_text.guards import excludes_zero_and_one, is_plain_range
 from dynadiag.recording.torch_text.sources import argument_description, source_text, without_part
 
 __all__ = ["TENSORS", "markable_sizes"]
@@ -19,10 +19,11 @@ _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=T
 
 
 def markable_sizes(case: RecompileCase) -> tuple[GuardFailure, ...]:
-    """The sizes that changed, without those that torch compiles apart, and without those of parameters."""
+    """The sizes that changed, without those that torch compiles apart, those of parameters, and those of what the
+    function had computed before a break, which no caller has."""
     if case.sort != "size" or case.fact.is_of_parameter:
         return ()
-    return tuple(fact for fact in case.alike if not is_special_size(fact))
+    return tuple(fact for fact in case.alike if not is_special_size(fact) and fact.base != "before break")
 
 
 def _special_size(case: RecompileCase) -> Slots:
@@ -43,7 +44,7 @@ def _parameter_size(case: RecompileCase) -> Slots:
     """``options``: torch keeps what its own modules have apart from parameters and buffers of the program's."""
     then = {
         "always": "with your `dynamic=True` they are symbols then",
-        "never": "without your `dynamic=False` they become symbols when they first change",
+        "never": "leave your `dynamic=False` out, and they become symbols when they first change",
     }.get(
         case.fact.dynamic or "", "they become symbols when they first change (with `dynamic=True`, in the first call)"
     )
@@ -74,12 +75,25 @@ def _static(said: str | None) -> Needs:
 def _changed_size(many: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         facts = markable_sizes(case)
-        if not facts or case.is_constant or any(_is_said_of(fact) for fact in facts):
+        if not facts or case.is_constant or _numbers_beside(case) or any(_is_said_of(fact) for fact in facts):
             return None
         slots = _marked(facts)
         return slots if (len(_dimensions(facts)) > _MOST_DIMENSIONS) == many else None
 
     return needs
+
+
+def _numbers_beside(case: RecompileCase) -> list[str]:
+    """The integers that changed from and to the same number as a size. Where the code compares the two, torch raises an
+    exception of a size that is marked while its integer is still a constant."""
+    integers = (change.fact for change in case.changes if change.sort == "value" and change.fact.was_type == "int")
+    return list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in integers))
+
+
+def _size_and_number(case: RecompileCase) -> Slots:
+    facts, numbers = markable_sizes(case), _numbers_beside(case)
+    fits = facts and numbers and not case.is_constant and not any(_is_said_of(fact) for fact in facts)
+    return slots_if(fits, names=case.names, numbers=Subject(list_some(numbers, 3), many=len(numbers) > 1))
 
 
 def _is_said_of(fact: GuardFailure) -> bool:
@@ -123,7 +137,7 @@ def _shape(*kinds: str | None, sizes: bool = False) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
         parts = {without_part(term)[1] for term in fact.terms}
-        if case.sort != "shape" or fact.index not in kinds or "stride" in parts or (sizes and None in parts):
+        if case.sort != "shape" or fact.index not in kinds or parts & {"stride", "offset"} or (sizes and None in parts):
             return None
         others = len({change.fact.guard for change in case.changes if change.sort == "shape"}) - 1
         made = f"The code is dynamic, but made for `{source_text(fact.guard) or 'a condition that was not recorded'}`"
@@ -132,7 +146,7 @@ def _shape(*kinds: str | None, sizes: bool = False) -> Needs:
         if excludes_zero_and_one(fact):
             made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
         ranged = "; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range"
-        ranged = ranged if "size" in parts else ""
+        ranged = ranged if "size" in parts and is_plain_range(fact) else ""
         return {"made": made, "range": ranged}
 
     return needs
@@ -145,10 +159,31 @@ def _together(case: RecompileCase) -> Slots:
     return slots and {**slots, "apart": apart if of_sizes else "", "kind": "sizes" if of_sizes else "numbers"}
 
 
+def _branched(case: RecompileCase) -> Slots:
+    """A condition that is no equality, or a multiple of what is no size."""
+    if _special_size(case) is not None or _shape("multiple", sizes=True)(case) is not None:
+        return None
+    return _shape("range", "above one", "multiple")(case)
+
+
+def _offset(case: RecompileCase) -> Slots:
+    """A condition on where a tensor begins in its storage."""
+    parts = {without_part(term)[1] for term in case.fact.terms}
+    return slots_if(case.sort == "shape" and parts == {"offset"} and case.fact.subject, names=case.names)
+
+
 def _layout(case: RecompileCase) -> Slots:
     """Another stride, or a condition on one."""
     strided = case.sort == "shape" and any(without_part(term)[1] == "stride" for term in case.fact.terms)
-    return slots_if(case.sort == "stride" or (strided and case.fact.subject), names=case.names)
+    fits = case.sort == "stride" or (strided and case.fact.subject)
+    return slots_if(fits and not case.fact.is_of_parameter, names=case.names)
+
+
+def _converted(case: RecompileCase) -> Slots:
+    """What ``module.to(...)`` changes, of a parameter or a buffer."""
+    fits = case.fact.is_of_parameter and case.sort in ("dtype", "device", "stride")
+    what = {"dtype": "dtype", "device": "device", "stride": "memory layout"}.get(case.sort, "")
+    return slots_if(fits and case.fact.is_new_owner is not True, names=case.names, what=what)
 
 
 def _gradients(*, of_parameter: bool, moved: bool | None) -> Needs:
@@ -171,6 +206,8 @@ def _dispatch(case: RecompileCase, kind: str) -> Slots:
 
 
 def _device(case: RecompileCase) -> Slots:
+    if case.fact.is_of_parameter:
+        return None
     return {"names": case.names} if case.sort == "device" else _dispatch(case, "device")
 
 
@@ -229,6 +266,14 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("equal_sizes", "equal_sizes_apart"),
     ),
     Remedy(
+        "size.and_number",
+        "The size of {names} changes, and {numbers:has} the same number, which cannot be marked: use "
+        "`torch.compile(..., dynamic=True)`. (By itself torch makes both symbols when they first change, at the price "
+        "of this recompile. A size that is marked alone, while the code compares it with the number, is an error.)",
+        _size_and_number,
+        trials=tried("a_size_and_its_number"),
+    ),
+    Remedy(
         "size.many",
         "Sizes change: `torch.compile(..., dynamic=True)` makes them symbols from the first call on. (By itself "
         "torch makes a size a symbol when it first changes, at the price of this recompile.)",
@@ -253,7 +298,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "shape.multiple",
         "{made}: the program, or an operator, takes another way for other sizes. Pad to such a multiple before the "
         "call, or expect one compile for each way.",
-        _shape("multiple"),
+        _shape("multiple", sizes=True),
         trials=tried("a_multiple"),
     ),
     Remedy(
@@ -277,9 +322,9 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "shape.branch",
-        "{made}: a branch on it, in the program or in torch, takes another way beyond. Keep to one side, or "
+        "{made}: a branch on it, in the program or in torch, takes another way otherwise. Keep to one side, or "
         "expect one compile for each{range}.",
-        lambda case: _shape("range", "above one")(case) if _special_size(case) is None else None,
+        _branched,
         trials=tried("a_range_of_sizes"),
     ),
     Remedy(
@@ -293,14 +338,28 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "tensor.dtype",
         "{names} came in another dtype: code is made for each dtype. Convert before the call, or expect one "
         "compile for each and call each once to warm up. Under autocast, check that every call is inside it.",
-        of_sort("dtype"),
+        lambda case: None if case.fact.is_of_parameter else of_sort("dtype")(case),
         trials=tried("a_dtype"),
+    ),
+    Remedy(
+        "parameter.converted",
+        "{names:has} another {what} than at the first compile, as `module.to(...)`, `.half()` and their like change "
+        "it: that is different code. Convert the module before the first call.",
+        _converted,
+        trials=tried("a_converted_module"),
     ),
     Remedy(
         "tensor.stride",
         "{names} came with another memory layout: give every call the same one, such as by `.contiguous()` before it.",
         _layout,
         trials=tried("a_stride", "a_slice_of_many_sizes"),
+    ),
+    Remedy(
+        "tensor.offset",
+        "{names:has} another place in its storage: a slice that begins behind its first item in some calls, and at it "
+        "in others. Pass a copy of the slice (`.clone()`), which is a tensor of its own.",
+        _offset,
+        trials=tried("a_slice_with_an_offset"),
     ),
     Remedy(
         "tensor.device",

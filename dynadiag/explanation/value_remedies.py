@@ -8,9 +8,10 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 
 from __future__ import annotations
 
+from dynadiag.explanation.rebinding import DICTS
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
-from dynadiag.recording.records import GuardFailure
+from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.recording.torch_text.guards import literal_type, was_empty
 from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, local_name, source_text
 
@@ -52,11 +53,17 @@ def _integer_attribute(case: RecompileCase) -> Slots:
     fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never" and not _is_callers(case)
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
     return slots_if(
-        fits,
+        fits and not case.fact.is_new_owner,
         name=case.name,
         option=by.get(case.fact.base or "", ""),
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
     )
+
+
+def _integer_of_instances(case: RecompileCase) -> Slots:
+    """An integer attribute of a module that another instance has otherwise."""
+    fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.is_new_owner and not _is_callers(case)
+    return slots_if(fits and case.use is None, name=case.name)
 
 
 def _nouns(case: RecompileCase, noun: str) -> str:
@@ -87,12 +94,17 @@ def _unless(fact: GuardFailure) -> str:
     return "" if fact.dynamic is not None else " (with `dynamic=False`, never)"
 
 
-def _use(case: RecompileCase, *, loop: bool) -> Slots:
-    """An integer that is part of the code, since it counts a loop or picks an item."""
-    fits = case.use is not None and (case.use[0] == "loop") == loop and _value(case, type_="int", constant=True)
-    if not fits or case.use is None:
-        return None
-    return {"name": case.name, "container": case.use[0], "place": place_text(case.use[1])}
+def _use(use: str) -> Needs:
+    """An integer that is part of the code, since it counts a loop, is part of a text, or picks an item ("item")."""
+
+    def needs(case: RecompileCase) -> Slots:
+        told, place = case.use or ("", Span(None, None))
+        is_use = told == use if use != "item" else told not in ("", "loop", "text")
+        # torch makes a symbol of what is written into a text, which breaks the graph
+        fits = is_use and _value(case, type_="int", constant=None if use == "text" else True)
+        return slots_if(fits, name=case.name, container=told, place=place_text(place))
+
+    return needs
 
 
 def _static_number(case: RecompileCase) -> Slots:
@@ -105,6 +117,12 @@ def _static_number(case: RecompileCase) -> Slots:
     return slots_if(
         fits and fact.dynamic == "never", name=case.name, option=by.get(fact.base or "", "") if is_integer else ""
     )
+
+
+def _of_another_object(fact: GuardFailure) -> str:
+    if fact.is_new_owner is False:
+        return ""
+    return " Where each call brings another object, each value is compiled apart: with few, call each once to warm up."
 
 
 def _is_closed_over(case: RecompileCase) -> bool:
@@ -127,7 +145,7 @@ def _float(*, constant: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
         fits = _value(case, type_="float", constant=constant) and fact.dynamic != "never"
-        if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case):
+        if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case) or case.of_torch:
             return None
         bases = {each.base for each in case.alike}
         holder = {
@@ -200,12 +218,12 @@ def _filled(case: RecompileCase) -> Slots:
 
 
 def _more_items(case: RecompileCase) -> Slots:
-    is_dict = case.fact.now_type in ("dict", "OrderedDict", "defaultdict")
+    is_dict = case.fact.now_type in DICTS
     return slots_if(_length(case) and not is_dict and _filled(case) is None, names=case.names)
 
 
 def _other_keys(case: RecompileCase) -> Slots:
-    is_dict = case.fact.now_type in ("dict", "OrderedDict", "defaultdict")
+    is_dict = case.fact.now_type in DICTS
     fits = case.sort == "keys" or (_length(case) and is_dict)
     return slots_if(fits and case.added is None and _filled(case) is None, names=case.names)
 
@@ -277,15 +295,22 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "value.index",
         "{name} picks an item of `{container}` (`{place}`), so its value is part of the code, and each is compiled "
         "apart. Pick the item before the call and pass it in; or, with few, call each once to warm up.",
-        lambda case: _use(case, loop=False) if case.key_of is None else None,
+        lambda case: _use("item")(case) if case.key_of is None else None,
         trials=tried("picks_a_module"),
     ),
     Remedy(
         "value.loop",
         "{name} is how often a loop runs (`{place}`), and torch unrolls the loop: each number is compiled apart, "
         "whatever `dynamic` is. Compile what the loop does once, and loop outside of it.",
-        lambda case: _use(case, loop=True),
+        _use("loop"),
         trials=tried("counts_a_loop"),
+    ),
+    Remedy(
+        "value.text",
+        "{name} is written into a text (`{place}`): each number is compiled apart, and the graph breaks there once "
+        "torch has made it a symbol. Make the text, or pick what it names, before the call and pass it in.",
+        _use("text"),
+        trials=tried("picks_a_layer_by_name"),
     ),
     Remedy(
         "value.key",
@@ -355,10 +380,19 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),
     Remedy(
+        "value.integer_of_instances",
+        "Each instance has an integer {name} of its own, which is part of the code, and all instances share the "
+        "function's code and its limit. Compile what calls the instances, one after the other: they are then parts of "
+        "its graph.",
+        _integer_of_instances,
+        trials=tried("layers_with_an_index"),
+    ),
+    Remedy(
         "value.attribute",
-        "The attribute {name} changed, and its value is part of the code: set it once, before the first call. Where "
-        "each call brings another object, each value is compiled apart: with few, call each once to warm up.",
-        lambda case: slots_if(_value(case, *_ATTRIBUTE, type_="other"), name=case.name),
+        "The attribute {name} changed, and its value is part of the code: set it once, before the first call.{plain}",
+        lambda case: slots_if(
+            _value(case, *_ATTRIBUTE, type_="other"), name=case.name, plain=_of_another_object(case.fact)
+        ),
         trials=tried("an_attribute"),
     ),
     Remedy(
@@ -381,6 +415,14 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "to warm up; with many, take the choice out of the compiled function.",
         lambda case: slots_if(_value(case, "argument", type_="other") or _value(case, "default"), name=case.name),
         trials=tried("a_text", "another_member"),
+    ),
+    Remedy(
+        "value.of_torch",
+        "{name} is an attribute of torch's own module, whose code needs the number: each value is compiled apart, and "
+        "a tensor there breaks the graph. With few values call each once to warm up; with many, write the module "
+        "yourself, with the value in a buffer (`register_buffer`).",
+        lambda case: slots_if(_value(case, type_="float") and case.of_torch, name=case.name),
+        trials=tried("drops_more"),
     ),
     Remedy(
         "value.float_again",

@@ -52,6 +52,11 @@ def is_torch_file(file: str | None) -> bool:
     return file is not None and _TORCH.search(file) is not None
 
 
+def is_polyfill(file: str | None) -> bool:
+    """Whether a file is Dynamo's own Python for a builtin (``all``, ``zip``), which a line of the user's calls."""
+    return file is not None and is_torch_file(file) and "/_dynamo/polyfills/" in file.replace("\\", "/")
+
+
 def is_stdlib_file(file: str | None) -> bool:
     """Whether a file belongs to Python's own library."""
     return file is not None and not is_torch_file(file) and _STDLIB.search(file) is not None

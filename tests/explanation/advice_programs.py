@@ -34,6 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
+from tqdm import tqdm
 
 Compile = Callable[..., Callable[..., Any]]
 Program = Callable[[Compile], Any]
@@ -1892,6 +1893,210 @@ def with_classes(*, anew: bool) -> Program:
 
 
 # The name of a program -> the program as it is, and as the advice says.
+def loops_on_values(v: torch.Tensor) -> torch.Tensor:
+    v = v + 1
+    while v.sum() < 30:
+        v = v * 2
+    return v
+
+
+def loops_outside(compile_: Compile) -> Any:
+    doubled, v = compile_(doubles), x + 1
+    while v.sum() < 30:
+        v = doubled(v)
+    return [v]
+
+
+def loops_in_the_graph(v: torch.Tensor) -> Any:
+    return torch.while_loop(lambda a: a.sum() < 30, lambda a: (a * 2,), (v + 1,))[0]
+
+
+def takes_the_time(compile_: Compile) -> Any:
+    def run(v: torch.Tensor) -> tuple[torch.Tensor, float]:
+        half, begun = v + 1, time.perf_counter()
+        return half * 2, time.perf_counter() - begun
+
+    return compile_(run)(x)[0]
+
+
+def takes_the_time_around(compile_: Compile) -> Any:
+    compiled, begun = compile_(lambda v: (v + 1) * 2), time.perf_counter()
+    result = compiled(x)
+    assert time.perf_counter() >= begun
+    return result
+
+
+def loops_over_a_bar(v: torch.Tensor) -> torch.Tensor:
+    for step in tqdm(range(3), disable=True):
+        v = v + step
+    return v * 2
+
+
+def loops_over_a_range(v: torch.Tensor) -> torch.Tensor:
+    for step in range(3):
+        v = v + step
+    return v * 2
+
+
+class NamedLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        for number in range(4):
+            setattr(self, f"layer{number}", nn.ReLU())
+
+    def forward(self, v: torch.Tensor, number: int) -> Any:
+        return getattr(self, f"layer{number}")(v * 2)
+
+
+def names_a_layer(**options: Any) -> Program:
+    def run(compile_: Compile) -> Any:
+        return [compile_(NamedLayers(), **options)(x, number) for number in (2, 3)]
+
+    return run
+
+
+def names_it_outside(compile_: Compile) -> Any:
+    model, compiled = NamedLayers(), compile_(lambda layer, v: layer(v * 2))
+    return [compiled(getattr(model, f"layer{number}"), x) for number in (2, 3)]
+
+
+def draws_with_a_generator(compile_: Compile) -> Any:
+    drawn = torch.Generator().manual_seed(0)
+    return compile_(lambda v, generator: v * torch.rand(v.shape, generator=generator))(x, drawn)
+
+
+def draws_with_it_before(compile_: Compile) -> Any:
+    return compile_(lambda v, drawn: v * drawn)(x, torch.rand(4, generator=torch.Generator().manual_seed(0)))
+
+
+class Counting(nn.Module):
+    def __init__(self, *, counts: bool) -> None:
+        super().__init__()
+        self.counts, self.called = counts, 0
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        if self.counts:
+            self.called += 1
+        return v.sin() * 2
+
+
+def counts_in_a_checkpoint(*, inside: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        block = Counting(counts=inside)
+        result = compile_(lambda v: checkpoint(block, v, use_reentrant=False) + 1)(x.clone().requires_grad_())
+        block.called += not inside
+        return result.detach(), block.called
+
+    return run
+
+
+def warns_with_a_category(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    warnings.warn("half way", DeprecationWarning)  # noqa: B028 - a level would be a keyword
+    return half * 2
+
+
+def steps_an_optimizer(*, outside: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        layer = nn.Linear(4, 1, bias=False)
+        nn.init.ones_(layer.weight)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+        def step(v: torch.Tensor) -> torch.Tensor:
+            loss = layer(v).sum()
+            if not outside:
+                optimizer.zero_grad()
+                loss = loss * 2
+            return loss * 1
+
+        result = compile_(step)(x)
+        if outside:
+            optimizer.zero_grad()
+            result = result * 2
+        return result.detach()
+
+    return run
+
+
+def pads(v: torch.Tensor, length: int) -> torch.Tensor:
+    return v * (torch.arange(length) < 3)
+
+
+class Indexed(nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, v: torch.Tensor, kept: list[torch.Tensor]) -> torch.Tensor:
+        return v + kept[self.number]
+
+
+def layers_with_an_index(*, together: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        layers, kept = [Indexed(number) for number in (2, 3)], [x, y, x, y]
+        if together:
+            return compile_(lambda v: layers[1](layers[0](v, kept), kept))(x)
+        for layer in layers:
+            layer.forward = compile_(layer.forward)
+        return layers[1](layers[0](x, kept), kept)
+
+    return run
+
+
+def converts(*, before: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        layer = Weighted()
+        compiled = compile_(layer)
+        if before:
+            layer.double()
+        first = compiled(x)
+        layer.double()
+        return first.double(), compiled(x)
+
+    return run
+
+
+class Weighted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.weight.detach()
+
+
+def slices_with_offsets(*, copied: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        compiled, whole = compile_(lambda v: v.view(-1) * 2, dynamic=True), torch.arange(12.0)
+        each = (whole[4:8], whole[:4])
+        return [compiled(part.clone() if copied else part) for part in each]
+
+    return run
+
+
+class OwnDropout(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("p", torch.tensor(0.0))
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.rand_like(v) < self.p, 0.0, v / (1 - self.p))
+
+
+def drops_more(*, own: bool) -> Program:
+    """Dropout with a rate that grows; the rates are so small that nothing is dropped."""
+
+    def run(compile_: Compile) -> Any:
+        net = nn.Sequential(OwnDropout() if own else nn.Dropout(0.0), nn.ReLU())
+        compiled, results = compile_(lambda v: net(v * 2)), []
+        for rate in (1e-9, 2e-9, 3e-9):
+            net[0].p = torch.tensor(rate) if own else rate
+            results.append(compiled(x))
+        return results
+
+    return run
+
+
 PROGRAMS: dict[str, tuple[Program, Program]] = {
     "prints_a_text": (
         printing(lambda _: "half way"),
@@ -2235,4 +2440,29 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(after_a_break, (x, 1), (x, 2)),
         calls(without_a_break, (x, 1), (x, 1)),
     ),
+    "loops_on_values": (calls(loops_on_values, (x,)), loops_outside),
+    "loops_on_values_in_the_graph": (calls(loops_on_values, (x,)), calls(loops_in_the_graph, (x,))),
+    "takes_the_time": (takes_the_time, takes_the_time_around),
+    "loops_over_a_bar": (calls(loops_over_a_bar, (x,)), calls(loops_over_a_range, (x,))),
+    "names_a_layer": (names_a_layer(dynamic=True), names_it_outside),
+    "names_a_layer_of_each_number": (
+        calls(lambda v, number: getattr(v, f"__{'add' if f'{number}' else 'mul'}__")(1), (x, 2), dynamic=True),
+        calls(lambda v, number: getattr(v, f"__{'add' if f'{number}' else 'mul'}__")(1), (x, 2), dynamic=False),
+    ),
+    "picks_a_layer_by_name": (names_a_layer(dynamic=False), names_it_outside),
+    "draws_with_a_generator": (draws_with_a_generator, draws_with_it_before),
+    "counts_in_a_checkpoint": (counts_in_a_checkpoint(inside=True), counts_in_a_checkpoint(inside=False)),
+    "warns_with_a_category": (
+        calls(warns_with_a_category, (x,)),
+        configured(calls(warns_with_a_category, (x,)), lambda: config.ignore_logging_functions.add(warnings.warn)),
+    ),
+    "steps_an_optimizer": (steps_an_optimizer(outside=False), steps_an_optimizer(outside=True)),
+    "a_size_and_its_number": (
+        calls(pads, (torch.ones(4), 4), (torch.ones(6), 6)),
+        calls(pads, (torch.ones(4), 4), (torch.ones(6), 6), dynamic=True),
+    ),
+    "layers_with_an_index": (layers_with_an_index(together=False), layers_with_an_index(together=True)),
+    "a_converted_module": (converts(before=False), converts(before=True)),
+    "a_slice_with_an_offset": (slices_with_offsets(copied=False), slices_with_offsets(copied=True)),
+    "drops_more": (drops_more(own=False), drops_more(own=True)),
 }

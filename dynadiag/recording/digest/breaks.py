@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
+from dynadiag.recording.code_origin import is_polyfill, is_user_file, original_name, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import EXPORT, Break, Event, Frame, Span
@@ -124,8 +124,13 @@ def _with_calls(stack: tuple[Frame, ...], calls: tuple[Frame, ...]) -> tuple[Fra
 
 
 def _inner_frame(stack: tuple[Frame, ...], span: Span) -> Frame | None:
-    """The frame in torch or Python's library, when the user's line only calls the code that breaks."""
+    """The frame in torch or Python's library, when the user's line only calls the code that breaks.
+
+    A builtin is no such code: where Dynamo traces Python of its own for it, the line is what breaks.
+    """
     calls = stack and span.file is not None and is_user_file(span.file) and not is_user_file(stack[-1].file)
+    if calls and is_polyfill(stack[-1].file):
+        return None
     return stack[-1] if calls else None
 
 

@@ -35,7 +35,7 @@ _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to han
 _THEN = "\n*** While handling this graph break, another graph break occurred: ***\n"
 
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what an explanation is about
-_IN_FILE = re.compile(r"\bin file `(?P<file>[^`\n]+)`")
+_IN_FILE = re.compile(r"\b(?:in file|filename:) `(?P<file>[^`\n]+)`")  # 2.13 has it in the context of some types
 _NATIVE = re.compile(r"builtin|C/C\+\+")
 _TYPES = re.compile(r"with argument types \[(?P<types>.*?)\] \(has_kwargs (?P<keywords>\w+)\)")
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
@@ -102,7 +102,8 @@ def read_facts(
     added: ``within`` (the higher-order operator) and ``raised_at`` (a frame).
     """
     first, data = explanation.partition("\n")[0], data or {}
-    about, file, types = _NAMED.search(first), _IN_FILE.search(first), _TYPES.search(first)
+    about, types = _NAMED.search(first), _TYPES.search(first)
+    file = _IN_FILE.search(first) or _IN_FILE.search(context)
     kind, message = _raised(text)
     fails, method = _FALSE_CONDITION.search(context), _METHOD.search(explanation)
     failed, option = _FAILED.search(explanation), _OPTION.search(explanation)

@@ -25,6 +25,8 @@ __all__ = [
     "completed",
     "condition_of",
     "guarded_value",
+    "is_class_of_torch",
+    "is_plain_range",
     "literal_type",
     "read_condition",
     "read_failure",
@@ -57,7 +59,7 @@ _TEXTS = tuple(
         (r".*(?P<index>top_saved_tensors_hooks).*", "state"),
         (r".*(?P<index>forward_ad\._current_level).*", "state"),
         (r".*(?P<index>compare_functorch_state).*", "state"),
-        (r"BACKEND_MATCH failure.*?(Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\..*)?", "backend"),
+        (r"BACKEND_MATCH failure.*?(Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\.(?=\s|$).*)?", "backend"),
         (r"Unexpected recompilation: runtime guards failed even though they passed .*", "race"),
         (r"Duplicate tensors? found.*", "alias"),
         (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
@@ -104,7 +106,7 @@ _BOOLS = {"0": "False", "1": "True"}
 _OPPOSITE = {"True": "False", "False": "True"}
 _CLASS = re.compile(r"<class '(?:[\w.<>]*\.)?(?P<name>\w+)'>")
 _BACKEND = re.compile(r"compiler='(?P<name>[^']*)'")
-_ADDRESS = re.compile(r"\s*\(id=.*|<function | at 0x\w+>?")
+_ADDRESS = re.compile(r"\s*\(id=.*|<function | at 0x\w+>?")  # so that a name is left
 _GUARDED_CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")
 _MAX_LITERAL = 200
 
@@ -144,6 +146,12 @@ def excludes_zero_and_one(failure: GuardFailure) -> bool:
     return failure.index == "range" and failure.guard.startswith("2 <= ")
 
 
+def is_plain_range(failure: GuardFailure) -> bool:
+    """Whether a condition bounds one size or number itself, rather than what is computed of it."""
+    bounded = rf"(?:-?\d+ [<>]=? )?{re.escape(failure.source or '')}(?: [<>]=? -?\d+)?"
+    return failure.index in ("range", "above one") and re.fullmatch(bounded, failure.guard) is not None
+
+
 def condition_of(guard: str) -> str:
     """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack.
 
@@ -172,6 +180,11 @@ def guarded_class(expression: str) -> str | None:
     """
     match = _GUARDED_CLASS.search(expression)
     return match["name"] if match else None
+
+
+def is_class_of_torch(expression: str) -> bool:
+    """Whether a guard on a type names a class of torch's."""
+    return "type=<class 'torch." in expression
 
 
 def literal_type(text: str | None) -> str | None:
@@ -405,7 +418,7 @@ def _backend_name(text: str | None) -> str | None:
     if text is None:
         return None
     if match := _BACKEND.search(text):
-        return match["name"]
+        return _ADDRESS.sub("", match["name"])
     return "inductor" if "InductorWrapper" in text else _ADDRESS.sub("", text).strip() or "another backend"
 
 

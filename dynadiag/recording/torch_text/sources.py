@@ -59,6 +59,7 @@ _PARTS = (
     (re.compile(r"\.size\(\)\[(?P<index>\d+)\]$"), "size"),
     (re.compile(r"\.stride\(\)\[(?P<index>\d+)\]$"), "stride"),
     (re.compile(r"\.dim\(\)$"), "rank"),
+    (re.compile(r"\.storage_offset\(\)$"), "offset"),
 )
 _ATTRIBUTE = re.compile(r"L\['(?P<name>\w+)'\]\.(?P<attribute>[A-Za-z_]\w*)")
 _ARGUMENT = re.compile(r"L(?:\['\w+'\])?\['(?P<name>\w+)'\]")
