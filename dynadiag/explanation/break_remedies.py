@@ -381,7 +381,7 @@ _RULES = (
     Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
-        "`torch._dynamo.config.trace_autograd_ops = True`: it is then part of the graph.",
+        "`torch._dynamo.config.trace_autograd_ops = True` and return `loss.detach()`: it is then part of the graph.",
         _when(_theirs, _is(_BACKWARD)),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),

@@ -266,11 +266,12 @@ def _generation(compile_id: str) -> int:
 
 
 def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str | None]:
-    """Every file that a view may quote a line of."""
+    """Every file that a view may quote a line of, or that has the call of what was compiled again."""
+    again = {item.compile_id for item in recompiles}
     files = {item.span.file for item in breaks} | {frame.file for item in breaks for frame in item.user_stack}
     for compile_ in compiles:
         files.add(compile_.file)
-        if compile_.outcome == "error" or not owner_of(compile_.file).is_user:
+        if compile_.outcome == "error" or compile_.compile_id in again or not owner_of(compile_.file).is_user:
             files.update(frame.file for frame in compile_.user_stack)
     for recompile in recompiles:
         files.update({recompile.file, *(reason.file for reason in recompile.reasons)})

@@ -37,7 +37,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
             if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != container:
                 continue
             key = ast.unparse(target.slice)
-            grows = fact.part == "length" and fact.now_type in DICTS and int(fact.now or 0) > int(fact.was or 0)
+            grows = fact.part == "length" and fact.now_type in DICTS and _length(fact.now) > _length(fact.was)
             if fact.index == key or (fact.index is None and (grows or isinstance(target.slice, ast.Constant))):
                 return key, Span(file, target.lineno)
     for file, node in here:
@@ -45,6 +45,12 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) == container:
             return None, Span(file, called.lineno)
     return None
+
+
+def _length(value: str | None) -> int:
+    """The number of a length: ``length 2``."""
+    number = (value or "").rpartition(" ")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def keyword_at_times(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:

@@ -6,12 +6,13 @@ import posixpath
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from dynadiag.explanation.batches import Made, made_at
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.rebinding import added_item, key_place, keyword_at_times, number_use, set_inside
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import GuardFailure, Recompile, Span
+from dynadiag.recording.records import Frame, GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_description, holder_of, local_name, source_text
 
 __all__ = [
@@ -43,6 +44,7 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
+    - ``made``: where the tensors whose sizes changed are made.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
     """
 
@@ -59,6 +61,7 @@ class RecompileCase:
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
     of_torch: bool = False
+    made: Made | None = None
 
     @property
     def fact(self) -> GuardFailure:
@@ -157,12 +160,16 @@ def cases_of(
     sources: Mapping[str, str] = {},
     numbers: Collection[tuple[str, str | None]] = (),
     torch_objects: Collection[tuple[str, str]] = (),
+    caller: Frame | None = None,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
     ``numbers`` are the compiles and sources of symbols that torch needed the number of, ``torch_objects`` those of
-    objects of torch's own.
+    objects of torch's own. ``caller`` is the frame that called the function.
     """
+    own = own_changes(item, computed)
+    sizes = {each.fact.subject for each in own if each.sort == "size" and each.fact.base == "argument"}
+    made = made_at([each for each in sizes if each], item, caller, sources)
     cases = tuple(
         RecompileCase(
             together,
@@ -177,7 +184,8 @@ def cases_of(
             set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
             keyword=keyword_at_times(together[0].fact, item, sources),
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
+            made=made,
         )
-        for together in causes(own_changes(item, computed))
+        for together in causes(own)
     )
     return tuple(case for case in cases if case.is_other_callable)[:1] or cases

@@ -159,7 +159,8 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         item = _without_superseded(met, failed, age)
         failed |= {(_function(met), each.against, each.source) for each in met.reasons}
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects)
+        caller = next(iter(run.callers(item.compile_id)[-1:]), None)
+        cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects, caller)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
         cause = None if ends or own is None else _cause(item, own, cases, known, before, computed)

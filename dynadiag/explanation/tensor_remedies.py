@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.process_state import dispatch_change, is_other_device
-from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort
+from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, Subject, Trial, slots_if, tried
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
@@ -34,9 +34,8 @@ def _special_size(case: RecompileCase) -> Slots:
     sizes = list(dict.fromkeys(size for size in sizes if size[1] == "size"))
     return slots_if(
         sizes and case.sort in ("size", "shape"),
-        calls=_calls("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes]),
+        **_marks("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes], case),
         avoid="drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad",
-        who=_who([tensor for tensor, *_ in sizes]),
     )
 
 
@@ -77,7 +76,7 @@ def _changed_size(many: bool) -> Needs:
         facts = markable_sizes(case)
         if not facts or case.is_constant or _numbers_beside(case) or any(_is_said_of(fact) for fact in facts):
             return None
-        slots = _marked(facts)
+        slots = _marks("torch._dynamo.mark_dynamic", _dimensions(facts), case)
         return slots if (len(_dimensions(facts)) > _MOST_DIMENSIONS) == many else None
 
     return needs
@@ -105,23 +104,27 @@ def _shared_symbol(case: RecompileCase) -> Slots:
     """A size that ``dynamic=True`` made a symbol, which was a number in one compile, and is none in the next."""
     facts = markable_sizes(case)
     fits = facts and case.was_number and not case.became_number and facts[0].dynamic == "always"
-    return slots_if(fits, was=case.fact.was or "that size", **_marked(facts))
+    marks = _marks("torch._dynamo.mark_dynamic", _dimensions(facts), case)
+    return slots_if(fits, was=case.fact.was or "that size", **marks)
 
 
-def _marked(facts: Sequence[GuardFailure]) -> dict[str, str]:
-    """The calls that mark sizes, and what names in them stand for that no program has."""
-    return {
-        "calls": _calls("torch._dynamo.mark_dynamic", _dimensions(facts)),
-        "who": _who([fact.subject for fact in facts]),
-    }
+def _marks(function: str, sizes: Sequence[tuple[str | None, str | None]], case: RecompileCase) -> dict[str, str]:
+    """The calls that mark sizes, where to make them, and what names in them stand for that no program has."""
+    names = {} if case.made is None else case.made.names
+    if case.made is None or not {subject for subject, _ in sizes} <= names.keys():
+        calls = _calls(function, [(source_text(subject), index) for subject, index in sizes])
+        return {"calls": calls, "where": "before the first call", "who": _who([subject for subject, _ in sizes])}
+    place = place_text(case.made.place)
+    where = f"before the call (`{place}`)" if case.made.function is None else f"in `{case.made.function}` (`{place}`)"
+    return {"calls": _calls(function, [(names[each or ""], index) for each, index in sizes]), "where": where, "who": ""}
 
 
 def _dimensions(facts: Sequence[GuardFailure]) -> list[tuple[str | None, str | None]]:
     return list(dict.fromkeys((fact.subject, fact.index) for fact in facts))
 
 
-def _calls(function: str, sizes: Sequence[tuple[str | None, str | None]]) -> str:
-    return ", ".join(f"`{function}({source_text(subject)}, {index})`" for subject, index in sizes)
+def _calls(function: str, sizes: Sequence[tuple[str, str | None]]) -> str:
+    return ", ".join(f"`{function}({name}, {index})`" for name, index in sizes)
 
 
 def _who(subjects: Sequence[str | None]) -> str:
@@ -227,7 +230,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.zero_or_one",
         "torch always compiles sizes 0 and 1 apart from all others: expect one compile for such calls, avoid them "
-        "({avoid}), or, where nothing branches on the size, call {calls} before the first call{who}.",
+        "({avoid}), or, where nothing branches on the size, call {calls} {where}{who}.",
         _special_size,
         trials=tried("a_size_of_one", "sizes_of_one"),
     ),
@@ -260,7 +263,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.shared",
         "With your `dynamic=True` this size is a symbol, but equal sizes share one symbol, and where another size of "
-        "{was} had to be a number, so had this one. Call {calls} before the first call{who}, let the sizes differ in "
+        "{was} had to be a number, so had this one. Call {calls} {where}{who}, let the sizes differ in "
         "it, or set `torch.fx.experimental._config.use_duck_shape = False`.",
         _shared_symbol,
         trials=tried("equal_sizes", "equal_sizes_apart"),
@@ -282,7 +285,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.changed",
-        "The size changes: call {calls} before the first call{who}, or use `torch.compile(..., dynamic=True)`. (By "
+        "The size changes: call {calls} {where}{who}, or use `torch.compile(..., dynamic=True)`. (By "
         "itself torch makes a size a symbol when it first changes, at the price of this recompile.)",
         _changed_size(many=False),
         trials=tried("a_size", "a_size_marked"),

@@ -101,7 +101,7 @@ def _use(use: str) -> Needs:
         told, place = case.use or ("", Span(None, None))
         is_use = told == use if use != "item" else told not in ("", "loop", "text")
         # torch makes a symbol of what is written into a text, which breaks the graph
-        fits = is_use and _value(case, type_="int", constant=None if use == "text" else True)
+        fits = is_use and _value(case, type_="int") and (use == "text" or case.is_constant or not _is_callers(case))
         return slots_if(fits, name=case.name, container=told, place=place_text(place))
 
     return needs

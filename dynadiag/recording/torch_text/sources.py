@@ -7,11 +7,12 @@ torch/_dynamo/source.py, the same from torch 2.11 to 2.15.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "ARGUMENTS",
     "argument_description",
+    "argument_steps",
     "as_called",
     "base_of",
     "holder_of",
@@ -83,7 +84,7 @@ def source_text(source: str | None) -> str:
     >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
     'self.layers[0].bias'
     """
-    text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), source or "a value")
+    text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), "a value" if source is None else source)
     text = _BUILTIN.sub(r"\g<name>", text)
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
     text = _ENVIRONMENT.sub(r"environ[\1]", text)
@@ -248,6 +249,24 @@ def size_of_argument(source: str | None) -> tuple[str, str, int] | None:
     if name == "args" and item:
         return f"args{item}", path, dimension
     return (item.strip("[']"), path, dimension) if name == "kwargs" and item else (name, f"{item}{path}", dimension)
+
+
+def argument_steps(source: str, parameters: Sequence[str]) -> tuple[int | None, str, str] | None:
+    """Return the position and the name of the argument that a source begins with, and the rest as a program writes it.
+
+    ``parameters`` are the names of the function's arguments, which a wrapper has in ``args`` and ``kwargs``.
+
+    >>> argument_steps("L['batch']['ids']", ["x", "batch"]), argument_steps("L['args'][0]", [])
+    ((1, 'batch', "['ids']"), (0, '', ''))
+    """
+    if match := _VARIADIC.match(source):
+        index = None if match["index"] is None else int(match["index"])
+        return index, match["key"] or "", source_text(match["rest"])
+    name = local_name(source)
+    if name is None or name == "self" or name.startswith("___"):
+        return None
+    rest = source[len(f"L['{name}']") :]
+    return parameters.index(name) if name in parameters else None, name, source_text(rest)
 
 
 def source_components(source: str) -> tuple[str, ...]:
