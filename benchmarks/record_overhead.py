@@ -5,7 +5,8 @@
     python benchmarks/record_overhead.py --caches [--instructions] [--program NAME]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
-after `import torch` to the end of its first calls. Ratios are of the least of N runs: noise only adds.
+after `import torch` to the end of its first calls. Ratios are of the least of N runs: noise only adds. "recompiles" has
+300 of them.
 
 On a machine that others use too the least of many runs still moves by more than the figure. `--instructions` counts
 those that the process executes in its first calls, with valgrind: that stays the same whatever else runs. (Kernels are
@@ -50,6 +51,17 @@ PROGRAMS = {
             return (x * k).sum().item() + k
         model = torch.compile(step, backend="aot_eager")
         calls = [(torch.randn(n, 8, requires_grad=True, device=device), k) for n in (2, 3, 4) for k in (1, 2, 3)]
+    """,
+    "recompiles": """
+        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 16
+        def made(number):
+            scope = {}
+            exec(f"def scale{number}(x, name):\\n    return (x * len(name)).relu() + 1", scope)
+            return torch.compile(scope[f"scale{number}"], backend="eager")
+        functions = [made(number) for number in range(30)]
+        def model(number, name):
+            return functions[number](torch.ones(4, requires_grad=True, device=device), name)
+        calls = [(number, f"name {n}") for number in range(30) for n in range(11)]
     """,
 }
 HARNESS = """

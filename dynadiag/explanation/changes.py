@@ -347,12 +347,15 @@ def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailur
     """The failures of the entries that came nearest to being used.
 
     Where one entry failed by the size alone and another by the size and the dtype, the dtype is not why anything was
-    compiled: the first entry has it.
+    compiled: the first entry has it. So it is with an entry that another ``torch.compile`` alone keeps from being used.
     """
     failed: dict[str, set[tuple[object, ...]]] = {}
     for reason in reasons:
         what = (sort_of(reason), reason.subject, reason.guard if reason.is_condition else reason.index)
         failed.setdefault(reason.against, set()).add(what)
-    raced = {entry for entry, what in failed.items() if {sort for sort, *_ in what} == {"race"}}  # it fits by now
-    kept = raced or {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
+    alone = {entry: {sort for sort, *_ in what} for entry, what in failed.items()}
+    raced = {entry for entry, sorts in alone.items() if sorts == {"race"}}  # it fits by now
+    compiled_by_others = {entry for entry, sorts in alone.items() if sorts == {"backend"}}
+    kept = raced or compiled_by_others
+    kept = kept or {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
     return tuple(reason for reason in reasons if reason.against in kept)

@@ -122,4 +122,4 @@ def backend_change(fact: GuardFailure) -> str:
         return "another one: this torch names neither"
     if fact.was != fact.now:
         return f"{fact.was}, now {fact.now}"
-    return f"{fact.now} both times, as another object or with other options"
+    return f"{fact.now} both times, {'' if fact.now == 'inductor' else 'as another object or '}with other options"

@@ -1901,7 +1901,7 @@ def loops_on_values(v: torch.Tensor) -> torch.Tensor:
 
 
 def loops_outside(compile_: Compile) -> Any:
-    doubled, v = compile_(doubles), x + 1
+    doubled, v = compile_(lambda v: v * 2), x + 1
     while v.sum() < 30:
         v = doubled(v)
     return [v * 1]
