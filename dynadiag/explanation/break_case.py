@@ -201,7 +201,7 @@ class BreakCase:
     def called(self) -> str | None:
         """What is called at the place, as the program writes it: ``self.opt.step``."""
         call = call_at(self.source, self.item.span)
-        return call and ast.unparse(call.func)
+        return None if call is None else ast.unparse(call.func)
 
     @property
     def is_written_call(self) -> bool:

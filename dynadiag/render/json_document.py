@@ -161,7 +161,11 @@ class CostDocument:
 
 @dataclass(frozen=True, slots=True)
 class FindingDocument:
-    """A finding. `caused_by` is the position of another in the list of findings."""
+    """A finding. `caused_by` is the position of another in the list of findings.
+
+    `owner` is the library whose line it is, empty for the program's own; `entry` is then the program's line that leads
+    there.
+    """
 
     rule: str
     id: str | None
@@ -181,12 +185,16 @@ class FindingDocument:
     ranks: tuple[int, ...] | None
     cost: CostDocument
     advice: tuple[Advice, ...]
+    owner: str
+    entry: LineDocument | None
 
     @classmethod
     def of(cls, item: Finding) -> FindingDocument:
         """The document of a finding."""
         places = tuple(LineDocument(span.file, span.line) for span in item.places)
-        return document_of(cls, item, **asdict(item.span), places=places, cost=document_of(CostDocument, item.cost))
+        cost = document_of(CostDocument, item.cost)
+        entry = None if item.entry is None else LineDocument(item.entry.file, item.entry.line)
+        return document_of(cls, item, **asdict(item.span), places=places, cost=cost, entry=entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 Compile = Callable[..., Callable[..., Any]]
 Program = Callable[[Compile], Any]
@@ -2040,9 +2040,8 @@ def layers_with_an_index(*, together: bool) -> Program:
         layers, kept = [Indexed(number) for number in (2, 3)], [x, y, zeros, x + y]
         if together:
             return compile_(lambda v: layers[1](layers[0](v, kept), kept))(x)
-        for layer in layers:
-            layer.forward = compile_(layer.forward)
-        return layers[1](layers[0](x, kept), kept)
+        compiled = [compile_(layer) for layer in layers]
+        return compiled[1](compiled[0](x, kept), kept)
 
     return run
 
