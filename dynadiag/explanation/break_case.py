@@ -35,7 +35,7 @@ from dynadiag.explanation.unknown_values import (
     uses_of_number,
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
-from dynadiag.recording.code_origin import is_torch_file, module_at, path_in_packages
+from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
@@ -44,6 +44,7 @@ __all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
+_LEFT_TO_PYTHON = ("/torch/optim/", "/torch/amp/", "/torch/_compile.py")  # the last has what torch itself disabled
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
 # Modules and classes of C functions that act, or give another result at each call.
@@ -254,10 +255,11 @@ class BreakCase:
     @property
     def is_torchs_own(self) -> bool:
         """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``, or leaves a function of
-        its own to Python, as ``GradScaler.step``."""
+        its optimizers' or of autocast's to Python, as ``GradScaler.step``."""
         inner = self.facts.inside.file or self.item.span.file
         asked = self.item.gb_id == "GB0025" and owner_of(inner).name == "torch"
-        return asked or (self.is_skip and is_torch_file(self.facts.subject_file))
+        skipped = self.is_skip and any(mark in (self.facts.subject_file or "") for mark in _LEFT_TO_PYTHON)
+        return (asked or skipped) and self.wrapper is None
 
     @property
     def met_again_inside(self) -> str | None:

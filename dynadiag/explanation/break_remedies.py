@@ -611,8 +611,21 @@ BY_DESIGN = Remedy(
     "skipped.by_design",
     "torch runs `{called}` in Python on purpose, and goes on after it with another graph. Only where one graph is "
     "wanted, call it before or after the compiled function.",
-    _when(lambda case: case.owner.is_user and case.called is not None, called=lambda case: case.called or ""),
+    _when(
+        lambda case: case.owner.is_user and case.called is not None and not case.whole,
+        called=lambda case: case.called or "",
+    ),
     trials=(Trial("steps_an_optimizer"),),
+)
+LEFT_WHOLE = Remedy(
+    "skipped.with_the_whole",
+    "torch leaves `{called}` to Python on purpose, and here it cannot go on after it: call it before or after the "
+    "compiled function.",
+    _when(
+        lambda case: case.owner.is_user and case.called is not None and bool(case.whole),
+        called=lambda case: case.called or "",
+    ),
+    trials=(Trial("steps_an_optimizer_in_a_loop"),),
 )
 NESTED = Remedy(
     "nested.resume",
@@ -627,7 +640,7 @@ NESTED = Remedy(
 )
 
 _FITTING = (*_RULES, *_USUAL)  # without what is said beside any of them
-BREAKS = {remedy.key: remedy for remedy in (*_RULES, BY_DESIGN, NESTED)}
+BREAKS = {remedy.key: remedy for remedy in (*_RULES, BY_DESIGN, LEFT_WHOLE, NESTED)}
 FAMILIES = {remedy.key: remedy for remedy in _USUAL}
 REMEDIES = BREAKS | FAMILIES
 
@@ -643,7 +656,7 @@ def break_advice(case: BreakCase) -> tuple[Advice, ...]:
 def _advice(case: BreakCase) -> tuple[Advice, ...]:
     item, torch = case.item, case.run.run.torch
     if case.is_torchs_own:
-        return advise((BY_DESIGN,), case, torch=torch)
+        return advise((BY_DESIGN, LEFT_WHOLE), case, torch=torch)
     decision = case.decision
     if decision is not None and case.is_theirs:
         whole = replace(decision, is_captured=not case.is_item, is_whole=item.fatal)

@@ -168,7 +168,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
         records=tuple(item.index for item in entries),
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
-        by_design=case.is_torchs_own,
+        by_design=case.is_torchs_own and not case.whole,
     )
 
 
@@ -181,7 +181,7 @@ def _title(case: BreakCase, kind: str) -> str:
     if root.fatal:
         doing = "exporting" if root.compile_id.startswith(EXPORT) else "compiling"
         return f"{doing} {root.function} failed: {said}"
-    if case.is_torchs_own:
+    if case.is_torchs_own and not whole:
         return f"torch leaves {case.facts.subject} to Python" if case.is_skip else "torch's own break, by design"
     within = " inside activation checkpointing" if case.within_checkpoint else ""
     if not whole or raised_in(root):

@@ -1996,7 +1996,7 @@ def warns_with_a_category(v: torch.Tensor) -> torch.Tensor:
     return half * 2
 
 
-def steps_an_optimizer(*, outside: bool) -> Program:
+def steps_an_optimizer(*, outside: bool, times: int | None = None) -> Program:
     def run(compile_: Compile) -> Any:
         layer = nn.Linear(4, 1, bias=False)
         nn.init.ones_(layer.weight)
@@ -2004,7 +2004,10 @@ def steps_an_optimizer(*, outside: bool) -> Program:
 
         def step(v: torch.Tensor) -> torch.Tensor:
             loss = layer(v).sum()
-            if not outside:
+            if not outside and times is None:
+                optimizer.zero_grad()
+                loss = loss * 2
+            for _ in range(0 if outside else times or 0):
                 optimizer.zero_grad()
                 loss = loss * 2
             return loss * 1
@@ -2460,6 +2463,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(warns_with_a_category, (x,)), lambda: config.ignore_logging_functions.add(warnings.warn)),
     ),
     "steps_an_optimizer": (steps_an_optimizer(outside=False), steps_an_optimizer(outside=True)),
+    "steps_an_optimizer_in_a_loop": (steps_an_optimizer(outside=False, times=1), steps_an_optimizer(outside=True)),
     "a_size_and_its_number": (
         calls(pads, (torch.ones(4), 4), (torch.ones(6), 6)),
         calls(pads, (torch.ones(4), 4), (torch.ones(6), 6), dynamic=True),
