@@ -16,6 +16,7 @@ __all__ = [
     "call_at",
     "called_beside",
     "called_in_condition",
+    "calls_at",
     "handled_lines",
     "has_company",
     "is_condition",
@@ -62,6 +63,14 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     tree = None if source is None or span.line is None or span.column is None else parsed(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
+
+
+def calls_at(source: str | None, line: int | None) -> int:
+    """How many calls at a line may be of something compiled: of a name, or of an attribute of ``self``."""
+    tree = None if source is None or line is None else parsed(source)
+    calls = (node.func for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call))
+    here = (call for call in calls if call.lineno == line)
+    return sum(isinstance(call, ast.Name) or ast.unparse(call).startswith("self.") for call in here)
 
 
 def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:

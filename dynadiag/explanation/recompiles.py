@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dynadiag.explanation.advice_on_recompiles import advise_on
+from dynadiag.explanation.blocks import calls_at
 from dynadiag.explanation.changes import by_frequency, fingerprint
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -163,7 +164,7 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects, caller)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
-        cause = None if ends or own is None else _cause(item, own, cases, known, before, computed)
+        cause = None if ends or own is None else _cause(item, own, cases, known, before, computed, run.sources)
         key = (*_function(item), *(() if ends else (cause, *_reason(item, cases))))
         if cause is None and own is not None and own.user_stack:
             known.append(_Cause(own, fingerprint(item.reasons), key))
@@ -240,6 +241,7 @@ def _cause(
     known: Sequence[_Cause],
     before: Sequence[Finding],
     computed: Collection[str],
+    sources: Mapping[str, str],
 ) -> _Key | int | None:
     """What a recompile follows from. What was computed before a break is no change of its own."""
     if not own.user_stack:
@@ -247,7 +249,8 @@ def _cause(
     if cases and all(case.is_computed for case in cases):
         cause = _before_break(known, own)
         return _break_of(item, before) if cause is None else cause
-    return _outer(known, own, fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)]))
+    what = fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)])
+    return _outer(known, own, what, sources)
 
 
 def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
@@ -256,10 +259,14 @@ def _break_of(item: Recompile, before: Sequence[Finding]) -> int | None:
     return next((i for i, each in places if (each.function, each.span.file) == (item.function, item.file)), None)
 
 
-def _outer(known: Sequence[_Cause], own: Compile, what: frozenset[tuple[str, ...]]) -> _Key | None:
+def _outer(
+    known: Sequence[_Cause], own: Compile, what: frozenset[tuple[str, ...]], sources: Mapping[str, str]
+) -> _Key | None:
     """The group of an earlier recompile in the same call of the program, whose changes include these."""
     causes = (cause for cause in known if what and what <= cause.what)
-    return next((each.key for each in causes if _calls(each.compile_, own) or _is_rest(each.compile_, own)), None)
+    return next(
+        (each.key for each in causes if _calls(each.compile_, own, sources) or _is_rest(each.compile_, own)), None
+    )
 
 
 def _before_break(known: Sequence[_Cause], own: Compile) -> _Key | None:
@@ -277,7 +284,7 @@ def _is_rest(head: Compile, rest: Compile) -> bool:
     return same and head.line != rest.line and (len(stacks[0]) == 1 or stacks[0][0] == stacks[1][0])
 
 
-def _calls(outer: Compile, inner: Compile) -> bool:
+def _calls(outer: Compile, inner: Compile, sources: Mapping[str, str]) -> bool:
     """Whether the outer compile was for a call that made the call of the inner one: its function is on the way there.
 
     torch has no callers of the function that a call begins with, for all others it has them from the program's own
@@ -285,6 +292,8 @@ def _calls(outer: Compile, inner: Compile) -> bool:
     """
     own, begin = outer.user_stack[-1], inner.user_stack[0]
     if is_torch_file(outer.file):  # of torch's own wrapper around a module the stack ends with the program's call
+        if calls_at(sources.get(own.file), own.line) > 1:
+            return False  # any of them may be what called the inner function
         return inner.user_stack != outer.user_stack and inner.user_stack[: len(outer.user_stack)] == outer.user_stack
     callers = inner.user_stack[:-1] if inner.user_stack[-1].file == inner.file else inner.user_stack
     is_on_the_way = (own.file, own.function) in [(frame.file, frame.function) for frame in callers]
