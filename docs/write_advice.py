@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dynadiag.explanation.advice_on_recompiles import REMEDIES
 from dynadiag.explanation.break_remedies import BREAKS, FAMILIES
 from dynadiag.explanation.cache_bypass import CACHES
+from dynadiag.explanation.cuda_graphs import CUDA_GRAPHS, OVERWRITTEN
 from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
@@ -28,6 +29,7 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Recompiles": REMEDIES,
     "Failed compiles": FAILURES,
     "Graphs that bypass a cache": CACHES,
+    "Code without a CUDA graph": (*CUDA_GRAPHS, OVERWRITTEN),
     "Ranks that are not alike": tuple(RANKS.values()),
 }
 
@@ -73,7 +75,8 @@ def _remedy(each: Remedy[Any]) -> _Item:
 
 
 def _trial(trial: Trial) -> str:
-    on = ", ".join(part for part in (trial.case, *(f"torch {version}" for version in trial.torch)) if part)
+    by = f"on an H100, by {trial.by}" if trial.by else None
+    on = ", ".join(part for part in (trial.case, *(f"torch {version}" for version in trial.torch), by) if part)
     return f"`{trial.program}`{f' ({on})' if on else ''}: {trial.outcome}"
 
 

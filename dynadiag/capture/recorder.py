@@ -202,8 +202,11 @@ class Recorder(logging.Handler):
         metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
         if metadata is not None and not self._released:
             try:
+                payload = getattr(record, "payload", None)
                 self._probe(metadata, sys._getframe(1))
-                self._append(metadata, getattr(record, "payload", None), record)
+                if "chromium_event" in metadata and torch_private.CUDA_GRAPH_RECORDED in (payload or ""):
+                    self._probe_cuda_graph(payload, sys._getframe(1))
+                self._append(metadata, payload, record)
             except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile
                 self.give_up(error)
         return True
@@ -313,6 +316,12 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
             self._note_missed(str(name), error, metadata)
 
+    def _probe_cuda_graph(self, payload: str, emitter: FrameType) -> None:
+        """Append why code is recorded again as a CUDA graph, if torch has a reason. The event marks begin and end."""
+        if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
+            named = torch_private.cuda_graph_compile_id(emitter)
+            self.append("cuda_graph_again", {"reason": reason, "compile_id": named}, {})
+
     def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
         """Append the text of one of the user's files as it is now, once; if `library`, also of torch's and Python's."""
         if not file or file in self._files:
@@ -347,7 +356,8 @@ class _CudaGraphSkipHandler(logging.Handler):
         """Append one reason, with the compile that it belongs to. Never raises."""
         if record.levelno >= self.level:
             try:
-                data = {"reason": record.getMessage(), "compile_id": torch_private.current_compile_id()}
+                named = torch_private.current_compile_id() or torch_private.cuda_graph_compile_id(sys._getframe(1))
+                data = {"reason": record.getMessage(), "compile_id": named}
                 self._recorder.append("cuda_graph_skip", data, {})
             except Exception as error:  # noqa: BLE001 - it would be raised in the user's program
                 self._recorder.give_up(error)

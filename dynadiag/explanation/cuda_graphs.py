@@ -9,31 +9,37 @@ too often, inputs that it found mutated) it only writes to a logger; our recorde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.identity import identity
+from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
+from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.json_values import float_or_none, json_object
-from dynadiag.recording.records import Event
-from dynadiag.recording.torch_text.reasons import read_cudagraph_skip
+from dynadiag.recording.records import Compile, Event, Span
+from dynadiag.recording.torch_text.reasons import read_cudagraph_reason
 
-__all__ = ["CUDA_GRAPH_EVENTS", "CudaGraph", "read_cuda_graphs"]
+__all__ = ["CUDA_GRAPHS", "CUDA_GRAPH_EVENTS", "OVERWRITTEN", "CudaGraph", "cuda_graph_findings", "read_cuda_graphs"]
 
-SKIP = "dynadiag_cuda_graph_skip"  # the kind of the recorder's event
+SKIP, AGAIN = "dynadiag_cuda_graph_skip", "dynadiag_cuda_graph_again"  # the kinds of the recorder's events
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
 _RECORDED = "CUDAGraphNode.record"
-CUDA_GRAPH_EVENTS = (SKIP, *_METRICS, "chromium_event")  # the kinds that are read
+CUDA_GRAPH_EVENTS = (SKIP, AGAIN, *_METRICS, "chromium_event")  # the kinds that are read
 _OUTSIDE = "-"  # compile id of what happens while the program runs
 
 
 @dataclass(frozen=True, slots=True)
 class CudaGraph:
     """``what`` is "recorded", "re-recorded" (the same code once more: other sizes, other addresses, another way
-    through the program) or "skipped".
+    through the program), "skipped", or "many sizes" (torch warns that it records one for each).
 
     ``compile_id`` is "-" where torch did not say which code it was, ``backward`` None where it did not say of which
-    kind. ``seconds`` is what recording took. The place is the user's line that torch names in its reason.
+    kind. ``seconds`` is what recording took. The place is the user's line that torch names in its reason. ``kind`` is
+    the kind of the reason, None for one that is not known, and ``value`` what the reason names.
     """
 
     compile_id: str
@@ -43,6 +49,8 @@ class CudaGraph:
     file: str | None = None
     line: int | None = None
     seconds: float | None = None
+    kind: str | None = None
+    value: str = ""
 
 
 def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
@@ -51,7 +59,19 @@ def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
     known = {(item.compile_id, item.reason) for item in told}
     measured = [item for kind in _METRICS for item in _measured(recording, kind)]
     skipped = [*told, *(item for item in measured if (item.compile_id, item.reason) not in known)]
-    return (*dict.fromkeys(skipped), *_recordings(recording))
+    again = [replace(_skipped(event, data), what="re-recorded") for event, data in event_data(recording, AGAIN)]
+    return (*dict.fromkeys(skipped), *_counted(again), *_recordings(recording))
+
+
+def _counted(again: Sequence[CudaGraph]) -> Iterator[CudaGraph]:
+    """One for each compile that was recorded again more than once since tensors moved; its value is how often.
+
+    torch has other reasons too (a tensor of another graph that lives longer), which need not be a fault.
+    """
+    moved = [each for each in again if each.kind == "moved"]
+    for compile_id, number in Counter(each.compile_id for each in moved).items():
+        if number > 1:
+            yield replace(next(each for each in moved if each.compile_id == compile_id), value=str(number))
 
 
 def _measured(recording: ExplainedRecording, kind: str) -> Iterator[CudaGraph]:
@@ -66,8 +86,10 @@ def _skipped(event: Event, data: Mapping[str, Any]) -> CudaGraph:
 
 
 def _with_reason(compile_id: str, reason: str, *, backward: bool | None) -> CudaGraph:
-    short, at = read_cudagraph_skip(reason)
-    return CudaGraph(compile_id, "skipped", backward, short, at.file, at.line)
+    facts = read_cudagraph_reason(reason)
+    what = "many sizes" if facts.kind == "sizes" else "skipped"
+    at = facts.span
+    return CudaGraph(compile_id, what, backward, facts.text, at.file, at.line, kind=facts.kind, value=facts.value)
 
 
 def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:
@@ -99,4 +121,120 @@ def _recorded(data: Mapping[str, Any], began: float | None) -> CudaGraph:
         "recorded",
         backward if isinstance(backward, bool) else None,
         seconds=seconds,
+    )
+
+
+_WHAT = {
+    "skipped": "runs without a CUDA graph",
+    "many sizes": "has a CUDA graph for each size",
+    "re-recorded": "was recorded again {value} times",
+}
+# Why code of a kind has no CUDA graph, or many, in words.
+_CAUSES = {
+    "mutation": "it writes to an input ({value} in all). A CUDA graph replays the same addresses, and torch does not "
+    "know that the next call gives it the same tensor",
+    "cpu": "it uses a tensor on the CPU, `{value}` in torch's graph",
+    "devices": "it runs on several devices: {value}",
+    "operator": "`{value}` cannot be in a CUDA graph",
+    "limit": "torch recorded it again {value} times, as tensors that it takes for fixed were at other addresses",
+    "moved": "tensors that torch takes for fixed (parameters, buffers, what is marked) were at other addresses",
+    "symbols": "its sizes are symbols, and `{value}` is on",
+    "sizes": "a CUDA graph holds one size, and torch records another one for each: {value} so far",
+}
+
+
+def _on_a_gpu(*programs: str) -> tuple[Trial, ...]:
+    """The trials of a remedy: programs of the benchmark, on an H100."""
+    outcome = "gone, fewer launches"
+    return tuple(Trial(each, ("2.11",), outcome=outcome, by="benchmarks/cuda_graphs.py") for each in programs)
+
+
+def _remedy(key: str, kind: str, says: str, *programs: str) -> Remedy[CudaGraph]:
+    """What helps where this kind of reason stands against a CUDA graph."""
+    return Remedy(
+        f"cuda_graph.{key}", says, lambda graph: slots_if(graph.kind == kind), trials=_on_a_gpu(*programs), usual=True
+    )
+
+
+OVERWRITTEN: Remedy[Span] = Remedy(
+    "cuda_graph.clone",
+    "Keep a copy: call `.clone()` on what the compiled function returns, outside of it.",
+    trials=_on_a_gpu("outputs that are kept"),
+    usual=True,
+)
+
+CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
+    _remedy(
+        "return",
+        "mutation",
+        "Return the new value, and copy it into the tensor outside of the compiled function.",
+        "a mean that is written to",
+    ),
+    _remedy(
+        "static_address",
+        "mutation",
+        "Where each call gives it the same tensor: make that a buffer of the module, or call "
+        "`torch._dynamo.mark_static_address(TENSOR, guard=True)` before the first call.",
+        "a mean that stays where it is",
+        "a mean that is made a buffer",
+    ),
+    _remedy(
+        "device",
+        "cpu",
+        "Move the tensor to the GPU before the call, or make it a buffer of the module.",
+        "a table on the CPU",
+    ),
+    Remedy(
+        "cuda_graph.copy",
+        "Copy new values into the parameters and buffers (`copy_`) instead of giving them new memory.",
+        lambda graph: slots_if(graph.kind in ("moved", "limit")),
+        trials=_on_a_gpu("weights that move"),
+        usual=True,
+    ),
+    _remedy("pad", "sizes", "Pad the inputs to a few sizes.", "many sizes"),
+    _remedy(
+        "skip_dynamic",
+        "sizes",
+        "Or set `torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True`: code of many sizes then runs "
+        "without CUDA graphs.",
+        "many sizes without CUDA graphs",
+    ),
+)
+
+
+def cuda_graph_findings(
+    graphs: Iterable[CudaGraph], compiles: Iterable[Compile], sources: Mapping[str, str]
+) -> list[Finding]:
+    """Return one finding for each function that torch left without a CUDA graph, or recorded again, for one reason."""
+    known = {each.compile_id: each for each in compiles}
+    groups: dict[tuple[object, ...], list[CudaGraph]] = defaultdict(list)
+    for graph in graphs:
+        if graph.reason is not None:
+            compile_ = known.get(graph.compile_id)
+            of = None if compile_ is None else (compile_.file, compile_.function)
+            groups[of, graph.what, graph.kind or graph.reason, graph.file, graph.line].append(graph)
+    return [_finding(group, known.get(group[0].compile_id), sources) for group in groups.values()]
+
+
+def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str]) -> Finding:
+    graph = group[0]
+    place = Span(graph.file, graph.line)
+    if graph.file is None and compile_ is not None:
+        place = Span(compile_.file, compile_.line)
+    function = compile_.function if compile_ is not None else "?"
+    code = "compiled code" if compile_ is None else function
+    code = f"the backward of {code}" if graph.backward else code
+    what = _WHAT[graph.what].format(value=graph.value)
+    return Finding(
+        rule=Rule.CUDA_GRAPH,
+        id=None,
+        identity=identity(Rule.CUDA_GRAPH, None, function, [place], sources, graph.kind or graph.reason or ""),
+        severity="warning",
+        span=place,
+        function=function,
+        title=f"{code} {what}",
+        cause=_CAUSES[graph.kind].format(value=graph.value) if graph.kind else graph.reason,
+        places=(place,),
+        compile_ids=tuple(dict.fromkeys(each.compile_id for each in group)) if compile_ is not None else (),
+        advice=advise(CUDA_GRAPHS, graph),
     )

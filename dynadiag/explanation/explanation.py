@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
 from dynadiag.explanation.coverage import Coverage, read_coverage
-from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs
 from dynadiag.explanation.exports import export_findings, read_exports
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
@@ -140,7 +140,7 @@ def explain(
         notes=run.run.notes,
         timing=timing(run.compiles, run.recompiles, recording.lowered()),
         warm=run.warm,
-        cuda_graphs=read_cuda_graphs(recording),
+        cuda_graphs=run.cuda_graphs,
         coverage=run.coverage,
         warm_up=warm_up,
         export_count=sum(each.assumed is None for each in run.exports),
@@ -166,6 +166,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     files |= {frame.file for each in symbols if each.compile_id.startswith(EXPORT) for frame in each.user_stack}
     values = read_values(recording)
     files |= {each.span.file for each in values.nodes} if values is not None else set()
+    cuda_graphs = read_cuda_graphs(recording)
+    files |= {each.file for each in cuda_graphs}
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
         run=recording.run,
@@ -188,6 +190,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         exports=exports,
         values=values,
         torch_objects=torch_objects(guards),
+        cuda_graphs=cuda_graphs,
     )
 
 
@@ -200,6 +203,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
+    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources)
     found += value_findings(run.values, run.sources)
     return ranked(with_operators(found))
 

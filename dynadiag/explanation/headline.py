@@ -92,12 +92,16 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
         split = f"No graph was compiled: {breaks} left nothing to compile."
         return Headline(split if breaks else "No graph was compiled.", "warning", () if breaks else _why_no_graph(run))
     left = _left(run, findings)
+    without = sum(each.what == "skipped" for each in run.cuda_graphs)
+    if without:
+        runs = "runs" if without == 1 else "run"
+        worse += f" {count(without, 'piece')} of compiled code {runs} without a CUDA graph."
     share = _share(run)
     if left and not breaks:
         return Headline(f"{left}{worse}{share}", "warning")
     if breaks:
         return Headline(f"{left or f'Not one graph: {breaks} in the way.'}{worse}{share}", "warning")
-    return Headline(f"{_whole(run, made)}{worse}{share}", "warning" if given_up else "good")
+    return Headline(f"{_whole(run, made)}{worse}{share}", "warning" if given_up or without else "good")
 
 
 def _exported(run: RunRecords) -> str:

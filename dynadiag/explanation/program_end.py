@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.cuda_graphs import OVERWRITTEN
+from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.remedy import advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
 from dynadiag.recording.records import Frame, Span, ended_by
+from dynadiag.recording.torch_text.reasons import overwritten_output
 
 __all__ = ["bad_end", "program_findings"]
 
@@ -27,6 +30,8 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
         return ()
     stack = [each for each in end.stack if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
+    made = overwritten_output(end.said)
+    told = f"{end.name}: {end.said}" if made is None else f"{end.name}: it reads an output that a later call overwrote"
     return (
         Finding(
             rule=Rule.FAILED_PROGRAM,
@@ -35,8 +40,11 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             severity="error",
             span=span,
             function=function,
-            title=f"the program raised {end.name}: {end.said}".removesuffix(": "),
+            title=f"the program raised {told}".removesuffix(": "),
+            cause=None if made is None else "each call of a CUDA graph writes its outputs to the same memory",
             places=(span,),
+            advice=() if made is None else advise([OVERWRITTEN], made),
+            evidence=() if made is None or made.file is None else (Fact("made", "by the compiled code at", made),),
             called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),
     )
@@ -65,7 +73,9 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     raised = next((item.span for item in findings if item.rule == Rule.FAILED_PROGRAM), None)
     if raised is not None and end is not None:
         at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
-        told = f"The program raised {end.name}{at}: {end.first_line}".removesuffix(": ")
+        overwritten = overwritten_output(end.said) is not None
+        first = "it reads an output of a CUDA graph that a later call overwrote" if overwritten else end.first_line
+        told = f"The program raised {end.name}{at}: {first}".removesuffix(": ")
         return told if told.endswith((".", "!", "?")) else f"{told}."
     if not code or run.run.is_foreign:
         return None

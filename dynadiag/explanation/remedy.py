@@ -69,12 +69,14 @@ class Trial:
 
     ``torch`` are the versions on which it works ("2.13"), empty where it works on all that are supported. ``case`` is
     the id of the program's graph break, None where the remedy is about another problem. ``outcome`` is what happened.
+    ``by`` is the command that tries it where the test suite cannot, as it needs a GPU.
     """
 
     program: str
     torch: tuple[str, ...] = ()
     case: str | None = None
     outcome: str = "gone, same results"
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

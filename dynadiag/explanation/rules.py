@@ -92,6 +92,18 @@ class Rule(StrEnum):
         "cache-bypass",
         RuleView(word="cache bypass", noun="cache bypass", badge="cache bypass", role="break", sign="⚠"),
     )
+    CUDA_GRAPH = (
+        "cuda-graph",
+        RuleView(
+            word="cuda graph",
+            noun="code without a CUDA graph",
+            badge="no CUDA graph",
+            role="break",
+            sign="⚠",
+            has_source=True,
+            has_cause=True,
+        ),
+    )
     WRONG_VALUE = (
         "wrong-value",
         RuleView(word="wrong value", noun="wrong value", badge="wrong value", has_source=True, has_cause=True),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.coverage import Coverage
+from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.runtime_cost import WarmCalls
 from dynadiag.explanation.values import ValueTable
@@ -101,6 +102,7 @@ class RunRecords:
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
     exports: Sequence[Export] = ()
     torch_objects: Collection[tuple[str, str]] = ()
+    cuda_graphs: tuple[CudaGraph, ...] = ()
 
     @property
     def failed(self) -> set[str]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from dynadiag import __version__
-from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.rules import Rule
@@ -37,8 +36,7 @@ _MAX_CALLS = 5  # calls of kernels, without --all
 _MAX_PLACES = 3  # lines of one call
 _MORE = " ..."  # after the places that are shown, where there are others
 _MAX_CALL = 2000  # characters of a call that are looked at: more than any terminal shows
-_MAX_CUDA_GRAPHS = 5  # CUDA graphs that were skipped or recorded again, without --all
-_MAX_REASON = 300  # characters of a reason
+_MAX_CUDA_GRAPHS = 5  # CUDA graphs that were recorded again, without --all
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
     "aot": "AOTAutograd",
@@ -301,28 +299,22 @@ class _Sections:
         return [f"        at {', '.join(shown)}{_MORE if len(shown) < len(lines) else ''}{end}"]
 
     def cuda_graphs(self) -> list[str]:
-        """``3 recorded in 0.41 s, 1 of them again; 2 skipped``, then a line for each that was skipped or made again."""
+        """``3 recorded in 0.41 s, 1 of them again; 2 skipped``, then a line for each that was made again."""
         printer, graphs = self._printer, self._explanation.cuda_graphs
-        recorded = [item for item in graphs if item.what != "skipped"]
+        recorded = [item for item in graphs if item.reason is None]
+        skipped = sum(item.what == "skipped" for item in graphs)
         again = Counter((item.compile_id, item.backward) for item in recorded if item.what == "re-recorded")
         seconds = sum(item.seconds or 0.0 for item in recorded)
         times = f", {again.total()} of them again" if again else ""
         parts = [f"{len(recorded)} recorded in {seconds:.2f} s{times}"] if recorded else []
-        parts += [f"{len(graphs) - len(recorded)} skipped"] if len(recorded) < len(graphs) else []
+        parts += [f"{skipped} skipped"] if skipped else []
         lines = printer.labelled("cuda graphs", "; ".join(parts))
-        texts = [self._skipped(item) for item in graphs if item.what == "skipped"]
-        texts += [f"{_code_name(*code)} recorded {count(number + 1, 'time')}" for code, number in again.items()]
+        texts = [f"{_code_name(*code)} recorded {count(number + 1, 'time')}" for code, number in again.items()]
         for text in printer.first(texts, _MAX_CUDA_GRAPHS):
             lines += printer.wrap(text, "    ")
         if len(texts) > _MAX_CUDA_GRAPHS and not printer.all_:
             lines.append(printer.paint(f"    ... and {len(texts) - _MAX_CUDA_GRAPHS} more; --all shows them", "dim"))
         return [*lines, *(printer.help(_AGAIN) if again else ()), ""]
-
-    def _skipped(self, item: CudaGraph) -> str:
-        """``0/0 backward skipped: mutated inputs (1 instances), at prog.py:7``."""
-        at = f", at {source_location(item.file, item.line, None, self._run.cwd)}" if item.file else ""
-        reason = clean_line((item.reason or "")[:_MAX_REASON])
-        return f"{_code_name(item.compile_id, item.backward)} skipped: {reason}{at}"
 
 
 def _code_name(compile_id: str, backward: bool | None) -> str:

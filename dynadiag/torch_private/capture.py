@@ -34,6 +34,8 @@ CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
 _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting function; the most seen is 9
+_MAX_RECORDER_DISTANCE = 40  # frames between a logging handler and the manager of CUDA graphs
+_CUDA_GRAPHS = "/torch/_inductor/cudagraph_trees"
 _HIGHER_ORDER = "/torch/_dynamo/variables/higher_order_ops.py"
 _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
@@ -47,7 +49,8 @@ def emitter_locals(
     """
     names = function.split("|")
     frame, distance = start, 0
-    while frame is not None and distance < _MAX_EMITTER_DISTANCE:
+    most = _MAX_RECORDER_DISTANCE if package == _CUDA_GRAPHS else _MAX_EMITTER_DISTANCE
+    while frame is not None and distance < most:
         if frame.f_code.co_name in names and package in frame.f_code.co_filename and local in frame.f_locals:
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
@@ -130,6 +133,8 @@ def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
             yield frame.f_locals.get("self")
 
 
+CUDA_GRAPH_RECORDED = "CUDAGraphNode.record"  # the event of recording code as a CUDA graph
+
 # Inductor logs here why it makes no CUDA graph (cudagraph_utils.py). At run time it has no other event for it.
 CUDA_GRAPH_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
 
@@ -140,6 +145,29 @@ def current_compile_id() -> str | None:
 
     found = CompileContext.current_compile_id()
     return None if found is None else str(found)
+
+
+def cuda_graph_compile_id(start: FrameType | None) -> str | None:
+    """Return the id of the compile whose code the manager of CUDA graphs runs, None outside of it (2.11 to 2.15).
+
+    ``CUDAGraphTreeManager._run`` (cudagraph_trees.py) has the number of the code as ``function_id``.
+    """
+    run = emitter_locals("_run", "function_id", start, package=_CUDA_GRAPHS) or {}
+    known = getattr(run.get("self"), "id_to_compile_id", {})
+    found = known.get(run.get("function_id"))
+    return None if found is None else str(found)
+
+
+def cuda_graph_mismatch(start: FrameType | None) -> str | None:
+    """Return why the manager of CUDA graphs records code again that it had recorded, None where it has no reason.
+
+    ``_run`` has it as ``unexpected_rerecord_reason``: a text, or what makes one of inputs that are gone by now, whose
+    last argument is the kind of mismatch (``CheckInvariantStatus``, which prints as a text).
+    """
+    run = emitter_locals("_run", "unexpected_rerecord_reason", start, package=_CUDA_GRAPHS) or {}
+    reason = run.get("unexpected_rerecord_reason")
+    given = getattr(reason, "args", ())
+    return reason if isinstance(reason, str) else str(given[-1]) if given else None
 
 
 def ends_in_exception(failure: BaseException, *, one_graph: bool) -> bool:

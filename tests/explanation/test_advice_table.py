@@ -17,6 +17,7 @@ import dynadiag
 from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
 from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.cache_bypass import CACHES
+from dynadiag.explanation.cuda_graphs import CUDA_GRAPHS, OVERWRITTEN
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
@@ -48,6 +49,8 @@ CATALOGUE: tuple[Remedy[Any], ...] = (
     *FAILURES,
     *EXPORTS,
     *CACHES,
+    *CUDA_GRAPHS,
+    OVERWRITTEN,
     *RANKS.values(),
     SKIPPED_FOR_MODE,
 )
@@ -86,6 +89,8 @@ def pattern(says: str) -> str:
 
 @pytest.mark.parametrize(("key", "trial"), TRIALS, ids=[f"{key}-{trial.program}" for key, trial in TRIALS])
 def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, key: str, trial: Trial) -> None:
+    if trial.by:
+        pytest.skip(f"it needs a GPU: {trial.by}")
     if trial.torch and RELEASE not in trial.torch:
         pytest.skip(f"the trial is for torch {', '.join(trial.torch)}")
     program, followed = PROGRAMS[trial.program]
@@ -114,7 +119,12 @@ def test_a_value_behind_a_break_follows_from_the_break(tmp_path: Path) -> None:
 
 
 def test_each_program_is_in_the_table() -> None:
-    assert {trial.program for _, trial in TRIALS} == set(PROGRAMS)
+    assert {trial.program for _, trial in TRIALS if not trial.by} == set(PROGRAMS)
+    from benchmarks.cuda_graphs import CASES
+
+    assert {(key, trial.program) for key, trial in TRIALS if trial.by} == {
+        (each.key, name) for name, each in CASES.items()
+    }
 
 
 def test_advice_is_made_by_remedies_only() -> None:

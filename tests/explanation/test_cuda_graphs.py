@@ -14,7 +14,9 @@ from torch._inductor import cudagraph_utils
 import dynadiag
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.import_export import import_log
+from dynadiag.recording.records import Span
 from dynadiag.render.json_document import document
 from dynadiag.render.report import explanation_text
 from dynadiag.torch_private import capture as torch_private
@@ -83,7 +85,13 @@ def test_the_recorder_has_what_torch_says_while_compiling_and_while_running(tmp_
     assert sum(item.what == "skipped" for item in found) == 2  # the metrics repeat the first
     text = explanation_text(explanation)
     assert "3 recorded in" in text
-    assert "0/0 skipped: mutated inputs (1 instances), at /u/p.py:7" in text
+    (skip, late_finding) = [item for item in explanation.findings if item.rule == Rule.CUDA_GRAPH]
+    assert (skip.span, skip.compile_ids) == (Span("/u/p.py", 7), ("0/0",))
+    assert skip.cause is not None
+    assert skip.cause.startswith("it writes to an input (1 in all)")
+    assert [each.key for each in skip.advice] == ["cuda_graph.return", "cuda_graph.static_address"]
+    assert [each.key for each in late_finding.advice] == ["cuda_graph.copy"]
+    assert "2 pieces of compiled code run without a CUDA graph." in explanation.headline.sentence
     assert "0/0 recorded 3 times" in text
     assert [item.what for item in document(explanation).cuda_graphs] == [item.what for item in found]
 

@@ -8,12 +8,34 @@ from dataclasses import dataclass
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Span
 
-__all__ = ["BypassFacts", "option_that_is_off", "read_bypass", "read_cudagraph_skip", "without_address"]
+__all__ = [
+    "BypassFacts",
+    "CudaGraphFacts",
+    "option_that_is_off",
+    "overwritten_output",
+    "read_bypass",
+    "read_cudagraph_reason",
+    "without_address",
+]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
 _STACK = re.compile(r"\.? *(Found from *:|\n).*", re.DOTALL)
-_OPENING = re.compile(r"^skipping cudagraphs? due to ", re.IGNORECASE)
+_OPENING = re.compile(r"^(?:skipping|disabling) cudagraphs? due to ", re.IGNORECASE)
+# Texts of torch 2.11 to 2.15: cudagraph_utils.py, cudagraph_trees.py, compile_fx.py, lowering.py, ir.py.
+_CUDA_GRAPH_KINDS = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        "mutation": r"mutated inputs \((?P<value>\d+) instances\)",
+        "cpu": r"cpu device \((?P<value>[^)]*)\)",
+        "devices": r"multiple devices: (?P<value>.*)",
+        "operator": r"(?:incompatible op|control flow operator:) (?P<value>[\w.:]+)",
+        "sizes": r"CUDAGraph supports dynamic shapes by recording .*? observed (?P<value>\d+) distinct sizes",
+        "limit": r"exceeding max re-recording limit \(=(?P<value>\d+)\)",
+        "moved": r"(?P<value>static input) data pointer changed",
+        "symbols": r"graph with symbolic shapes inputs and (?P<value>[\w.]+)=True",
+    }.items()
+}
 # Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py. The first that is in the reason is its kind;
 # the group is what it names.
 _BYPASSES = {
@@ -71,12 +93,37 @@ def option_that_is_off(reason: str) -> str:
     return reason.partition(" is ")[0].rpartition(".")[2]
 
 
-def read_cudagraph_skip(reason: str) -> tuple[str, Span]:
-    """Return why code was left without a CUDA graph, and the user's innermost line of the stack that may follow it."""
+@dataclass(frozen=True, slots=True)
+class CudaGraphFacts:
+    """What torch says against a CUDA graph: the kind of reason, None if it is another one, and what the reason names.
+
+    ``text`` is the reason without the stack that may follow it, ``span`` the user's innermost line of that stack.
+    """
+
+    kind: str | None
+    value: str
+    text: str
+    span: Span
+
+
+def read_cudagraph_reason(reason: str) -> CudaGraphFacts:
+    """Return why code was left without a CUDA graph, or was recorded for many sizes."""
     frames = [Span(match["file"], int(match["line"])) for match in _FRAME.finditer(reason)]
     frames = [frame for frame in frames if not is_torch_file(frame.file)] or frames
-    short = _OPENING.sub("", _STACK.sub("", reason.strip())).strip()
-    return short or reason.strip(), frames[-1] if frames else Span(None, None)
+    text = _OPENING.sub("", _STACK.sub("", reason.strip())).strip() or reason.strip()
+    matches = ((kind, pattern.search(text)) for kind, pattern in _CUDA_GRAPH_KINDS.items())
+    kind, value = next(((kind, match["value"]) for kind, match in matches if match), (None, ""))
+    return CudaGraphFacts(kind, value, text, frames[-1] if frames else Span(None, None))
+
+
+def overwritten_output(error: str) -> Span | None:
+    """Return the line that made an output of a CUDA graph which a later call has overwritten; None for another error.
+
+    The span is empty where torch does not know the line.
+    """
+    if "output of CUDAGraphs that has been overwritten" not in error:
+        return None
+    return read_cudagraph_reason(error).span
 
 
 def without_address(text: str) -> str:

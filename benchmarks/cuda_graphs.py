@@ -1,0 +1,209 @@
+"""Programs whose CUDA graphs are skipped or recorded again: what `dynadiag explain` says, and what its advice does.
+
+    python benchmarks/cuda_graphs.py [--only TEXT]      # needs an NVIDIA GPU
+
+Of each program: the kind of reason that is found, its line, and the launches of one warm call before and after the
+cure that the advice names. A graph is one launch. Exit code: 0 if each reason is found at its line, and each cure ends
+it with fewer launches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+LIMIT = 600  # seconds for one program
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program that defines ``call``, and the same with the cure. ``line`` is a text of the line that is blamed."""
+
+    key: str  # of the remedy
+    line: str
+    program: str
+    cured: str
+
+
+MEAN = """
+@torch.compile(mode="reduce-overhead")
+def update(mean, x):
+    mean += (x.mean(0) - mean) * 0.1
+    return torch.nn.functional.layer_norm(x - mean, (64,)), {returned}
+
+mean, x = torch.zeros(64, device="cuda"), torch.randn(32, 64, device="cuda")
+{before}
+
+def call():
+    {call}
+"""
+BUFFER = """
+class Mean(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(64))
+
+    def forward(self, x):
+        self.mean += (x.mean(0) - self.mean) * 0.1
+        return torch.nn.functional.layer_norm(x - self.mean, (64,))
+
+update, x = torch.compile(Mean().cuda(), mode="reduce-overhead"), torch.randn(32, 64, device="cuda")
+
+def call():
+    update(x)
+"""
+TABLE = """
+torch._inductor.config.graph_partition = False
+TABLE = torch.arange(64.0{device})
+
+@torch.compile(mode="reduce-overhead")
+def scores(x, positions):
+    return torch.softmax(torch.relu(x) @ x.t() + TABLE.to(x.device)[positions], -1)
+
+x, positions = torch.randn(64, 64, device="cuda"), torch.arange(64, device="cuda")
+
+def call():
+    scores(x, positions)
+"""
+SIZES = """
+{option}
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)).cuda()
+compiled = torch.compile(model, mode="reduce-overhead", dynamic=True)
+sizes = iter(range(3, 1000))
+
+def call():
+    x = torch.randn({size}, 64, device="cuda")
+    with torch.no_grad():
+        compiled(x)
+"""
+MOVED = """
+layer = torch.nn.Linear(64, 64).cuda()
+compiled = torch.compile(lambda x: layer(layer(x).relu()), mode="reduce-overhead")
+x, kept = torch.randn(8, 64, device="cuda"), []
+
+def call():
+    new = torch.randn(64, 64, device="cuda")
+    kept.append(new)
+    with torch.no_grad():
+        {change}
+        compiled(x)
+"""
+OVERWRITTEN = """
+@torch.compile(mode="reduce-overhead")
+def step(x):
+    return torch.sin(x) * 2
+
+x, history = torch.randn(16, device="cuda"), []
+
+def call():
+    history.append(step(x){copy})
+    [each.sum() for each in history]
+"""
+_PLAIN = MEAN.format(returned="None", before="", call="update(torch.zeros(64, device='cuda'), x)")
+CASES = {
+    "a mean that is written to": Case(
+        "cuda_graph.return",
+        "mean +=",
+        _PLAIN,
+        MEAN.replace("mean += ", "mean = mean + ").format(
+            returned="mean", before="", call="mean.copy_(update(mean, x)[1])"
+        ),
+    ),
+    "a mean that stays where it is": Case(
+        "cuda_graph.static_address",
+        "mean +=",
+        MEAN.format(returned="None", before="", call="update(mean, x)"),
+        MEAN.format(
+            returned="None", before="torch._dynamo.mark_static_address(mean, guard=True)", call="update(mean, x)"
+        ),
+    ),
+    "a mean that is made a buffer": Case("cuda_graph.static_address", "mean +=", _PLAIN, BUFFER),
+    "a table on the CPU": Case(
+        "cuda_graph.device", "TABLE.to", TABLE.format(device=""), TABLE.format(device=", device='cuda'")
+    ),
+    "many sizes": Case(
+        "cuda_graph.pad",
+        "",
+        SIZES.format(option="", size="next(sizes)"),
+        SIZES.format(option="", size="-(-next(sizes) // 64) * 64"),
+    ),
+    "many sizes without CUDA graphs": Case(
+        "cuda_graph.skip_dynamic",
+        "",
+        SIZES.format(option="", size="next(sizes)"),
+        SIZES.format(option="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True", size="next(sizes)"),
+    ),
+    "weights that move": Case(
+        "cuda_graph.copy",
+        "",
+        MOVED.format(change="layer.weight.data = new"),
+        MOVED.format(change="layer.weight.copy_(new)"),
+    ),
+    "outputs that are kept": Case(
+        "cuda_graph.clone", "[each.sum()", OVERWRITTEN.format(copy=""), OVERWRITTEN.format(copy=".clone()")
+    ),
+}
+_COUNT = """
+from torch.profiler import ProfilerActivity, profile
+for _ in range({warm}):
+    call()
+torch.cuda.synchronize()
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as measured:
+    call()
+    torch.cuda.synchronize()
+names = [event.name for event in measured.events()]
+print("LAUNCHES", sum("Launch" in name and name.startswith("cu") for name in names))
+"""
+
+
+def main() -> None:
+    """Run each program and its cure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    only = parser.parse_args().only
+    good = [_shown(name, case) for name, case in CASES.items() if only in name]
+    print(f"{sum(good)} of {len(good)}")
+    sys.exit(not all(good))
+
+
+def _shown(name: str, case: Case) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        before, launches = _explained(Path(folder, "before.py"), case, case.program)
+        after, fewer = _explained(Path(folder, "after.py"), case, case.cured)
+        found = [item for item in before if case.key in item[1]]
+        lines = Path(folder, "before.py").read_text().splitlines()
+    place = lines[found[0][0] - 1].strip() if found and found[0][0] else ""
+    gone = not any(case.key in item[1] for item in after)
+    ok = bool(found) and case.line in place and gone
+    print(f"{'ok   ' if ok else 'WRONG'} {name}: {case.key} at {place!r}; launches {launches} -> {fewer}", flush=True)
+    if not ok:
+        print(f"      before {before}, after {after}")
+    return ok
+
+
+def _explained(path: Path, case: Case, program: str) -> tuple[list[tuple[int | None, list[str]]], int | None]:
+    """The line and the advice of each finding on CUDA graphs, and the launches of one warm call."""
+    warm = 200 if case.key == "cuda_graph.copy" else 24
+    path.write_text(f"import torch\n{program}{_COUNT.format(warm=warm)}")
+    document = path.with_suffix(".json")
+    command = [sys.executable, "-m", "dynadiag", "explain", "-o", str(path.with_suffix(".dynadiag"))]
+    done = subprocess.run(
+        [*command, "--json", str(document), str(path)], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    launches = re.search(r"LAUNCHES (\d+)", done.stdout)
+    findings = json.loads(document.read_text())["findings"] if document.exists() else []
+    told = [item for item in findings if any(each["key"].startswith("cuda_graph.") for each in item["advice"])]
+    return (
+        [(item["line"], [each["key"] for each in item["advice"]]) for item in told],
+        int(launches[1]) if launches else None,
+    )
+
+
+if __name__ == "__main__":
+    main()
