@@ -59,6 +59,7 @@ _KNOWN = frozenset(
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
+_CLOCK = "GB9193"  # 2.15
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
@@ -114,7 +115,7 @@ def _has_a_category(case: BreakCase) -> bool:
 
 def _reads_a_clock(case: BreakCase) -> bool:
     module, _, function = (case.facts.subject or "").partition(".")
-    return module == "time" and function.removesuffix("_ns") in _CLOCKS
+    return case.item.gb_id == _CLOCK or (module == "time" and function.removesuffix("_ns") in _CLOCKS)
 
 
 def _takes_a_generator(case: BreakCase) -> bool:
@@ -243,7 +244,10 @@ _RULES = (
         "A number that torch has made a symbol cannot be part of a text. Make the text, or pick what it names, before "
         "the call and pass it in; or compile with `dynamic=False`, once for each number.",
         _when(_theirs, _is(_TEXT)),
-        trials=(Trial("names_a_layer"), Trial("names_a_layer_of_each_number")),
+        trials=(  # from 2.14 on torch compiles each number apart
+            Trial("names_a_layer", ("2.11", "2.13")),
+            Trial("names_a_layer_of_each_number", ("2.11", "2.13")),
+        ),
     ),
     Remedy(
         "generator.before",
@@ -322,7 +326,7 @@ _RULES = (
         "Change the attribute outside of what `checkpoint` calls, such as after the compiled call. What `checkpoint` "
         "is given runs again in the backward, so it must not change what lives outside of it.",
         _when(_theirs, lambda case: case.within_checkpoint and case.item.gb_id == _MUTATION),
-        trials=(Trial("counts_in_a_checkpoint"),),
+        trials=(Trial("counts_in_a_checkpoint", ("2.13", "2.14", "2.15")),),  # 2.11 reports it as another break
     ),
     Remedy(
         "print.reorder",

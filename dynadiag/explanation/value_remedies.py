@@ -115,7 +115,9 @@ def _static_number(case: RecompileCase) -> Slots:
     by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
     fits = is_integer or (_value(case, type_="float") and fact.base != "default")
     return slots_if(
-        fits and fact.dynamic == "never", name=case.name, option=by.get(fact.base or "", "") if is_integer else ""
+        fits and fact.dynamic == "never" and (case.use is None or case.use[0] != "text"),
+        name=case.name,
+        option=by.get(fact.base or "", "") if is_integer else "",
     )
 
 
@@ -307,8 +309,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.text",
-        "{name} is written into a text (`{place}`): each number is compiled apart, and the graph breaks there once "
-        "torch has made it a symbol. Make the text, or pick what it names, before the call and pass it in.",
+        "{name} is written into a text (`{place}`), which needs the number: each is compiled apart, or the graph "
+        "breaks there. Make the text, or pick what it names, before the call and pass it in.",
         _use("text"),
         trials=tried("picks_a_layer_by_name"),
     ),

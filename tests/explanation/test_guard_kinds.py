@@ -356,7 +356,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "SHAPE_ENV, an integer": (
         calls(lambda x, n: x[:n] + n, (x, 4), (x, 3), (x, 1), dynamic=True),
         "`2 <= n` does not hold: n is now 1",
-        "takes another way beyond. Keep to one side, or expect one compile for each.",
+        "takes another way otherwise. Keep to one side, or expect one compile for each.",
     ),
     "SHAPE_ENV, two sizes": (
         calls(
