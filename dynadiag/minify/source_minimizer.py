@@ -218,7 +218,7 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
         f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{error}: {message}",
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),
-        "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
+        "called without torch.export it passes" if base.exports else "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
     ]
     return "".join(map(comment, lines))
 
