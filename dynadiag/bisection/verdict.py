@@ -270,7 +270,7 @@ def _without_a_file(verdict: Verdict) -> list[str]:
     tried = [
         ENVIRONMENT_OF_RUNG[rung]
         for rung, status in verdict.rungs.items()
-        if rung in ENVIRONMENT_OF_RUNG and status != "not_run"
+        if rung in ENVIRONMENT_OF_RUNG and status != "not_run" and not verdict.exports
     ]
     return [
         *(f"  {setting}  # in the environment before torch is imported" for setting in tried),

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.job_forms import JobForm
-from dynadiag.minify.source_match import same_failure_of_source, values_differ
+from dynadiag.minify.source_match import is_raised_by_program, same_failure_of_source, values_differ
 from dynadiag.minify.source_program import insert_first
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -155,10 +155,9 @@ class SourceTrials:
     def _fails(self, text: str) -> bool:
         if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
             return self._prints_otherwise(text)
-        hangs = self.expected is not None and self.expected.kind == "hang"
-        if hangs and not self.run(text, UNCOMPILED, "uncompiled").passed:  # first: a hang takes the whole limit
+        if self._begins_uncompiled and not self.run(text, UNCOMPILED, "uncompiled").passed:
             return False
-        outcome = self.run(text, self.compiled, "compiled")  # few candidates fail so, and most of them pass uncompiled
+        outcome = self.run(text, self.compiled, "compiled")
         if not self.matches(outcome, text):
             return False
         uncompiled = self.run(text, UNCOMPILED, "uncompiled")
@@ -172,6 +171,13 @@ class SourceTrials:
             self.limit_seconds(min(shorter, self.runner.limits.seconds))
         self._refuse_slower(outcome, uncompiled)
         return True
+
+    @property
+    def _begins_uncompiled(self) -> bool:
+        """Whether a candidate runs uncompiled first: a hang takes the whole limit, and an assertion of the program
+        fails in many broken programs. Few candidates raise what torch raised, and most of these pass uncompiled.
+        """
+        return self.expected is not None and (self.expected.kind == "hang" or is_raised_by_program(self.expected))
 
     def _refuse_slower(self, compiled: Outcome, uncompiled: Outcome) -> None:
         """End later candidates that take far longer than the fastest that fails as expected, which may be this one."""
@@ -222,7 +228,7 @@ class SourceTrials:
     def run_ahead(self, texts: Sequence[str]) -> None:
         """Run the first trial of each of these programs side by side, before `fails` asks for it."""
         plan, label, keep = self.compiled, "compiled", None
-        if self.expected is not None and self.expected.kind == "hang":
+        if self._begins_uncompiled:
             plan, label = UNCOMPILED, "uncompiled"
         elif self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
             plan, label, keep = UNCOMPILED, "uncompiled", _PRINTED

@@ -11,11 +11,12 @@ A search may also switch off single exports, and single dimensions that are mark
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import exports as torch_private
@@ -34,10 +35,14 @@ def install() -> None:
 
 
 class _Uncompiled:
-    """What an export returns that was not made. A program that asks it for more than the module has passed."""
+    """What an export returns that was not made.
 
-    def __init__(self, module: Callable[..., Any]) -> None:
-        self._module = module
+    A program that asks for more than the module gets it of the export that ``make`` makes after all. If that fails, or
+    at rung `uncompiled`, the program ends as passed.
+    """
+
+    def __init__(self, module: Callable[..., Any], make: Callable[[], Any] | None) -> None:
+        self._module, self._make = module, make
 
     def module(self, *_: Any, **__: Any) -> Callable[..., Any]:
         return self._module
@@ -45,10 +50,16 @@ class _Uncompiled:
     def run_decompositions(self, *_: Any, **__: Any) -> _Uncompiled:
         return self
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what Python and libraries ask of any object
             raise AttributeError(name)
-        raise SystemExit(0)
+        if self._make is None:
+            raise SystemExit(0)
+        try:
+            made = self._make()
+        except Exception:  # noqa: BLE001 - whatever an export raises
+            raise SystemExit(0) from None
+        return getattr(made, name)
 
 
 def _export(inner: Callable[..., Any], mod: Any, args: tuple[Any, ...], *more: Any, **options: Any) -> Any:
@@ -56,12 +67,12 @@ def _export(inner: Callable[..., Any], mod: Any, args: tuple[Any, ...], *more: A
     TRIAL.before_compiled_call()
     name = type(mod).__qualname__
     key = f"{name}/{TRIAL.occurrence('export', name)}"
-    here = user_callers(sys._getframe())[-1:]
-    lines = [(frame["file"], frame["line"]) for frame in here]
-    if TRIAL.plan.rung == "uncompiled" or not TRIAL.is_on("export", key, lambda: {"name": name, "lines": lines}):
+    lines = [(frame["file"], frame["line"]) for frame in user_callers(sys._getframe())[-1:]]
+    at_rung = TRIAL.plan.rung != "uncompiled"
+    if not at_rung or not TRIAL.is_on("export", key, lambda: {"name": name, "lines": lines}):
         named = more[0] if more else options.get("kwargs")
         mod(*args, **(named or {}))
-        return _Uncompiled(mod)
+        return _Uncompiled(mod, functools.partial(inner, mod, args, *more, **options) if at_rung else None)
     TRIAL.send(BackendUsed("eager"))
     if TRIAL.observes("dimension") and (shapes := options.get("dynamic_shapes")) is not None:
         options = {**options, "dynamic_shapes": _without_dimensions(shapes, key, lines)}
@@ -92,7 +103,8 @@ def _package(inner: Callable[..., Any], program: Any, *args: Any, **options: Any
     if isinstance(program, _Uncompiled):
         rung = "uncompiled"
     if rung is None or RUNGS.index(rung) >= RUNGS.index("inductor"):
-        return inner(program, *args, **options)
+        with torch_private.exporting():
+            return inner(program, *args, **options)
     path = options.get("package_path") or Path(tempfile.mkdtemp(), "model.pt2")
     if isinstance(path, (str, Path)):
         Path(path).touch()

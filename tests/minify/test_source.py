@@ -109,6 +109,16 @@ def test_the_module_of_a_name_does_not_count() -> None:
     assert not same_failure_of_source(small, whole, "pass", "class Other: pass")
 
 
+def test_what_an_export_lists_counts_and_numbers_in_it_do_not() -> None:
+    said = "Constraints violated (n)!\n  - {} n as dynamic, but {}"
+    constant, other, related = (
+        _failure(said.format(*words), export="torch.export.export")
+        for words in (("You marked", 1), ("You marked", 5), ("Not all", 2))
+    )
+    assert same_failure_of_source(other, constant, "", "")
+    assert not same_failure_of_source(related, constant, "", "")
+
+
 def test_another_raising_place_is_another_failure() -> None:
     here, there = _failure("no"), _failure("no", frame="torch/_dynamo/y.py:1 in g")
     assert not same_failure_of_source(there, here, "", "")
