@@ -25,7 +25,7 @@ from dynadiag.bisection.user_passes import hook_user_passes
 from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import aot
 from dynadiag.torch_private import bisect as torch_private
-from dynadiag.torch_private.exports import is_exporting
+from dynadiag.torch_private.exports import is_exporting, packages_call
 from dynadiag.torch_private.trial import wrap_call_user_compiler
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed
@@ -101,17 +101,12 @@ def _disables_subsystem(_backend: str, subsystem: str, debug_info: Callable[[], 
 def _lowering_on(node: Node | None) -> bool:
     if node is None or node.meta.get("val", node) is None:  # an assertion has no value, and no ATen kernel
         return True
-    if is_exporting() and _is_view(node.target):  # a package cannot call ATen for one
+    if is_exporting() and not packages_call(node.target):
         return True
     here = _position()
     key = _key(node.name, here=here)
     describe = lambda: {"name": node.name, "target": str(node.target), "lines": _user_lines([node]), **here}  # noqa: E731
     return TRIAL.is_on("lowering", key, describe)
-
-
-def _is_view(operator: Any) -> bool:
-    schema = getattr(operator, "_schema", None)
-    return schema is not None and any(value.alias_info is not None for value in schema.returns)
 
 
 def _decomposition_on(name: str) -> bool:

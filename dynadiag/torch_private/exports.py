@@ -169,8 +169,22 @@ def dimension_name(spec: object) -> str | None:
         case "_DimHint":
             return None if "STATIC" in str(getattr(spec, "type", "")) else ""
         case "Dim" | "_DerivedDim":  # `2*n` goes with ``n``
-            return str(getattr(spec, "root", spec).__name__)
+            return str(getattr(getattr(spec, "root", spec), "__name__", ""))
     return None
+
+
+def packages_call(operator: Any) -> bool:
+    """Whether AOTInductor's code can call an operator of ATen instead of a kernel of its own.
+
+    It cannot make a view so. An operator that its C interface lacks is called by a proxy, which miscounts numbers
+    (``oss_proxy_executor.cpp``: "Mismatch between ints consumed").
+    """
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    schema = getattr(operator, "_schema", None)
+    if schema is None or any(value.alias_info is not None for value in schema.returns):
+        return False
+    return str(operator) in inductor_fallback_ops or not any("number" in str(a.type) for a in schema.arguments)
 
 
 def decompositions(*, of_inductor: bool) -> dict[Any, Any]:

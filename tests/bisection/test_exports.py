@@ -80,3 +80,21 @@ def test_a_pass_of_aotinductor_is_named_and_each_stage_below_it_passes(bisected:
     assert {status for rung, status in verdict.rungs.items() if rung not in ("inductor", "triton", "custom")} == {
         "pass"
     }
+
+
+@pytest.mark.slow
+def test_a_lowering_that_makes_a_package_wrong_is_named(bisected: Bisected, tmp_path: Path) -> None:
+    wrong = LOWERED.replace("silu", "relu").replace("import torch\n", "import torch\nimport torch._inductor.lowering\n")
+    start, end = wrong.index("def custom_pass"), wrong.index("class Model")
+    planted = """
+@torch._inductor.lowering.register_lowering(torch.ops.aten.relu.default, type_promotion_kind=None)
+def lower(x):
+    return torch._inductor.lowering.lowerings[torch.ops.aten.sub.Tensor](x, 0.5)
+
+"""
+    wrong = wrong[:start] + planted + wrong[end:]
+    wrong = wrong.replace("torch._inductor.config.post_grad_custom_post_pass = custom_pass\n", "")
+    verdict = bisected(wrong)
+    (culprit,) = verdict.culprits
+    assert (verdict.rung, culprit.group, culprit.name) == ("inductor", "lowering", "relu")
+    assert culprit.lines == ((str(tmp_path / "program.py"), wrong[: wrong.index("functional.relu")].count("\n") + 1),)

@@ -250,6 +250,19 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     assert trials.runner.limits.seconds == 0.8
 
 
+def test_what_ran_ahead_is_not_run_again() -> None:
+    search = MagicMock(budget=SearchBudget())
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    search.runner.scratch = None
+    search.runner.run_programs.side_effect = lambda _, places: [Outcome(_failure("no"))] * len(places)
+    trials = SourceTrials(search, search.runner, "", _failure("no"))
+    trials.run_ahead(["f()", "g()"])
+    trials.run_ahead(["f()", "g()"])
+    assert not trials.fails("f()")  # uncompiled too it fails
+    runs = [(plan.rung, len(places)) for plan, places in (call.args for call in search.runner.run_programs.mock_calls)]
+    assert runs == [("eager", 2), ("uncompiled", 1)]
+
+
 def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: pytest.MonkeyPatch) -> None:
     search = MagicMock(budget=SearchBudget())
     search.runner.limits = Limits(seconds=600.0, memory=0)
