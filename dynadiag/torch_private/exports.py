@@ -179,7 +179,7 @@ def packages_call(operator: Any) -> bool:
     It cannot make a view so. An operator that its C interface lacks is called by a proxy, which miscounts numbers
     (``oss_proxy_executor.cpp``: "Mismatch between ints consumed").
     """
-    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops  # type: ignore[import-untyped]  # torch has no stubs of it
 
     schema = getattr(operator, "_schema", None)
     if schema is None or any(value.alias_info is not None for value in schema.returns):

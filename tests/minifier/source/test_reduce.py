@@ -111,7 +111,7 @@ def test_programs_that_are_told_ahead_change_no_result() -> None:
     tried: list[str] = []
     text = PROGRAM.replace("def fault(value):\n    return value\n", "def fault(value): return value\n")
     alone = reduce_source(text, _fails)
-    together = reduce_source(text, lambda t: tried.append(t) or _fails(t), ahead=lambda t: ahead.append([*t]), width=3)  # type: ignore[func-returns-value]
+    together = reduce_source(text, lambda t: tried.append(t) or _fails(t), ahead=lambda t: ahead.append([*t]), width=3)
     assert together == alone
     told = [text for texts in ahead for text in texts]
     assert max(map(len, ahead)) == 3
