@@ -3,12 +3,15 @@
     python benchmarks/whole_commands.py PROGRAM... [--against FOLDER] [--commands bisect minify] [--rounds 1]
 
 A ratio is the time of the command divided by that of `python PROGRAM` just before it: seconds on the clock, and CPU
-seconds of all its processes. On a machine that others use the clock says little; the CPU seconds say what was done.
+seconds of all its processes, also of those that their parents did not wait for. On a machine that others use the clock
+says little; the CPU seconds say what was done, and so does the number of trials.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import os
 import resource
 import statistics
@@ -16,19 +19,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 HERE = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a command: seconds on the clock and of CPU, and how it ended."""
+    """One run of a command: seconds on the clock and of CPU, how it ended, and the trials of its document."""
 
     seconds: float
     cpu: float
     code: int
+    trials: int | None = None
 
 
 def timed(words: list[str], checkout: Path, state: Path) -> Run:
@@ -36,16 +42,22 @@ def timed(words: list[str], checkout: Path, state: Path) -> Run:
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_STATE_HOME": str(state)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(words, env=environment, cwd=state, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    seconds = time.monotonic() - began
+    with suppress(ChildProcessError):  # a server's forks count once somebody has waited for them
+        while True:
+            os.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(time.monotonic() - began, cpu, done.returncode)
+    document = state / "out.json"
+    trials = json.loads(document.read_text())["trials"] if document.exists() else None
+    return Run(seconds, cpu, done.returncode, trials)
 
 
 def measured(program: str, command: str, checkout: Path) -> tuple[Run, Run]:
     """One failing run of the program, and then the command on it."""
     with tempfile.TemporaryDirectory(prefix="whole-commands-") as folder:
         plain = timed([sys.executable, program], checkout, Path(folder))
-        output = ["-o", "repro.py"] if command == "minify" else []
+        output = ["--json", "out.json", *(["-o", "repro.py"] if command == "minify" else [])]
         return plain, timed([sys.executable, "-m", "dynadiag", command, *output, program], checkout, Path(folder))
 
 
@@ -57,9 +69,10 @@ def main() -> None:
     parser.add_argument("--commands", nargs="+", default=["bisect", "minify"], choices=["bisect", "minify"])
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     checkouts = {"here": HERE} | ({"there": args.against} if args.against else {})
-    heads = [f"{name}: clock | {name}: CPU | {name}: exit" for name in checkouts]
-    print(f"| program | command | one run | {' | '.join(heads)} |\n|{' --- |' * (3 + 3 * len(checkouts))}")
+    heads = [f"{name}: clock | {name}: CPU | {name}: trials | {name}: exit" for name in checkouts]
+    print(f"| program | command | one run | {' | '.join(heads)} |\n|{' --- |' * (3 + 4 * len(checkouts))}")
     ratios: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for program in map(os.path.abspath, args.programs):
         for command in args.commands:
@@ -72,7 +85,7 @@ def main() -> None:
                 clock = statistics.median(whole.seconds / plain.seconds for plain, whole in pairs)
                 cpu = statistics.median(whole.cpu / plain.cpu for plain, whole in pairs)
                 ratios.setdefault((command, name), []).append((clock, cpu))
-                cells.append(f"{clock:.1f} | {cpu:.1f} | {pairs[-1][1].code}")
+                cells.append(f"{clock:.1f} | {cpu:.1f} | {pairs[-1][1].trials} | {pairs[-1][1].code}")
             one = statistics.median(plain.seconds for pairs in runs.values() for plain, _ in pairs)
             print(f"| {Path(program).name} | {command} | {one:.1f} s | {' | '.join(cells)} |", flush=True)
     for (command, name), found in ratios.items():

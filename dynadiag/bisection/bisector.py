@@ -190,6 +190,7 @@ def _found(located: FailingRung, finding: DescentResult) -> Verdict:
         notes=finding.notes,
         confirmed=finding.confirmed,
         reproduce=tuple(plan.key() for plan in finding.plans),
+        exports=any(point.group == "export" for point in located.outcome.points),
     )
 
 

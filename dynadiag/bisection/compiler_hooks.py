@@ -25,6 +25,7 @@ from dynadiag.bisection.user_passes import hook_user_passes
 from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import aot
 from dynadiag.torch_private import bisect as torch_private
+from dynadiag.torch_private.exports import is_exporting, packages_call
 from dynadiag.torch_private.trial import wrap_call_user_compiler
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed
@@ -99,6 +100,8 @@ def _disables_subsystem(_backend: str, subsystem: str, debug_info: Callable[[], 
 
 def _lowering_on(node: Node | None) -> bool:
     if node is None or node.meta.get("val", node) is None:  # an assertion has no value, and no ATen kernel
+        return True
+    if is_exporting() and not packages_call(node.target):
         return True
     here = _position()
     key = _key(node.name, here=here)
@@ -196,9 +199,15 @@ def _inlining_on(node: Node, value: Any) -> bool:
 
 
 def _compile_inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run uncompiled."""
-    TRIAL.before_inductor_graph()
+    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run uncompiled.
+
+    Of an exported program a library is written: nothing can run in its place, and its kernels cannot call us.
+    """
+    if not is_exporting():
+        TRIAL.before_inductor_graph()
     with torch_private.graph_kind_set(torch_private.inner_graph_kind(kwargs)):
+        if is_exporting():
+            return _compile_graph(inner, gm, args, kwargs)
         here = _position()
         occurrence = TRIAL.occurrence("graph", _key(here=here))
         describe = lambda: {"name": _graph_name(here), "lines": _first_line(gm), **here}  # noqa: E731

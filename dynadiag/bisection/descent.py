@@ -200,8 +200,8 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
 
 
 def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:
-    """For a frame, replace the line of its ``def`` by the line that the failure names."""
-    if len(culprits) != 1 or culprits[0].group != "frame" or not recorded.lines:
+    """For a frame and an export, replace the line where it begins by the line that the failure names."""
+    if len(culprits) != 1 or culprits[0].group not in ("frame", "export") or not recorded.lines:
         return culprits
     return (replace(culprits[0], lines=recorded.lines),)
 

@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
-_IN_EXPORT = (
-    "it fails in {}: `dynadiag explain` names the line and what helps; the rungs are those of torch.compile, so no "
-    "part of an export is searched or reduced"
-)
 _STALE_CACHE_NOTE = "it passes with empty caches: --fresh runs with them"
 _CONFUSED_CACHE_NOTE = (
     "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
@@ -142,9 +138,7 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     )
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
-        api = first.signature.export if first.signature else None
-        notes = (_IN_EXPORT.format(api),) if api else ()
-        verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature, notes=notes)
+        verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
         return FailingRung(first, verdict=replace(verdict, compiled=_has_compiled(first)))
     if result.first is None or result.outcome is None:
         return _fails_at_no_rung(bisection, first, result)

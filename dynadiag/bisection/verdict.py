@@ -47,8 +47,9 @@ class Verdict:
     tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
     process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
     was compiled before a failure that shows uncompiled, ``stale_caches`` whether only what earlier runs left in the
-    compiler's caches fails, ``rounding`` whether the program fails since compiled code rounds otherwise. ``reproduce``
-    are candidates for ``bisect --candidate``.
+    compiler's caches fails, ``rounding`` whether the program fails since compiled code rounds otherwise, ``exports``
+    whether it calls torch.export, on which no variable of the environment works. ``reproduce`` are candidates for
+    ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -68,6 +69,7 @@ class Verdict:
     compiled: bool = True
     stale_caches: bool = False
     rounding: bool = False
+    exports: bool = False
     trials: int = 0
     seconds: float = 0.0
 
@@ -255,7 +257,7 @@ def _reproduce_commands(verdict: Verdict, printer: Printer) -> list[str]:
 
 def _at_rung(rung: str, verdict: Verdict) -> str | None:
     """The command that runs the program at a rung without dynadiag; ``None`` if that does not show the failure."""
-    if rung not in ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
+    if rung not in ENVIRONMENT_OF_RUNG or verdict.accuracy or verdict.exports or _is_function(verdict.target):
         return None
     return f"{ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"
 
@@ -268,7 +270,7 @@ def _without_a_file(verdict: Verdict) -> list[str]:
     tried = [
         ENVIRONMENT_OF_RUNG[rung]
         for rung, status in verdict.rungs.items()
-        if rung in ENVIRONMENT_OF_RUNG and status != "not_run"
+        if rung in ENVIRONMENT_OF_RUNG and status != "not_run" and not verdict.exports
     ]
     return [
         *(f"  {setting}  # in the environment before torch is imported" for setting in tried),

@@ -97,6 +97,7 @@ class MinifyResult:
     proved: bool = False
     proof: tuple[str, ...] = ()
     printed: str = ""
+    exports: bool = False  # the program calls torch.export
     passes_fresh: bool = False  # in a fresh process it did not fail
     trials: int = 0
     cached: int = 0

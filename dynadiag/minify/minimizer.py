@@ -121,7 +121,8 @@ class _Minimizer:
         rung, failure = located.rung, located.outcome.signature
         self.rung = rung
         self.search.reference = failure
-        base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch)
+        exports = any(point.group == "export" for point in located.outcome.points)
+        base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch, exports=exports)
         self.search.budget.keep_back(self._seconds_to_prove(located.first.seconds))
         if located.cached:
             return replace(base, verdict="cached")

@@ -62,7 +62,18 @@ def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
     """The message without numbers and without names of the program, and the exception that Dynamo observed."""
     first = normalise(signature.message.strip().partition("\n")[0])
     without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", first)
-    return (_without_names(without, bound), *_observed_exception(signature), *_subject_of(signature, bound))
+    return (
+        _without_names(without, bound),
+        *_observed_exception(signature),
+        *_subject_of(signature, bound),
+        *_points(signature),
+    )
+
+
+def _points(signature: Signature) -> list[str]:
+    """How the points begin that the message of an export lists, such as the reasons why a constraint does not hold."""
+    listed = (line.split() for line in signature.message.splitlines() if signature.export)
+    return sorted({" ".join(words[1:3]) for words in listed if words[:1] == ["-"]})
 
 
 def _observed_exception(signature: Signature) -> Iterator[str]:

@@ -134,6 +134,16 @@ def _takes_simpler_form(trials: SourceTrials, text: str, forms: Sequence[JobForm
 
 
 def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> SourceReduction:
+    """The program reduced. If what is left only shows memory that nothing has set, each candidate is checked for it."""
+    reduced = _reduced_once(trials, text, thorough=thorough)
+    compared = trials.expected is not None and trials.expected.kind in COMPARED and not trials.checks_memory
+    if not compared or trials.stopped or not trials.prints_unset_memory(reduced.text):
+        return reduced
+    trials.checks_memory = True
+    return _reduced_once(trials, text, thorough=thorough)
+
+
+def _reduced_once(trials: SourceTrials, text: str, *, thorough: bool) -> SourceReduction:
     return reduce_source(
         text,
         trials.fails,
@@ -141,6 +151,8 @@ def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> Sourc
         stop=lambda: trials.stopped,
         on_step=trials.note_step,
         on_fault=trials.note_fault,
+        ahead=trials.run_ahead,
+        width=trials.runner.jobs,
         thorough=thorough,
     )
 
@@ -206,7 +218,7 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
         f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{error}: {message}",
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),
-        "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
+        "called without torch.export it passes" if base.exports else "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
     ]
     return "".join(map(comment, lines))
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.job_forms import JobForm
-from dynadiag.minify.source_match import same_failure_of_source, values_differ
+from dynadiag.minify.source_match import is_raised_by_program, same_failure_of_source, values_differ
 from dynadiag.minify.source_program import insert_first
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -38,7 +38,7 @@ _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.
 _HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
-_SLOW_LEAST, _SLOW_FACTOR = 1.0, 4.0
+_SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -64,6 +64,7 @@ class SourceTrials:
     rung: str = "eager"  # that candidates are compiled at
     files: Mapping[str, Path] = field(default_factory=dict)  # copied into the folder of each candidate
     own_words: bool = True
+    checks_memory: bool = False  # each candidate is tried with other values in memory that nothing has set
     form: JobForm | None = None
     in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
@@ -72,6 +73,7 @@ class SourceTrials:
     last_failure: Signature | None = None  # of the last text that failed as expected
     observed: dict[str, Observed] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)  # outcomes of a search that is resumed
+    made: dict[str, Outcome] = field(default_factory=dict)  # outcomes of this search, by key
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     out_of_time: bool = False
@@ -153,11 +155,13 @@ class SourceTrials:
     def _fails(self, text: str) -> bool:
         if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
             return self._prints_otherwise(text)
-        uncompiled = self.run(text, UNCOMPILED, "uncompiled")  # first: most candidates are broken, and it is cheaper
-        if not uncompiled.passed:
+        if self._begins_uncompiled and not self.run(text, UNCOMPILED, "uncompiled").passed:
             return False
         outcome = self.run(text, self.compiled, "compiled")
         if not self.matches(outcome, text):
+            return False
+        uncompiled = self.run(text, UNCOMPILED, "uncompiled")
+        if not uncompiled.passed:
             return False
         if outcome.is_hang and uncompiled.cpu_seconds > self.runner.limits.seconds / 2:
             return False
@@ -168,6 +172,13 @@ class SourceTrials:
         self._refuse_slower(outcome, uncompiled)
         return True
 
+    @property
+    def _begins_uncompiled(self) -> bool:
+        """Whether a candidate runs uncompiled first: a hang takes the whole limit, and an assertion of the program
+        fails in many broken programs. Few candidates raise what torch raised, and most of these pass uncompiled.
+        """
+        return self.expected is not None and (self.expected.kind == "hang" or is_raised_by_program(self.expected))
+
     def _refuse_slower(self, compiled: Outcome, uncompiled: Outcome) -> None:
         """End later candidates that take far longer than the fastest that fails as expected, which may be this one."""
         if not compiled.is_hang:
@@ -175,9 +186,7 @@ class SourceTrials:
             self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * self.fastest))
 
     def _prints_otherwise(self, text: str) -> bool:
-        """Whether the compiled program prints something else. Uncompiled it prints the same again, also where memory
-        that nothing has set holds something else.
-        """
+        """Whether the compiled program prints something else."""
         uncompiled = self.printed(text, UNCOMPILED, "uncompiled")
         compiled = self.printed(text, self.compiled, "compiled") if uncompiled is not None else None
         if compiled is None or uncompiled is None or compiled == uncompiled:
@@ -185,10 +194,17 @@ class SourceTrials:
         in_values = values_differ(compiled, uncompiled)
         if self.in_values is not None and in_values != self.in_values:
             return False
-        if uncompiled != self.printed(insert_first(text, _OTHER_MEMORY), UNCOMPILED, "uncompiled, with other memory"):
+        if self.checks_memory and self.prints_unset_memory(text):
             return False
         self.in_values = in_values
         return True
+
+    def prints_unset_memory(self, text: str) -> bool:
+        """Whether the program prints something else uncompiled too where memory that nothing has set holds something
+        else.
+        """
+        other = self.printed(insert_first(text, _OTHER_MEMORY), UNCOMPILED, "uncompiled, with other memory")
+        return other != self.printed(text, UNCOMPILED, "uncompiled")
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
         """What a program prints, without addresses; None if it fails, or if no time is left."""
@@ -207,17 +223,53 @@ class SourceTrials:
         """The outcome of a program; a known one where the search is resumed. ``keep`` is a file that it writes, whose
         text becomes the outcome's output. Raises `SearchStoppedError` if no time is left.
         """
-        program = self.form.file(text, forked=True) if self.form else text
-        key = _key(program, label)
-        if (known := self.known.get(key)) is not None:
+        return self._known(text, label) or self._run_new([text], plan, label, keep)[0]
+
+    def run_ahead(self, texts: Sequence[str]) -> None:
+        """Run the first trial of each of these programs side by side, before `fails` asks for it."""
+        plan, label, keep = self.compiled, "compiled", None
+        if self._begins_uncompiled:
+            plan, label = UNCOMPILED, "uncompiled"
+        elif self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+            plan, label, keep = UNCOMPILED, "uncompiled", _PRINTED
+            texts = [insert_first(text, _REDIRECT) for text in texts]
+        new = [text for text in texts if self._known(text, label) is None]
+        with self._noting_the_end():
+            if len(new) > 1 and not self.stopped:
+                self._run_new(new, plan, label, keep)
+
+    def _known(self, text: str, label: str) -> Outcome | None:
+        """The outcome of a trial that was made, by this search or by the one that it resumes."""
+        key = self._key(text, label)
+        if (known := self.known.pop(key, None)) is not None:
             self.cached += 1
-            return load(known, Outcome)
-        with self._file(program) as file:
-            (outcome,) = self.search.budget.run(self.runner, lambda: [self.runner.run(plan)])
-            if keep is not None and file.with_name(keep).exists():
-                outcome = replace(outcome, tail=file.with_name(keep).read_text(errors="replace")[-_MAX_PRINTED:])
-        self._log(key, outcome, text, label)
-        return outcome
+            self.made[key] = load(known, Outcome)
+        return self.made.get(key)
+
+    def _run_new(self, texts: Sequence[str], plan: Plan, label: str, keep: str | None) -> list[Outcome]:
+        with ExitStack() as folders:
+            files = [folders.enter_context(self._file(self._program(text))) for text in texts]
+            places = [(Program(str(file)), file.parent) for file in files]
+            outcomes = self.search.budget.run(self.runner, lambda: self.runner.run_programs(plan, places))
+            printed = [file.with_name(keep) for file in files] if keep else []
+            for number, file in enumerate(printed):
+                if file.exists():
+                    tail = file.read_text(errors="replace")[-_MAX_PRINTED:]
+                    outcomes[number] = replace(outcomes[number], tail=tail)
+        for text, outcome in zip(texts, outcomes, strict=True):
+            key = self._key(text, label)
+            if not outcome.is_hang:  # at another limit it may not be any
+                self.made[key] = outcome
+            self._log(key, outcome, text, label)
+        return outcomes
+
+    def _program(self, text: str) -> str:
+        return self.form.file(text, forked=True) if self.form else text
+
+    def _key(self, text: str, label: str) -> str:
+        """The key of a trial in the trial log."""
+        digest = hashlib.blake2b(self._program(text).encode(), digest_size=12).hexdigest()
+        return f"{_PREFIX}{label} {digest}"
 
     def _log(self, key: str, outcome: Outcome, text: str, label: str) -> None:
         status = "pass" if outcome.passed else "same" if self.matches(outcome, text) else "different"
@@ -234,7 +286,6 @@ class SourceTrials:
         for name, source in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / name)
-        self.runner.program, self.runner.cwd = Program(str(file)), folder
         try:
             yield file
         finally:
@@ -254,20 +305,17 @@ class SourceTrials:
             limits = self.runner.limits
             self.runner.limits = self.search.runner.limits  # what hangs may have a shorter one
             seconds = str(self.runner.limits.seconds * _OBSERVED_SHARE)
-            self.runner.program = Program(str(observer_file()), (str(file), str(output), seconds))
+            program = Program(str(observer_file()), (str(file), str(output), seconds))
             try:
-                self.search.budget.run(self.runner, lambda: [self.runner.run(UNCOMPILED)])
+                self.search.budget.run(
+                    self.runner, lambda: self.runner.run_programs(UNCOMPILED, [(program, file.parent)])
+                )
             finally:
                 self.runner.limits = limits
             try:
                 return Observed.from_json(json.loads(output.read_text()))
             except (OSError, ValueError):
                 return Observed()
-
-
-def _key(text: str, label: str) -> str:
-    """The key of a trial in the trial log."""
-    return f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
 
 
 def _describe(failure: Signature | None) -> str:

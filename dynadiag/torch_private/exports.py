@@ -11,6 +11,7 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -121,6 +122,78 @@ def undecided_condition(failure: BaseException) -> tuple[str, list[str]] | None:
         if type(each).__name__ == "GuardOnDataDependentSymNode" and (cond := getattr(each, "cond", None)) is not None:
             return str(cond), sorted(str(symbol) for symbol in cond.free_symbols)
     return None
+
+
+_depth: list[bool] = []  # not empty while an export runs
+
+
+@contextmanager
+def exporting() -> Iterator[None]:
+    """Run an export: what it compiles is its own affair."""
+    _depth.append(True)
+    try:
+        yield
+    finally:
+        _depth.pop()
+
+
+def is_exporting() -> bool:
+    """Whether an export runs that `exporting` surrounds."""
+    return bool(_depth)
+
+
+Wrapped = Callable[..., Any]  # (inner, *arguments) -> result
+
+
+def wrap_exports(export: Wrapped, package: Wrapped, load: Wrapped) -> None:
+    """Call these, with torch's own function first, where a program exports a module, and makes or loads a package."""
+    import torch._inductor
+    import torch.export
+
+    for holder, name, wrapped in (
+        (torch.export, "export", export),
+        (torch.export, "draft_export", export),
+        (torch._inductor, "aoti_compile_and_package", package),
+        (torch._inductor, "aoti_load_package", load),
+    ):
+        inner = getattr(holder, name)
+        setattr(holder, name, functools.wraps(inner)(functools.partial(wrapped, inner)))
+
+
+def dimension_name(spec: object) -> str | None:
+    """The name of a dynamic dimension's specification, empty for one without a name, None where it is constant.
+
+    `torch.export.Dim` is one with a name; ``Dim.AUTO`` and ``Dim.DYNAMIC`` have none.
+    """
+    match type(spec).__name__:
+        case "_DimHint":
+            return None if "STATIC" in str(getattr(spec, "type", "")) else ""
+        case "Dim" | "_DerivedDim":  # `2*n` goes with ``n``
+            return str(getattr(getattr(spec, "root", spec), "__name__", ""))
+    return None
+
+
+def packages_call(operator: Any) -> bool:
+    """Whether AOTInductor's code can call an operator of ATen instead of a kernel of its own.
+
+    It cannot make a view so. An operator that its C interface lacks is called by a proxy, which miscounts numbers
+    (``oss_proxy_executor.cpp``: "Mismatch between ints consumed").
+    """
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops  # type: ignore[import-untyped]  # torch has no stubs of it
+
+    schema = getattr(operator, "_schema", None)
+    if schema is None or any(value.alias_info is not None for value in schema.returns):
+        return False
+    return str(operator) in inductor_fallback_ops or not any("number" in str(a.type) for a in schema.arguments)
+
+
+def decompositions(*, of_inductor: bool) -> dict[Any, Any]:
+    """The decompositions that Inductor applies; none, with which an exported program becomes functional."""
+    if not of_inductor:
+        return {}
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
 
 
 def _is_wrapper(frame: FrameType) -> bool:

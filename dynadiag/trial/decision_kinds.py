@@ -47,6 +47,8 @@ DECISION_KINDS = (
     DecisionKind("graph", _INDUCTOR, in_inductor=True),
     DecisionKind("dynamo_graph", (*_CODE, *_AOT), label="graph"),
     DecisionKind("node"),  # of Dynamo's graph: a graph at fault is narrowed to these
+    DecisionKind("dimension", ("eager",)),  # that torch.export is told to keep dynamic
+    DecisionKind("export", ("eager",)),
     DecisionKind("frame", ("eager",)),
     DecisionKind("operator"),  # a custom operator's fake kernel: tried before all other kinds
 )

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from queue import SimpleQueue
+from typing import TypeVar
 
 from dynadiag.trial import zygote
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import Plan
 from dynadiag.trial.supervise import kill_session, session_memory
 from dynadiag.trial.zygote import ForkReply, ForkRequest
 
@@ -98,7 +98,7 @@ class ForkServer:
         return ForkServer(ours, self.expect_pid())
 
 
-RunTrial = Callable[[ForkServer, Plan], Outcome]
+WorkT = TypeVar("WorkT")  # what a trial is given: its plan, or its program
 _MAX_MEMORY_GROWTH = 3  # a trial may use up to this many times the memory of the stopped program
 
 
@@ -108,11 +108,14 @@ def max_parallel_forks(server: ForkServer, memory: int, jobs: int) -> int:
 
 
 def run_parallel(
-    trial: RunTrial, plans: Sequence[Plan], servers: Sequence[ForkServer], max_parallel: int
+    trial: Callable[[ForkServer, WorkT], Outcome],
+    works: Sequence[WorkT],
+    servers: Sequence[ForkServer],
+    max_parallel: int,
 ) -> list[Outcome]:
-    """The outcomes of ``plans``, in their order, with at most ``max_parallel`` running at a time.
+    """The outcomes of ``works``, in their order, with at most ``max_parallel`` running at a time.
 
-    ``servers`` has the fork server of each plan. A server that several plans share gets as many replicas as it needs.
+    ``servers`` has the fork server of each. A server that several trials share gets as many replicas as it needs.
     On Ctrl-C, or when a trial raises, all servers are killed with everything that runs in them, and the exception is
     raised.
     """
@@ -123,16 +126,16 @@ def run_parallel(
         for server in alike:
             free[number].put(server)
 
-    def run(plan: Plan, number: int) -> Outcome:
+    def run(work: WorkT, number: int) -> Outcome:
         server = free[number].get()
         try:
-            return trial(server, plan)
+            return trial(server, work)
         finally:
             free[number].put(server)
 
     with ThreadPoolExecutor(max_parallel) as pool:
         try:
-            return list(pool.map(run, plans, ids))
+            return list(pool.map(run, works, ids))
         except BaseException:
             for server in chain(*replicas.values()):
                 kill_session(server.leader)  # the kernel kills its forks with it

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.torch_private import trial as torch_private
-from dynadiag.trial import accuracy
+from dynadiag.torch_private.exports import is_exporting
+from dynadiag.trial import accuracy, exports
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import BackendUsed
 from dynadiag.trial.graph_call import differentiate
@@ -35,6 +36,7 @@ def install() -> None:
     torch_private.wrap_compiled_callables(at_planned_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.skip_guard_timing()
+    exports.install()
     TRIAL.on_start(_apply_plan)
 
 
@@ -56,6 +58,8 @@ def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], 
     def call(*args: Any, **kwargs: Any) -> Any:
         if TRIAL.at_first_call is not None:
             TRIAL.before_compiled_call()
+        if is_exporting():
+            return compiled(*args, **kwargs)
         if TRIAL.call_observer is not None:
             return TRIAL.call_observer(compiled, original, args, kwargs)
         if TRIAL.plan.rung == "uncompiled" or (
@@ -75,7 +79,7 @@ def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], 
 
 
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
-    if torch_private.is_hop_compile():
+    if torch_private.is_hop_compile() or is_exporting():
         return inner(output_graph, *args, **kwargs)
     own = output_graph.compiler_fn
     rung = rung_of_backend(own)

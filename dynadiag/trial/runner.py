@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -136,13 +136,29 @@ class Runner:
             pass  # a server is gone: `run` finds out which one, and continues without it
         return [self.run(plan) for plan in plans]
 
+    def run_programs(self, plan: Plan, places: Sequence[tuple[Program, Path]]) -> list[Outcome]:
+        """The outcomes of programs, each in its folder, with one plan: in parallel where trials are forked."""
+        if (zygote := self._zygote) is not None and (room := min(self.jobs, len(places))) > 1:
+            with suppress(ConnectionError, EOFError, TimeoutError):  # it is gone: `run` notes it
+                return run_parallel(
+                    lambda server, place: self._fork_of(server, *place).run(plan, self.limits),
+                    places,
+                    [zygote] * len(places),
+                    room,
+                )
+        outcomes = []
+        for self.program, self.cwd in places:
+            outcomes.append(self.run(plan))
+        return outcomes
+
     def _interpreter(self, environment: Mapping[str, str] | None = None) -> FreshInterpreter:
         more = {**self.environment, **(environment or {})}
         return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches, self.cwd)
 
-    def _fork_of(self, server: ForkServer) -> ServerFork:
-        """A fork for trials. The zygote has to be told the program; the stopped program is one already."""
-        request = self._program_request() if server is self._zygote else ForkRequest()
+    def _fork_of(self, server: ForkServer, program: Program | None = None, cwd: Path | None = None) -> ServerFork:
+        """A fork for trials. The zygote and its replicas have to be told the program; the stopped program is one."""
+        own = self._program_request() if program is not None or server is self._zygote else ForkRequest()
+        request = replace(own, program=program, cwd=str(cwd)) if program is not None else own
         return ServerFork(server, self._sandboxes, request)
 
     @property

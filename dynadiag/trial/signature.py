@@ -7,6 +7,7 @@ line of the program that failed.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
+from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.torch_private.exports import called_api
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
@@ -132,6 +134,7 @@ _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
+_OURS = str(Path(__file__).parents[1]) + os.sep
 _PROGRAM = "program"  # a frame outside torch
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
@@ -166,15 +169,24 @@ def witness_of(error: BaseException) -> tuple[str, ...]:
 
 
 def user_lines(error: BaseException) -> list[tuple[str, int]]:
-    """The user's line that torch blames, from the user stack in the exception or in its message. Empty if there is
-    none.
+    """The user's line that torch blames, from the user stack in the exception or in its message; in an export the line
+    of the module that was running. Empty if there is none.
     """
     stack = getattr(error, "real_stack", None)
     if stack:
         return [(stack[-1].filename, stack[-1].lineno)]
     _, found, after = text_of(error).rpartition(_USER_CODE)
     entries = _FILE_LINE.findall(after.split("\n\n")[0]) if found else []
-    return [(file, int(line)) for file, line in entries[-1:]]
+    return [(file, int(line)) for file, line in entries[-1:]] or _exported_line(error)
+
+
+def _exported_line(error: BaseException) -> list[tuple[str, int]]:
+    """The innermost line of the program below the call that exports: a trace that is not strict runs the module."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    called = called_api([frame for frame, _ in frames])
+    below = [(frame.f_code.co_filename, line) for frame, line in frames[called[0] :]] if called else []
+    own = [place for place in below if not path_in_packages(place[0]) and not place[0].startswith(_OURS)]
+    return own[-1:]
 
 
 def _innermost(error: BaseException) -> BaseException:

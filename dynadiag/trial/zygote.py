@@ -8,6 +8,7 @@ program does before it compiles (imports, weights, data) is done once per search
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -37,6 +38,8 @@ BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; mai
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _CLOCK_IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:import|from)\b[^#\n]*\b(?:time|datetime|timeit)\b", re.M)
+_HUGE_PAGE = 2 << 20  # bytes
+_MADV_COLLAPSE = 25  # <linux/mman.h>
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
 # Set for the zygote alone; the program must not see them.
 ZYGOTE_VARIABLES = (
@@ -191,6 +194,23 @@ def _import_ahead(imports: Sequence[str]) -> None:
             exec(statement, {})  # noqa: S102 - an import of the user's program
     gc.collect()
     gc.freeze()
+    _use_huge_pages()
+
+
+def _use_huge_pages() -> None:
+    """Have the kernel gather this process's memory in pages of 2 MB: of a small trial, most of the time is the copy of
+    the table of pages. That takes a second once and saves 10 ms a trial, in a search of hundreds. Linux before 6.1 does
+    nothing.
+    """
+    advise = ctypes.CDLL(None, use_errno=True).madvise
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, inode, *name = line.split(maxsplit=5)
+        if inode != "0" or not rights.startswith("rw-p") or name not in ([], ["[heap]"]):
+            continue
+        low, high = (int(number, 16) for number in place.split("-"))
+        begin, end = -(-low // _HUGE_PAGE) * _HUGE_PAGE, high // _HUGE_PAGE * _HUGE_PAGE
+        if begin < end:
+            advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_COLLAPSE)
 
 
 def start_trial(request: ForkRequest, descriptors: list[int]) -> None:

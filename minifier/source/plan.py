@@ -95,15 +95,18 @@ def reduce_source(
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[str, int], None] = lambda _name, _tokens: None,
     on_fault: Callable[[str, Exception], None] = lambda _name, _error: None,
+    ahead: Callable[[Sequence[str]], None] = lambda _texts: None,
+    width: int = 1,
     thorough: bool = True,
 ) -> SourceReduction:
     """Reduce a program while ``fails`` holds; the program itself has to fail.
 
     ``observe`` runs a program and returns its observations (`observer`), ``stop`` ends the reduction with the best so
-    far. ``on_fault`` gets the name of a pass that raised, with its exception: that pass is left out. Without
-    ``thorough`` edits that failed once are not tried again, so the result is not minimal.
+    far. ``on_fault`` gets the name of a pass that raised, with its exception: that pass is left out. ``ahead`` gets up
+    to ``width`` programs that may be tried next, and may run them side by side. Without ``thorough`` edits that failed
+    once are not tried again, so the result is not minimal.
     """
-    candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step, on_fault)
+    candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step, on_fault, ahead, width)
     _round(candidates, _ONCE, grow=True)
     best = candidates.text
     while not stop():

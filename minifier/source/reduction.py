@@ -10,8 +10,9 @@ import contextlib
 import functools
 import io
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from minifier.source.observed import Observed, Seen
 from minifier.source.trees import Edit, Replacement, apply_edit, render
@@ -42,7 +43,8 @@ class Candidates:
 
     ``stop`` says that the time is over. ``observe`` runs a program uncompiled and says what it saw. ``failed`` has the
     edits that did not work: they are not proposed again, unless ``thorough``, while the nodes that they change are the
-    same. ``on_fault`` gets the name of a pass that raised, and what it raised.
+    same. ``on_fault`` gets the name of a pass that raised, and what it raised. ``ahead`` gets the texts that may be
+    tried next, up to ``width`` of them, and may run them side by side: they are tried one after the other all the same.
     """
 
     text: str
@@ -51,6 +53,8 @@ class Candidates:
     stop: Callable[[], bool] = lambda: False
     on_step: Callable[[str, int], None] = lambda _name, _tokens: None
     on_fault: Callable[[str, Exception], None] = lambda _name, _error: None
+    ahead: Callable[[Sequence[str]], None] = lambda _texts: None
+    width: int = 1
     tried: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     thorough: bool = False
@@ -58,9 +62,9 @@ class Candidates:
     limit: Size = (0, 0, 0)
     growing: bool = False
 
-    def is_smaller(self, text: str) -> bool:
-        """Whether a text is below the limit of this pass."""
-        return measure(text) < self.limit
+    def is_open(self, text: str | None) -> bool:
+        """Whether a text was not tried yet, and is below the limit of this pass."""
+        return text is not None and text not in self.tried and measure(text) < self.limit
 
     def try_text(self, text: str) -> bool:
         """Try a text. It becomes the program if it fails."""
@@ -108,18 +112,20 @@ def run_pass(candidates: Candidates, name: str, proposals: Proposals, *, may_gro
     candidates.name, candidates.limit, candidates.growing = name, (tokens + may_grow, lines, length), may_grow > 0
     tree = ast.parse(before)
     accepted: dict[ast.AST, Replacement] = {}
-    for group in _proposed(candidates, proposals, tree):
-        if candidates.stop():
-            break
-        _take(candidates, tree, accepted, [edit for edit in group if _is_new(candidates, edit)])
+    groups = _proposed(candidates, proposals, tree)
+    while not candidates.stop() and (next_groups := list(islice(groups, candidates.width))):
+        _take_each(candidates, tree, accepted, next_groups)
     return candidates.text != before
 
 
 def _proposed(candidates: Candidates, proposals: Proposals, tree: ast.Module) -> Iterator[Sequence[Edit]]:
-    """What a pass proposes. A pass that raises proposes no more: a fault of one pass does not end the reduction."""
+    """The new edits that a pass proposes. A pass that raises proposes no more: a fault of one does not end the
+    reduction.
+    """
     seen = candidates.observe(candidates.text).of(tree)
     try:
-        yield from proposals(tree, seen)
+        for group in proposals(tree, seen):
+            yield [edit for edit in group if _is_new(candidates, edit)]
     except Exception as error:  # noqa: BLE001 - whatever a pass does not expect of some program
         candidates.on_fault(candidates.name, error)
 
@@ -128,27 +134,44 @@ def _is_new(candidates: Candidates, edit: Edit) -> bool:
     return candidates.thorough or _key(edit) not in candidates.failed
 
 
+def _take_each(
+    candidates: Candidates, tree: ast.Module, accepted: dict[ast.AST, Replacement], groups: Sequence[Sequence[Edit]]
+) -> None:
+    """Take as many edits of each group as possible."""
+    if candidates.width > 1:
+        texts = dict.fromkeys(_with_edits(candidates, tree, accepted, group)[0] for group in groups if group)
+        candidates.ahead([text for text in texts if text is not None and candidates.is_open(text)])
+    for group in groups:
+        _take(candidates, tree, accepted, group)
+
+
 def _take(
     candidates: Candidates, tree: ast.Module, accepted: dict[ast.AST, Replacement], edits: Sequence[Edit]
 ) -> None:
     """Take as many of the edits as possible, in as few trials as possible."""
     if not edits or candidates.stop():
         return
-    together = dict(accepted)
-    for edit in edits:
-        together |= edit
-    text = text_of(apply_edit(tree, together), candidates.text)
+    text, together = _with_edits(candidates, tree, accepted, edits)
     if text == candidates.text:
         return
-    if text is not None and text not in candidates.tried and candidates.is_smaller(text):
+    if text is not None and candidates.is_open(text):
         if candidates.try_text(text):
             accepted |= together
             return
         if len(edits) == 1:
             candidates.failed.add(_key(edits[0]))
-    middle = len(edits) // 2
-    for half in (edits[:middle], edits[middle:]) if middle else ():
-        _take(candidates, tree, accepted, half)
+    if middle := len(edits) // 2:
+        _take_each(candidates, tree, accepted, (edits[:middle], edits[middle:]))
+
+
+def _with_edits(
+    candidates: Candidates, tree: ast.Module, accepted: Mapping[ast.AST, Replacement], edits: Sequence[Edit]
+) -> tuple[str | None, dict[ast.AST, Replacement]]:
+    """The program with these edits too, None where it cannot run, and all its edits."""
+    together = dict(accepted)
+    for edit in edits:
+        together |= edit
+    return text_of(apply_edit(tree, together), candidates.text), together
 
 
 def _key(edit: Edit) -> str:

@@ -109,6 +109,16 @@ def test_the_module_of_a_name_does_not_count() -> None:
     assert not same_failure_of_source(small, whole, "pass", "class Other: pass")
 
 
+def test_what_an_export_lists_counts_and_numbers_in_it_do_not() -> None:
+    said = "Constraints violated (n)!\n  - {} n as dynamic, but {}"
+    constant, other, related = (
+        _failure(said.format(*words), export="torch.export.export")
+        for words in (("You marked", 1), ("You marked", 5), ("Not all", 2))
+    )
+    assert same_failure_of_source(other, constant, "", "")
+    assert not same_failure_of_source(related, constant, "", "")
+
+
 def test_another_raising_place_is_another_failure() -> None:
     here, there = _failure("no"), _failure("no", frame="torch/_dynamo/y.py:1 in g")
     assert not same_failure_of_source(there, here, "", "")
@@ -234,17 +244,32 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     assert trials.runner.limits.seconds == 12.0
     ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), cpu_seconds=0.2), Outcome(cpu_seconds=0.1)
     assert trials.fails("g()")
-    assert trials.runner.limits.seconds == 1.0
+    assert trials.runner.limits.seconds == 0.8
     ends["compiled"] = Outcome(_failure("no"), cpu_seconds=1.9)
     assert trials.fails("h()")
-    assert trials.runner.limits.seconds == 1.0
+    assert trials.runner.limits.seconds == 0.8
+
+
+def test_what_ran_ahead_is_not_run_again() -> None:
+    search = MagicMock(budget=SearchBudget())
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    search.runner.scratch = None
+    search.runner.run_programs.side_effect = lambda _, places: [Outcome(_failure("no"))] * len(places)
+    trials = SourceTrials(search, search.runner, "", _failure("no"))
+    trials.run_ahead(["f()", "g()"])
+    trials.run_ahead(["f()", "g()"])
+    assert not trials.fails("f()")  # uncompiled too it fails
+    runs = [(plan.rung, len(places)) for plan, places in (call.args for call in search.runner.run_programs.mock_calls)]
+    assert runs == [("eager", 2), ("uncompiled", 1)]
 
 
 def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: pytest.MonkeyPatch) -> None:
     search = MagicMock(budget=SearchBudget())
     search.runner.limits = Limits(seconds=600.0, memory=0)
     ends = {"compiled": Outcome(_failure("no")), "uncompiled": Outcome()}
-    search.runner.run.side_effect = lambda plan: ends["compiled" if plan.rung == "eager" else "uncompiled"]
+    search.runner.run_programs.side_effect = lambda plan, _: [
+        ends["compiled" if plan.rung == "eager" else "uncompiled"]
+    ]
     search.runner.scratch = None
     first = SourceTrials(search, search.runner, "", _failure("no"))
     assert first.fails("known()")

@@ -82,8 +82,31 @@ def test_pool():
     pool = torch.compile(Pool(Axis.TIME), backend="eager")
     assert pool(torch.ones(2, 3)).shape == (2,)
 """
+_EXPORT = """
+import torch
+from torch.export import Dim
+
+class Scale(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Windows(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale()
+
+    def forward(self, x):
+        height, width = x.shape
+        rows = self.scale(x).view(height // 4, 4, width)
+        return rows.permute(1, 0, 2).flatten(1)
+
+height = Dim("height", min=8, max=256)
+program = torch.export.export(Windows(), (torch.randn(16, 3),), dynamic_shapes={"x": {0: height}})
+print(program.module()(torch.randn(32, 3)).shape)
+"""
 _CASES = {
     "a generator that is not closed": Case(_LEAK, 13, 60, "finally"),
+    "an export of a size that is no multiple": Case(_EXPORT, 9, 95, "# called without torch.export it passes", "Scale"),
     "a test, and a recursion without end": Case(_RECURSION, 8, 60, "IntEnum", "Pool", "train.py::test_pool"),
 }
 
@@ -93,6 +116,7 @@ _CASES = {
     "what",
     [
         "a generator that is not closed",
+        "an export of a size that is no multiple",
         pytest.param(
             "a test, and a recursion without end",
             marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="Dynamo traces this IntEnum there"),

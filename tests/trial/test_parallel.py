@@ -74,6 +74,21 @@ def test_two_trials_run_at_the_same_time(tmp_path: Path, plans: list[Plan]) -> N
     assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
 
 
+def test_programs_run_at_the_same_time_each_in_its_folder(tmp_path: Path) -> None:
+    (meeting := tmp_path / "meeting").mkdir()
+    places = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / "program.py"
+        file.write_text(f"{MEETS.format(folder=str(meeting))}\nassert Path.cwd().name == {name!r}\n")
+        places.append((Program(str(file)), file.parent))
+    with runner(tmp_path, "") as trials:
+        trials.start_forks(threads=1, checkpoint=False)
+        outcomes = trials.run_programs(EAGER[0], places)
+    assert all(outcome.passed for outcome in outcomes)
+    assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
+
+
 def test_each_outcome_is_that_of_its_plan(tmp_path: Path) -> None:
     source = """
 import sys, torch

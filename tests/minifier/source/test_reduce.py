@@ -106,6 +106,18 @@ def test_without_a_thorough_end_fewer_candidates_are_tried_and_the_result_is_not
     assert len(tried[False]) <= len(tried[True])
 
 
+def test_programs_that_are_told_ahead_change_no_result() -> None:
+    ahead: list[list[str]] = []
+    tried: list[str] = []
+    text = PROGRAM.replace("def fault(value):\n    return value\n", "def fault(value): return value\n")
+    alone = reduce_source(text, _fails)
+    together = reduce_source(text, lambda t: tried.append(t) or _fails(t), ahead=lambda t: ahead.append([*t]), width=3)
+    assert together == alone
+    told = [text for texts in ahead for text in texts]
+    assert max(map(len, ahead)) == 3
+    assert len(set(told) & set(tried)) > len(set(told)) / 2
+
+
 def _fails(text: str) -> bool:
     tree = ast.parse(text)
     if not any(isinstance(n, ast.FunctionDef) and n.name == "fault" for n in ast.walk(tree)):
