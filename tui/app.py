@@ -307,7 +307,7 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
         which = f"{self.rank + 1} of {len(self.paths)}" if self.paths else ""
         lines = self.focused_lines
         found = lines.match_position() if lines is not None else ""
-        match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
+        match = f"{one_line(lines.matcher.pattern)}: {found}, }} next" if lines is not None and found else ""
         parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
         for status in self.query("#status").results(Static):  # none while the browser ends
             if status.content != (text := " · ".join(parts)):

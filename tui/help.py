@@ -27,6 +27,8 @@ _KEY_NAMES = {
     "ampersand": "&",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
+    "right_curly_bracket": "}",
+    "left_curly_bracket": "{",
     "greater_than_sign": ">",
     "less_than_sign": "<",
     "plus": "+",

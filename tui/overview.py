@@ -226,7 +226,10 @@ def _target(item: Finding) -> Location:
         return Location("recompiles", item=item.records[0])
     if item.records:
         return Location("breaks", item=item.records[0])
-    return Location("compiles", compile_id=item.compile_ids[0] if item.compile_ids else None)
+    compile_id = item.compile_ids[0] if item.compile_ids else None
+    if item.node_value is not None:
+        return Location("code", compile_id, item=item.node_value)
+    return Location("compiles", compile_id=compile_id)
 
 
 def _amount(group: Sequence[Finding]) -> str:

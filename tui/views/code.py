@@ -146,6 +146,29 @@ class CodeView(GraphActions, StageActions):
             tooltip="go to the next compile: of this line, if several have it, else of all",
         ),
         Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
+        Binding(
+            "n",
+            "node(1)",
+            "node",
+            key_display="n/N",
+            id="code.next-node",
+            tooltip="go to the node that runs next, of those whose values were recorded",
+        ),
+        Binding(
+            "N",
+            "node(-1)",
+            "former node",
+            show=False,
+            id="code.former-node",
+            tooltip="go back to the node that ran before",
+        ),
+        Binding(
+            "V",
+            "values",
+            "values",
+            id="code.values",
+            tooltip="show the value of this node uncompiled, in float64 and compiled, side by side",
+        ),
     ]
 
     def __init__(self) -> None:
@@ -172,6 +195,8 @@ class CodeView(GraphActions, StageActions):
             "stages": bool(made.get("kernel")),
             "finding(1)": bool(self.pane("source").notes),
             "compile(1)": self._model is not None and len(self._compiles_to_choose()) > 1,
+            "node(1)": self._model is not None and self._model.values is not None,
+            "values": self._model is not None and self._model.values is not None,
         }
         return super().offers(action) and needed.get(action, True)
 
@@ -211,6 +236,8 @@ class CodeView(GraphActions, StageActions):
 
     def go_to(self, place: Location) -> None:
         board = self._model
+        if place.item is not None and board is not None and place.compile_id == board.compile_id:
+            place = self.values.resolved(board, place)
         self._pending_target = place
         same = board is not None and place.compile_id in (None, board.compile_id)
         if same and place.compile_id is None and (place.document or "").startswith("source:"):
@@ -240,6 +267,13 @@ class CodeView(GraphActions, StageActions):
         if board is not self._model:
             self._stage_message = ""
         self._model = board
+        if board is not None:
+            self.values.board_shown(board)
+        if board is not None and place.item is not None:
+            place = self.values.resolved(board, place)
+            if place.document is not None and board.find(place.document) and not board.is_complete:
+                self._read_and_show(board, place)
+                return
         self.refresh_bindings()
         for name in PANES:
             self.show_pane(name)
@@ -277,6 +311,7 @@ class CodeView(GraphActions, StageActions):
             pane.show(document, links)
         pane.links = links
         pane.notes = board.notes.get(ref.key, {})
+        pane.values = self.values.margins(board, ref, links)
         pane.set_colors(board.colors)
 
     def _title(self, name: str) -> str:
@@ -423,6 +458,14 @@ class CodeView(GraphActions, StageActions):
         pane.focus()
         self.highlight()
 
+    def action_node(self, by: int) -> None:
+        """Go to the node that runs next, or ran before."""
+        self.values.step(self._model, by)
+
+    def action_values(self) -> None:
+        """Show the value of the cursor's node uncompiled, in float64 and compiled, side by side."""
+        self.values.compare(self._model)
+
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""
         board, ids = self._model, self._compiles_to_choose()
@@ -464,7 +507,7 @@ class CodeView(GraphActions, StageActions):
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
-        shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
+        shown = [f"compile {one_line(board.compile_id)}", self.values.status(board), one_line(changes)] if board else []
         shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(part for part in shown if part), text)
 
@@ -527,7 +570,8 @@ class CodeView(GraphActions, StageActions):
         here = [call for call in module.calls if call.line == line or call.is_defined_at(line)][:1]
         lines = {call.index: call.line for call in module.calls}
         share = share_text(module.calls) if here else ""
-        made = [styled_line((share, "dim"))] if share else []
+        made = self.values.stored_lines(board, here[0].name) if here else []
+        made += [styled_line((share, "dim"))] if share else []
         for refused in here[0].refused[:_MAX_REFUSED] if here else ():
             to = Location(self.NAME, board.compile_id, document=ref.key, line=lines.get(refused.call))
             made.append(styled_line(one_line(refusal_text(refused)), to=to))
@@ -543,7 +587,7 @@ class CodeView(GraphActions, StageActions):
         origins = node_origins(node, board.sources(document.ref.key), board.origins)
         head, *rest = node_lines(found, document, board.compile_id)
         made = origin_lines(origins, board.callers, board.compile_id)
-        return [head, *made[:1], *rest, *made[1:]]
+        return [head, *made[:1], *self.values.lines(board), *rest, *made[1:]]
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""
