@@ -12,6 +12,7 @@ from tui.documents import DocumentRef
 from tui.line_links import LineLinks
 from tui.location import Location
 from tui.node_values import (
+    NO_CALL,
     Float64Value,
     NodeValues,
     ValueMargin,
@@ -38,19 +39,18 @@ class CodeValues:
 
     def __init__(self, view: GraphActions) -> None:
         self._view = view
-        self._call: int | None = None  # the index of the call whose values are shown
+        self._compile_id = ""  # the compile that is shown
+        self._call: int | None = None  # the number of the call whose values are shown
         self._float64: dict[int, Mapping[str, Float64Value]] = {}
         self._session: Session | None = None  # the recording that this is of
 
     def board_shown(self, board: CodePaneModel) -> None:
         """Take in the compile that is shown: of its calls the first with a wrong value, or else the first."""
         if self._session is not self._view.session:
-            self._session, self._call, self._float64 = self._view.session, None, {}
-        values = board.values
-        if values is not None:
-            known = values.table.calls[self._call].compile_id if self._call is not None else None
-            if known != board.compile_id:
-                self._call = values.suspect_call(board.compile_id)
+            self._session, self._compile_id, self._float64 = self._view.session, "", {}
+        if board.compile_id != self._compile_id:
+            self._compile_id = board.compile_id
+            self._call = board.values.suspect_call(board.compile_id) if board.values is not None else None
 
     def margins(self, board: CodePaneModel, ref: DocumentRef, links: LineLinks) -> Mapping[int, ValueMargin]:
         """Return the margins of the lines of a graph whose nodes have values."""
@@ -171,7 +171,8 @@ class CodeValues:
 
     def _nearest(self, board: CodePaneModel, values: NodeValues, by: int) -> NodeValue | None:
         """The node of the shown call that is nearest below the cursor's line, or above it; or the call's first."""
-        own = [node for node in values.steps if node.values_call == self._call]
+        calls = [call for call in values.table.calls if call.compile_id == board.compile_id and call.call == self._call]
+        own = [node for node in values.steps if values.table.call_of(node) in calls]
         name = self._view.graph_pane()
         ref = board.ref(name) if name is not None else None
         if name is not None and ref is not None and _is_recorded(ref):
@@ -181,6 +182,20 @@ class CodeValues:
                 return placed[0] if by > 0 else placed[-1]
         return own[0] if own else values.step(None, by)
 
+    def show_call(self, board: CodePaneModel | None, by: int) -> None:
+        """Show the values of the next or former recorded call of this compile."""
+        if (values := self._values(board)) is None or board is None:
+            return
+        calls = values.calls(board.compile_id)
+        place = calls.index(self._call) + by if self._call in calls else 0
+        if 0 <= place < len(calls):
+            self._call = calls[place]
+            for name in ("dynamo", "later"):
+                self._view.show_pane(name)
+            self._view.highlight()
+        else:
+            self._view.notify(NO_CALL)
+
     def resolved(self, board: CodePaneModel, place: Location) -> Location:
         """Return the line of the node that a location names, and show the call that the node is of."""
         values = board.values
@@ -188,7 +203,7 @@ class CodeValues:
         if values is None or node is None:
             return replace(place, item=None)
         call = values.table.call_of(node)
-        self._call = node.values_call
+        self._call = call.call
         key = self._document_of(board, node, call)
         if key is None:
             return Location("code", place.compile_id)

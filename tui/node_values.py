@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.values import ValueTable, bounds_text
@@ -12,9 +12,10 @@ from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, V
 from dynadiag.render.values import call_name, history_line
 from tui.styled_text import Line, line, one_line
 
-__all__ = ["Float64Value", "NodeValues", "ValueMargin", "compiled_text", "is_input"]
+__all__ = ["NO_CALL", "Float64Value", "NodeValues", "ValueMargin", "compiled_text", "is_input"]
 __all__ += ["read_float64", "value_lines", "without_values"]
 
+NO_CALL = "no other call of this graph was recorded there: `--calls 0..9` records more"
 _EVENT = "dynadiag_values"
 
 
@@ -63,9 +64,9 @@ class NodeValues:
         return next((node for node in self.table.nodes if node.index == index), None)
 
     def named(self, compile_id: str, name: str, *, backward: bool, call: int | None = None) -> NodeValue | None:
-        """Return the value of a node of a graph, in a recorded call or else in the first that has it."""
+        """Return the value of a node of a graph in the call with this number, or else in the first that has it."""
         found = self.table.named(compile_id, name, backward=backward)
-        return next((node for node in found if node.values_call == call), found[0] if found else None)
+        return next((node for node in found if self.table.call_of(node).call == call), found[0] if found else None)
 
     def step(self, node: NodeValue | None, by: int) -> NodeValue | None:
         """Return the node that runs next, or ran before; without a node the first or the last of all."""
@@ -79,12 +80,16 @@ class NodeValues:
         place = self._places.get(node.index)
         return f"node {place + 1:,} of {len(self.steps):,}" if place is not None else ""
 
+    def calls(self, compile_id: str) -> Sequence[int]:
+        """Return the numbers of the recorded calls of a compile."""
+        return sorted({call.call for call in self.table.calls if call.compile_id == compile_id})
+
     def suspect_call(self, compile_id: str) -> int | None:
         """Return the first call of a compile in which a value is wrong or no number, or else its first."""
         suspects = (self.table.first_wrong, self.table.first_nan, self.table.first_inf)
-        calls = [node.values_call for node in suspects if node is not None]
-        own = [call.index for call in self.table.calls if call.compile_id == compile_id]
-        return next((call for call in calls if call in own), own[0] if own else None)
+        calls = [self.table.call_of(node) for node in suspects if node is not None]
+        found = next((call.call for call in calls if call.compile_id == compile_id), None)
+        return next(iter(self.calls(compile_id)), None) if found is None else found
 
     def margin(self, node: NodeValue, shape: str) -> ValueMargin:
         """Return what stands at the margin of a node's line, behind its ``shape``."""
@@ -94,7 +99,9 @@ class NodeValues:
         short = " ".join(filter(None, (wrong, bad, bounds_text(summary, 3).replace(" ", ""))))
         off = f"off {node.off_float64:.0e}" if node.off_float64 else ""
         texts = (f"{shape}  {short}  {off}".strip(), f"{shape}  {short}".strip(), short, wrong or bad or shape)
-        return ValueMargin(tuple(dict.fromkeys(filter(None, texts))), "error" if wrong or summary.nan else "dim")
+        return ValueMargin(
+            tuple(dict.fromkeys(filter(None, texts))), "error" if wrong or summary.nan or node.cause else "dim"
+        )
 
 
 def _not_finite(summary: ValueSummary) -> str:
@@ -111,7 +118,7 @@ def value_lines(values: NodeValues, node: NodeValue, of: str = "") -> list[Line]
     parts = [bounds_text(summary, 6), _not_finite(summary)]
     parts += [f"{name} {number:.4g}" for name, number in (("mean", summary.mean), ("norm", summary.norm)) if number]
     parts += [f"{summary.zero:,} zero"] if summary.zero else []
-    parts += [f"off {node.off_float64:.1e} from float64"] if node.off_float64 is not None else []
+    parts += [f"off {node.off_float64:.2g} from float64"] if node.off_float64 is not None else []
     about = f"  {f'of {one_line(of)}, ' if of else ''}{call_name(values.table.call_of(node))}"
     role = "error" if summary.nan else ""
     made = [line(("value  ", "dim"), (", ".join(filter(None, parts)) or "empty", role), (about, "dim"))]
@@ -136,7 +143,7 @@ def compiled_text(node: NodeValue, stored: StoredNodeValue) -> str:
     elif not same and stored.summary.samples == node.summary.samples:
         words = "same in seven digits"
     by = f" by {one_line(stored.kernel)}" if stored.kernel else " as a result of compiled code"
-    off = f", off {stored.off_float64:.1e} from float64" if stored.off_float64 is not None else ""
+    off = f", off {stored.off_float64:.2g} from float64" if stored.off_float64 is not None else ""
     bounds = "" if same else f", {bounds_text(stored.summary, 6) or _not_finite(stored.summary)}"
     return f"{words}{off}{bounds},{by}"
 

@@ -9,12 +9,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import operator_name
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.values import call_name
 from tui.dialog import Dialog
 from tui.location import Location
-from tui.node_values import Float64Value, NodeValues, value_lines
+from tui.node_values import NO_CALL, Float64Value, NodeValues, value_lines
 from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -23,7 +24,7 @@ __all__ = ["ValueScreen"]
 
 _Side = ValueSummary | Float64Value | None
 _NAMES = ("eager", "float64", "compiled")
-_WIDTH, _NAME_WIDTH = 20, 10  # columns of a side, and of what stands before them
+_WIDTH, _NAME_WIDTH = 19, 12  # columns of a side, and of what stands before them
 _BAR = 18  # columns of the longest bar of the histogram
 _BINS = 10
 _MAX_ELEMENTS = 8  # that are listed, those that differ most
@@ -36,8 +37,8 @@ class ValueScreen(Dialog[Location]):
         Binding("escape,q,V", "close", "close", id="value.close"),
         Binding("n", "step(1)", "next node", id="value.next"),
         Binding("N", "step(-1)", "former node", id="value.former"),
-        Binding("right_square_bracket", "call(1)", "next call", key_display="]", id="value.next-call"),
-        Binding("left_square_bracket", "call(-1)", "former call", key_display="[", id="value.former-call"),
+        Binding("right_parenthesis", "call(1)", "next call", key_display=")", id="value.next-call"),
+        Binding("left_parenthesis", "call(-1)", "former call", key_display="(", id="value.former-call"),
     ]
 
     def __init__(
@@ -82,14 +83,14 @@ class ValueScreen(Dialog[Location]):
             self._node = history[place]
             self._show()
         else:
-            self.notify("its graph has no other recorded call there: record more with `--calls 0..9`")
+            self.notify(NO_CALL)
 
     def _show(self) -> None:
         lines, node = self.query_one(StyledLines), self._node
         call = self._values.table.call_of(node)
         parts = (one_line(node.node), call_name(call), self._values.position(node))
         lines.border_title = " · ".join(filter(None, parts))
-        lines.border_subtitle = "n next node, N former node, ] next call, [ former call, escape closes"
+        lines.border_subtitle = "n next node, N former node, ) next call, ( former call, escape closes"
         wide = self._float64_of(call).get(node.node)
         lines.show(list(_screen_lines(self._values, node, wide)))
 
@@ -117,10 +118,10 @@ def _statistics(sides: Sequence[_Side], node: NodeValue, stored: StoredNodeValue
     for name in ("min", "max", "mean", "norm", "nan", "inf", "zero"):
         cells = [_cell(None if side is None else getattr(side, name)) for side in sides]
         yield line((f"{name:<{_NAME_WIDTH}}", "dim"), "".join(f"{cell:<{_WIDTH}}" for cell in cells))
-    off = (node.off_float64, 0.0 if node.off_float64 is not None else None, stored.off_float64 if stored else None)
-    cells = [_cell(each) for each in off]
+    off = (node.off_float64, None, stored.off_float64 if stored else None)
+    eager, wide, compiled = (f"{_cell(each):<{_WIDTH}}" for each in off)
     role = "error" if stored is not None and stored.wrong else ""
-    yield line((f"{'off':<{_NAME_WIDTH}}", "dim"), ("".join(f"{cell:<{_WIDTH}}" for cell in cells), role))
+    yield line((f"{'off float64':<{_NAME_WIDTH}}", "dim"), eager, wide, (compiled, role))
 
 
 def _cell(number: float | None) -> str:
@@ -155,7 +156,7 @@ def _histogram(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
         return
     low, high = min(finite), max(finite)
     step = high / _BINS - low / _BINS
-    yield line((f"spread of {max(map(len, elements))} elements", "title"))
+    yield line((f"spread of {count(max(map(len, elements)), 'element')}", "title"))
     bins = [[0] * _BINS for _ in elements]
     for side, counts in zip(elements, bins, strict=True):
         for number in side:

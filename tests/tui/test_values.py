@@ -22,9 +22,12 @@ async def test_a_node_shows_its_value_and_how_it_changes_over_the_calls(valued: 
         await press(pilot, "3", "n", "N", "N")
         assert "y = x.sin()" in screen(pilot)
         assert "0.25..0.75" in screen(pilot)
-        assert "value  0.25 .. 0.75, mean 0.5, norm 1, off 1.0e-08 from float64  inference 0/0, call 0" in screen(pilot)
+        assert "value  0.25 .. 0.75, mean 0.5, norm 1, off 1e-08 from float64  inference 0/0, call 0" in screen(pilot)
         assert "calls  ▁█  largest of each call, 0 to 1" in screen(pilot)
         assert "node 1 of 4, call 0" in screen(pilot)
+        await press(pilot, "right_parenthesis")
+        assert "node 3 of 4, call 1" in screen(pilot)
+        assert "0.5..3" in screen(pilot)
 
 
 async def test_n_goes_to_the_node_that_runs_next_and_into_the_next_call(valued: Path) -> None:
@@ -44,7 +47,7 @@ async def test_n_goes_to_the_node_that_runs_next_and_into_the_next_call(valued: 
 async def test_what_a_kernel_gets_wrong_stands_below_it_and_leads_to_its_node(valued: Path) -> None:
     async with browsing(valued, (150, 40)) as pilot:
         await press(pilot, "7", "f", *"relu", "enter", "enter")
-        assert "stores z  WRONG: rounding does not explain it, off 2.5e-01 from float64" in screen(pilot)
+        assert "stores z  WRONG: rounding does not explain it, off 0.25 from float64" in screen(pilot)
 
 
 async def test_the_three_values_side_by_side(valued: Path) -> None:
@@ -55,7 +58,7 @@ async def test_the_three_values_side_by_side(valued: Path) -> None:
         await press(pilot, "n")
         assert "─ z · inference 0/0, call 0 · node 2 of 4 ─" in screen(pilot)
         assert "WRONG" in screen(pilot)
-        await press(pilot, "right_square_bracket")
+        await press(pilot, "right_parenthesis")
         assert "call 1 · node 4 of 4" in screen(pilot)
         assert "an older dynadiag" not in screen(pilot)
         await press(pilot, "escape")
