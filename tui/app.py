@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from tui.views.trials import TrialsView
 
-__all__ = ["Browser"]
 
 MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too

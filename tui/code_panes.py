@@ -32,19 +32,6 @@ from tui.node_values import NodeValues
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
 
-__all__ = [
-    "PANES",
-    "CodePaneModel",
-    "changes_text",
-    "lex_ahead",
-    "made_of",
-    "read_diff",
-    "read_document",
-    "read_documents",
-    "read_panes",
-    "set_stages",
-]
-
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _FIRST_LINES = 60  # lines that a pane may show at once
 _MAX_DIFF_LINES = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths

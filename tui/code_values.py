@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tui.session import Session
     from tui.views.graph_actions import GraphActions
 
-__all__ = ["CodeValues"]
 
 _NO_VALUE = "this node has no recorded value: n goes to one that has"
 _MAX_STORED = 20  # values that a kernel stores that are listed

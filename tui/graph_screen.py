@@ -21,8 +21,6 @@ from tui.session import Session
 from tui.styled_text import one_line
 from tui.widgets.graph_canvas import GraphCanvas
 
-__all__ = ["DrawnGraph", "GraphScreen", "read_graph_picture"]
-
 _CELLS_PER_BOX = 150  # cells of the terminal that a box with its lines takes
 _MIN_BOXES = 6
 _NO_NAME = re.compile(r"[^\w.-]+")  # what the name of a file shall not have

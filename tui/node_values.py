@@ -12,9 +12,6 @@ from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, V
 from dynadiag.render.values import call_name, history_line
 from tui.styled_text import Line, line, one_line
 
-__all__ = ["NO_CALL", "Float64Value", "NodeValues", "ValueMargin", "compiled_text", "is_input"]
-__all__ += ["read_float64", "value_lines", "without_values"]
-
 NO_CALL = "no other call of this graph was recorded there: `--calls 0..9` records more"
 _EVENT = "dynadiag_values"
 

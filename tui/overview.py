@@ -28,8 +28,6 @@ from tui.span_text import span_text
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
-__all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
-
 _LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the overview lists: as many as fit
 _MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one
 _MAX_LINES = 6  # line numbers of findings that say the same

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tui.compiled_lines import CompiledLines
     from tui.node_values import NodeValues
 
-__all__ = ["Session"]
 
 _JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached

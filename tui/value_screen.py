@@ -20,8 +20,6 @@ from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["ValueScreen"]
-
 _Side = ValueSummary | Float64Value | None
 _NAMES = ("eager", "float64", "compiled")
 _WIDTH, _NAME_WIDTH = 19, 12  # columns of a side, and of what stands before them

@@ -48,8 +48,6 @@ from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["CodeView"]
-
 _MAX_REFUSED = 20  # refused fusions of a call that are listed
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 

@@ -17,8 +17,6 @@ from tui.views.paned import PanedView
 if TYPE_CHECKING:
     from tui.graph_screen import DrawnGraph
 
-__all__ = ["GraphActions"]
-
 
 class GraphActions(PanedView):
     """A screen with panes, some of which show graphs."""

@@ -12,8 +12,6 @@ from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, ne
 from tui.styled_text import Line, line, one_line
 from tui.views.base import View
 
-__all__ = ["StageActions"]
-
 
 class StageActions(View):
     """A screen on which the cursor can be on a kernel."""

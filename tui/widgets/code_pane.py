@@ -21,8 +21,6 @@ from tui.source_findings import SourceNote
 from tui.styled_text import one_line, printable_code
 from tui.widgets.lines import Lines, cut_columns
 
-__all__ = ["CodePane", "is_kernel_line"]
-
 _HIGHLIGHT_SHARE = 0.30  # share of the link color in the background of highlighted lines
 _CALLED_SHARE = 0.12  # the same for lines that the cursor's line led to, or that led to it
 _FRAME = 2  # columns of the border

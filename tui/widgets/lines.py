@@ -31,7 +31,6 @@ from tui.widgets.ground import PaneScrollBar
 if TYPE_CHECKING:
     from tui.documents import Document
 
-__all__ = ["FilterableLines", "Lines", "cut_columns"]
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
 _MAX_QUICK_LINES = 20_000  # lines that a search counts its matches in

@@ -9,8 +9,6 @@ from dynadiag.explanation.values import ValueTable
 from dynadiag.recording.records import ValuesCall
 from dynadiag.render.values import VALUE_HEADS, call_name, call_notes, history_line, value_row
 
-__all__ = ["VALUES_HEADS", "ValuesCallView", "value_views"]
-
 VALUES_HEADS = (*VALUE_HEADS, "calls")
 _MAX_ROWS = 5000  # nodes of a page
 
