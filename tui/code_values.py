@@ -188,12 +188,16 @@ class CodeValues:
         calls = values.calls(board.compile_id)
         place = calls.index(self._call) + by if self._call in calls else 0
         if 0 <= place < len(calls):
-            self._call = calls[place]
-            for name in ("dynamo", "later"):
-                self._view.show_pane(name)
+            self._set_call(calls[place])
             self._view.highlight()
         else:
             self._view.notify(NO_CALL)
+
+    def _set_call(self, call: int) -> None:
+        if call != self._call:
+            self._call = call
+            for name in ("dynamo", "later"):
+                self._view.show_pane(name)
 
     def resolved(self, board: CodePaneModel, place: Location) -> Location:
         """Return the line of the node that a location names, and show the call that the node is of."""
@@ -202,7 +206,7 @@ class CodeValues:
         if values is None or node is None:
             return replace(place, item=None)
         call = values.table.call_of(node)
-        self._call = call.call
+        self._set_call(call.call)
         key = self._document_of(board, node, call)
         if key is None:
             return Location("code", place.compile_id)

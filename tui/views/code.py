@@ -198,12 +198,20 @@ class CodeView(GraphActions, StageActions):
         same = board is not None and place.compile_id in (None, board.compile_id)
         if same and place.compile_id is None and (place.document or "").startswith("source:"):
             same = False  # whichever compile has the line
-        if same and board is not None and place.document is None:
+        if same and board is not None and (place.document is None or self._is_shown(board, place.document)):
             self._go_to_line(board, place)
         elif same and board is not None and place.document in board.links and board.find(place.document):
             self._read_and_show(board, place)
         elif self.is_mounted:
             self.load()
+
+    def _is_shown(self, board: CodePaneModel, key: str) -> bool:
+        """Whether a pane shows a document, and nothing beside it changes with it."""
+        before = dict(board.selected), board.forward_graph
+        name = board.find(key)
+        document = self.pane(name).document if name is not None else None
+        is_same = (board.selected, board.forward_graph) == before
+        return is_same and document is not None and document.ref.key == key
 
     def _read_and_show(self, board: CodePaneModel, place: Location) -> None:
         """Show a document that has been read. Documents beside it may have to be read first."""
