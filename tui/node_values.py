@@ -118,9 +118,8 @@ def value_lines(values: NodeValues, node: NodeValue, of: str = "") -> list[Line]
     parts += [f"off {node.off_float64:.2g} from float64"] if node.off_float64 is not None else []
     about = f"  {f'of {one_line(of)}, ' if of else ''}{call_name(values.table.call_of(node))}"
     role = "error" if summary.nan else ""
-    made = [line(("value  ", "dim"), (", ".join(filter(None, parts)) or "empty", role), (about, "dim"))]
-    if node.cause:
-        made.append(line(("cause  ", "dim"), (one_line(node.cause), "error")))
+    made = [line(("cause  ", "dim"), (one_line(node.cause), "error"))] if node.cause else []
+    made.append(line(("value  ", "dim"), (", ".join(filter(None, parts)) or "empty", role), (about, "dim")))
     if (stored := values.table.stored.get(node.index)) is not None:
         text = compiled_text(node, stored)
         made.append(line(("stored ", "dim"), (text, "error" if stored.wrong else "")))

@@ -99,7 +99,7 @@ def _screen_lines(values: NodeValues, node: NodeValue, wide: Float64Value | None
     place = f"  {one_line((node.span.file or '').rpartition('/')[2])}:{node.span.line}" if node.span.line else ""
     yield line((one_line(operator_name(node.op)), "key"), f"{reads}", (place, "dim"))
     yield line((f"{one_line(summary.dtype)} [{', '.join(map(one_line, summary.shape))}]", "good"))
-    yield from value_lines(values, node)[1:]
+    yield from value_lines(values, node)
     yield Line()
     sides: tuple[_Side, ...] = (summary, wide, stored.summary if stored is not None else None)
     yield line((" " * _NAME_WIDTH + "".join(f"{name:<{_WIDTH}}" for name in _NAMES), "title"))
@@ -175,10 +175,10 @@ def _furthest(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
         apart = max((_apart(own, number) for number in row[1:] if number is not None), default=0.0)
         rows.append((apart, at, row))
     differing = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1]))[:_MAX_ELEMENTS]
-    if not differing:
+    if differing:
+        yield line(("elements that differ most", "title"))
+    elif len(eager) > 1:
         yield line(("the recorded elements are equal, in seven digits", "dim"))
-        return
-    yield line(("elements that differ most", "title"))
     for _, at, row in differing:
         cells = "".join(f"{_cell(number):<{_WIDTH}}" for number in row)
         yield line((f"{f'[{at}]':<{_NAME_WIDTH}}", "dim"), cells)
