@@ -38,6 +38,7 @@ DOCS = {
     "browse-stages": ("gpu.dynadiag", "3 a y", "200x42"),
     "browse-search": ("transformer.dynadiag", "0 g e l u enter", "120x36"),
     "browse-ranks": ("ranks", "", "110x28"),
+    "browse-values": ("values_wrong.dynadiag", "j enter V", "120x36"),
     "browse-trials": ("bisect.dynadiag", "8", "120x36"),
 }
 

@@ -420,3 +420,78 @@ for _ in range(2):
     loss_of(model(torch.randn(8, 16)), torch.zeros(8, 4)).backward()
 dist.destroy_process_group()
 """
+# Values that are recorded (`record --values`).
+NAN_IN_THE_LOSS = """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+torch.manual_seed(0)
+net = nn.Sequential(Block(16), Block(16), nn.Linear(16, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+
+
+@torch.compile
+def loss_of(x, offset):
+    shares = net(x).softmax(-1)
+    return -torch.log(shares.amax(-1) - offset).mean()
+
+
+for step in range(4):
+    loss = loss_of(torch.randn(8, 16), torch.tensor(0.0 if step < 3 else 1.5))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+OVERFLOWS = """
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.linear, self.scale = nn.Linear(32, 32), scale
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+
+torch.manual_seed(0)
+net = nn.Sequential(*(Layer(scale) for scale in (10.0, 100.0, 1000.0, 1.0))).half()
+with torch.no_grad():
+    torch.compile(net)(torch.randn(4, 32).half())
+"""
+TWO_INPUTS = """
+import os
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+
+@torch.compile
+def scores_of(x, mask):
+    return net(x * mask).softmax(-1)
+
+
+x = torch.randn(4, 8)
+mask = torch.ones(4, 8)
+if dist.get_rank() == 1:
+    mask[2, 3] = 0.0
+with torch.no_grad():
+    scores_of(x, mask)
+dist.destroy_process_group()
+"""

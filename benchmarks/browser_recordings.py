@@ -28,11 +28,14 @@ from browser_programs import (
     FAILS_IN_LOWERING,
     FAILS_WHEN_CALLED,
     GPT2,
+    NAN_IN_THE_LOSS,
+    OVERFLOWS,
     SLOW,
     THIRTY_BREAKS,
     THREE_FILES,
     TRANSFORMER,
     TWELVE_RECOMPILES,
+    TWO_INPUTS,
     TWO_LAYERS,
     WRONG,
 )
@@ -105,6 +108,12 @@ def _ranks(folder: Path, name: str) -> None:
     _run("record", "-o", f"{job}/", "--", *torchrun, _program(folder, name, EIGHT_RANKS), folder=folder)
 
 
+def _two_inputs(folder: Path, name: str) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    target = _program(folder, name, TWO_INPUTS)
+    _run("record", "--values", "-o", f"{folder / name}/", "--", *torchrun, target, folder=folder)
+
+
 def _being_written(folder: Path, name: str) -> None:
     """The journal of a program in the middle. It names process 1, which never ends, as the one that writes it."""
     target = _program(folder, name, SLOW)
@@ -147,6 +156,11 @@ RECORDINGS: dict[str, Callable[[Path, str], None]] = {
     "three_files": _three_files,
     "detection": _explained(DETECTION),
     "ddp": _explained(DDP_AND_ANOTHER),
+    "values_nan": _explained(NAN_IN_THE_LOSS.replace("RATE", "0.1"), "--values", "--calls", "0..3"),
+    "values_rate": _explained(NAN_IN_THE_LOSS.replace("RATE", "0.2"), "--values", "--calls", "0..3"),
+    "values_half": _explained(OVERFLOWS, "--values"),
+    "values_wrong": _explained(WRONG, "--values"),
+    "values_ranks": _two_inputs,
     "bisect": _searched("bisect", WRONG),
     "minify": _searched("minify", WRONG, "--accuracy"),
     "compare": _compared,

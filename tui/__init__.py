@@ -10,8 +10,6 @@ import gc
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["run"]
-
 
 def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, pick: bool = False) -> int:
     """Browse recordings, or those of folders, until the user quits. Return the exit code.

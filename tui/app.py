@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from tui.views.trials import TrialsView
 
-__all__ = ["Browser"]
 
 MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
@@ -307,7 +306,7 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
         which = f"{self.rank + 1} of {len(self.paths)}" if self.paths else ""
         lines = self.focused_lines
         found = lines.match_position() if lines is not None else ""
-        match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
+        match = f"{one_line(lines.matcher.pattern)}: {found}, }} next" if lines is not None and found else ""
         parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
         for status in self.query("#status").results(Static):  # none while the browser ends
             if status.content != (text := " · ".join(parts)):

@@ -11,7 +11,6 @@ from tui.recording_app import RecordingApp
 if TYPE_CHECKING:
     from tui.bookmarks import Bookmark
 
-__all__ = ["BookmarkActionsApp"]
 
 _MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
 

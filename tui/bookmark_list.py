@@ -16,8 +16,6 @@ from tui.views import screen_named
 from tui.widgets.lines import Lines
 from tui.widgets.table import Column, Row, Table
 
-__all__ = ["BookmarkList"]
-
 _COLUMNS = (Column("where", max_width=40), Column("line", max_width=60), Column("note"))
 
 

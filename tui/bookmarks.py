@@ -13,8 +13,6 @@ from dynadiag.recording.records import Run
 from dynadiag.recording.store import atomic_write
 from tui.location import Location
 
-__all__ = ["Bookmark", "bookmark_path", "read_bookmarks", "write_bookmarks"]
-
 _ID_CHARS = 12  # of the hash that names the file
 
 

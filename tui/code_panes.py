@@ -28,21 +28,9 @@ from tui.documents import (
 )
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
+from tui.node_values import NodeValues
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
-
-__all__ = [
-    "PANES",
-    "CodePaneModel",
-    "changes_text",
-    "lex_ahead",
-    "made_of",
-    "read_diff",
-    "read_document",
-    "read_documents",
-    "read_panes",
-    "set_stages",
-]
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _FIRST_LINES = 60  # lines that a pane may show at once
@@ -69,6 +57,8 @@ class CodePaneModel:
     forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
     origins: Mapping[str, NodeOrigin] = field(default_factory=dict)  # of Dynamo's nodes
+    values: NodeValues | None = None  # None in a recording without values
+    last_of: dict[str, Mapping[str, str]] = field(default_factory=dict)  # of later graphs, for `CodeValues.of_node`
     callers: Sequence[Frame] = ()  # the frames that led to the compiled function
 
     def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
@@ -172,6 +162,7 @@ def read_panes(
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
     board.in_recording, board.callers = item is not None, callers
+    board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
     if before is not None:
         sources = {key: document for key, document in before.documents.items() if document.ref.kind == "source"}

@@ -14,8 +14,6 @@ from functools import lru_cache
 from rich.color import Color
 from rich.style import Style
 
-__all__ = ["LINE_COLORS", "line_color", "role_style", "syntax_style", "tint"]
-
 _OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2")
 _LIGHT = {"#F0E442": "#9A8F00", "#E69F00": "#B57D00", "#56B4E9": "#2588C0"}
 _DARK = {"#0072B2": "#3C9BD6"}

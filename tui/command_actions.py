@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tui.confirm import Choice
     from tui.session import Session
 
-__all__ = ["CommandActionsApp"]
 
 _RUNS_ONCE = "This runs the program of the recording, with all its side effects."
 

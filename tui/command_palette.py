@@ -29,7 +29,6 @@ from tui.widgets.tree import Tree
 if TYPE_CHECKING:
     from tui.recording_app import RecordingApp
 
-__all__ = ["ActionProvider", "Palette", "all_binding_ids", "described_bindings"]
 
 RunAction = Callable[[], Awaitable[object]]
 

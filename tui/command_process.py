@@ -28,8 +28,6 @@ from dynadiag.recording.opening import has_recordings
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import relative_path
 
-__all__ = ["SEARCH", "Command", "CommandProcess", "TrialProgress", "program_command", "recording_command"]
-
 SEARCH = "search"  # the slot of bisections and minifications
 
 _DYNADIAG = (sys.executable, "-m", "dynadiag")

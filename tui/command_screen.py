@@ -19,8 +19,6 @@ from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["CommandScreen", "result_of", "text_columns"]
-
 _WIDTH = 0.96  # of the terminal's
 _FRAME = 5  # columns of the border, the padding and a scrollbar
 _REFRESH_SECONDS = 0.1  # seconds between two updates

@@ -18,8 +18,6 @@ from tui.overview import guard_change_fragments
 from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.tree import Branch
 
-__all__ = ["CompileTree", "call_lines", "compile_branches", "compile_lines"]
-
 _OUTCOME = {
     "ok": ("✓ ok", "good"),
     "break": ("⚠ break", "break"),

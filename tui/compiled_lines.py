@@ -11,8 +11,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 from tui.line_links import LineKey
 
-__all__ = ["CompiledLines"]
-
 
 class CompiledLines:
     """An index of the source lines of a recording. To make it, every graph of Dynamo's is read once."""

@@ -16,7 +16,6 @@ from tui.widgets.styled_lines import StyledLines
 if TYPE_CHECKING:
     from tui.command_process import Command
 
-__all__ = ["RUNS_OFTEN", "Choice", "Confirm", "command_choice"]
 
 RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
 

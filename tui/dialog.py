@@ -9,8 +9,6 @@ from textual.screen import ModalScreen
 
 from tui.widgets.lifetime import has_widgets
 
-__all__ = ["ClosesOnce", "Dialog"]
-
 T = TypeVar("T")
 
 

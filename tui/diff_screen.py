@@ -23,8 +23,6 @@ from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["DiffScreen"]
-
 _ITEM = "difference"  # the view of a location that is a difference of the list
 _MAX_DETAILS = 3  # lines of a difference that has no graphs to show
 _NOTHING = "no graph and no source of this difference is in both recordings"

@@ -19,8 +19,6 @@ from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line, printable_code
 
-__all__ = ["Sides", "aligned_rows", "read_sides"]
-
 _ROLES = {"+": "add", "-": "remove", "~": "break", ">": "recompile", "": ""}
 _MAX_COMPARED = 5_000  # lines of two sources that are compared; the time grows with the product of their lengths
 _EQUAL = "equal"

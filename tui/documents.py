@@ -14,20 +14,6 @@ from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_li
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks, invert_links
 
-__all__ = [
-    "Document",
-    "DocumentRef",
-    "compile_documents",
-    "kernel_regions",
-    "language_regions",
-    "preferred_stage",
-    "readable_graph",
-    "source_in_graphs",
-    "split_lines",
-    "stage_before",
-    "stage_changes",
-]
-
 # Inductor writes a kernel's code as a string literal into the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}

@@ -12,8 +12,6 @@ from textual.app import App, SuspendNotSupported
 
 from tui.documents import Document
 
-__all__ = ["edit_document", "edit_path", "editor_command"]
-
 # These editors take `file:line`. All others take `+line file`, as vi does.
 _COLON_EDITORS = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO_EDITORS = frozenset({"code", "codium", "cursor"})

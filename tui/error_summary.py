@@ -8,8 +8,6 @@ from dynadiag.explanation.formatting import shorten
 from dynadiag.recording.torch_text.failures import first_error
 from tui.styled_text import one_line
 
-__all__ = ["brief_error", "first_sentence"]
-
 _MAX_CHARS = 200  # characters
 _MIN_PART_CHARS = 60  # with less room for a line it is left out: "difference:" alone says nothing
 _END = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")

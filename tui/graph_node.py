@@ -12,8 +12,6 @@ from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
-__all__ = ["NodeDetails", "node_lines", "node_on_line", "value_on_line"]
-
 _MAX_USERS = 200  # users listed; an input may have 50,000
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,8 +21,6 @@ from tui.session import Session
 from tui.styled_text import one_line
 from tui.widgets.graph_canvas import GraphCanvas
 
-__all__ = ["DrawnGraph", "GraphScreen", "read_graph_picture"]
-
 _CELLS_PER_BOX = 150  # cells of the terminal that a box with its lines takes
 _MIN_BOXES = 6
 _NO_NAME = re.compile(r"[^\w.-]+")  # what the name of a file shall not have
@@ -37,14 +35,17 @@ class DrawnGraph:
     start: str
 
 
-def read_graph_picture(session: Session, ref: DocumentRef, start: str) -> DrawnGraph | None:
-    """Read a graph, with the modules of its nodes; ``None`` if its text has no node. ``start`` may be empty."""
+def read_graph_picture(session: Session, ref: DocumentRef, start: str, values: Mapping[str, str]) -> DrawnGraph | None:
+    """Read a graph, with the modules of its nodes; ``None`` if its text has no node. ``start`` may be empty.
+
+    ``values`` are texts of the values of nodes.
+    """
     graph = next((one for one in session.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
     origins = read_origins(session.recording, graph) if graph is not None else {}
     parsed = parse_graph(session.payload(ref.event))
     first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
     return (
-        DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}), first)
+        DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}, values), first)
         if first is not None
         else None
     )
@@ -61,14 +62,17 @@ class GraphScreen(Dialog[Location]):
         Binding("enter", "choose", "open the box, or go to the node's line", id="graph.choose"),
         Binding("minus,backspace", "fold", "fold the module or line around this node", id="graph.fold"),
         Binding("asterisk", "fold_all", "fold everything", id="graph.fold-all"),
+        Binding("n", "node(1)", "to the node that runs next", id="graph.next-node"),
+        Binding("N", "node(-1)", "to the node that ran before", id="graph.former-node"),
+        Binding("V", "values", "show its value uncompiled, in float64 and compiled", id="graph.values"),
         Binding("w", "write", "write the whole graph as SVG", id="graph.write"),
         Binding("escape,q,v", "dismiss", "close", id="graph.close"),
     ]
 
-    def __init__(self, drawn: DrawnGraph, write: Callable[[str, str], None]) -> None:
-        """``write`` writes a new file of a name, with a text."""
+    def __init__(self, drawn: DrawnGraph, write: Callable[[str, str], None], compare: Callable[[str], None]) -> None:
+        """``write`` writes a new file of a name, with a text. ``compare`` shows the value of a node."""
         super().__init__()
-        self._drawn, self._write = drawn, write
+        self._drawn, self._write, self._compare = drawn, write, compare
         self._opened = set(drawn.flow.region_keys_of(drawn.start))
         self._folded = FoldedGraph({}, ())
         self._selected = ""
@@ -137,6 +141,21 @@ class GraphScreen(Dialog[Location]):
             ref = self._drawn.ref
             self.dismiss(Location("code", ref.compile_id, document=ref.key, line=self.selected.line))
 
+    def action_node(self, by: int) -> None:
+        """Select the node that runs next, or ran before, and open what it is in."""
+        order = self._drawn.flow.operators
+        own = [place for place, name in enumerate(order) if name in self.selected.nodes]
+        place = (own[-1] if by > 0 else own[0]) + by if own else 0
+        if 0 <= place < len(order):
+            self._opened.update(self._drawn.flow.region_keys_of(order[place]))
+            self._fold(order[place])
+        else:
+            self.notify("this is the last node" if by > 0 else "this is the first node")
+
+    def action_values(self) -> None:
+        """Show the value of the selected node, or of the last one in a closed box."""
+        self._compare(self.selected.nodes[-1])
+
     def action_fold(self) -> None:
         """Fold the innermost open module or line around the selected box."""
         name = self.selected.nodes[-1]
@@ -181,4 +200,4 @@ class GraphScreen(Dialog[Location]):
         title = one_line(self._drawn.ref.title)
         self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
         enter = "enter opens" if self.selected.kind == "region" else "enter goes there"
-        self.canvas.border_subtitle = f"{shown} · arrows walk, {enter}, - folds, w SVG, esc closes"
+        self.canvas.border_subtitle = f"{shown} · arrows walk, n N node, V value, {enter}, - folds, w SVG, esc closes"

@@ -17,8 +17,6 @@ from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
-__all__ = ["HelpScreen", "help_lines", "key_label", "word_lines"]
-
 _KEY_WIDTH = 20  # columns for the keys
 _MIN_TEXT_WIDTH = 20  # minimum columns for a description
 _KEY_NAMES = {
@@ -27,6 +25,8 @@ _KEY_NAMES = {
     "ampersand": "&",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
+    "right_curly_bracket": "}",
+    "left_curly_bracket": "{",
     "greater_than_sign": ">",
     "less_than_sign": "<",
     "plus": "+",

@@ -21,8 +21,6 @@ from pygments.token import (  # type: ignore[import-untyped]  # as above
 
 from tui.styled_text import Fragment, printable_code
 
-__all__ = ["Highlighter", "LanguageRegion", "import_lexers"]
-
 LanguageRegion = tuple[int, str]  # first line (from 0) of a region, and its language
 
 _WINDOW_LINES = 200  # lines lexed at once; takes 6 ms

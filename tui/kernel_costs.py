@@ -21,8 +21,6 @@ from tui.node_places import short_chain
 from tui.session import Session
 from tui.styled_text import one_line
 
-__all__ = ["MAX_AUTOMATIC", "KernelCost", "KernelCosts", "read_kernel_costs"]
-
 MAX_AUTOMATIC = 60  # with more kernels, costs are read only for the screen that shows them
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 

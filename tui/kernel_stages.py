@@ -14,8 +14,6 @@ from tui.documents import Document, DocumentRef, split_lines
 from tui.line_links import LineKey, LineLinks, invert_links
 from tui.session import Session
 
-__all__ = ["CompiledKernel", "compile_kernel", "kernel_call_at", "line_links", "needs_consent", "stage_documents"]
-
 _LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments has no lexers for the others
 
 # `nvdisasm` pads each address so widely that the instruction would be outside the pane.

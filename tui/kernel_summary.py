@@ -12,8 +12,6 @@ from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
 
-__all__ = ["MIN_ROWS", "read_kernel_summary"]
-
 _MIN_LISTED = 6  # kernels
 _OTHER_COLUMNS = 26  # beside the name and the line
 _MIN_NAME = 20  # columns

@@ -13,8 +13,6 @@ from textual import events
 from textual.app import App
 from textual.message import Message
 
-__all__ = ["KeyQueue"]
-
 _LOST_SECONDS = 0.25  # after which a key whose widget was removed while it was handled counts as handled
 
 

@@ -10,8 +10,6 @@ from tui.styled_text import clipboard_text
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.prompt import Prompt
 
-__all__ = ["LineActionsApp"]
-
 
 class LineActionsApp(NotifyingApp):
     """The actions that every list and text understands."""

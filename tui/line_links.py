@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynadiag.kernels.document_links import DocumentLinks
 
-__all__ = ["LineKey", "LineLinks", "invert_links", "pane_links", "source_links"]
 
 LineKey = tuple[str, int]  # a source line: file, line. A line of a kernel: the key of its module's document, line
 # A comment, a blank line, the head of a function or kernel, an argument, another name for a value compute nothing.

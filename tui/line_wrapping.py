@@ -10,8 +10,6 @@ from rich.cells import cell_len, chop_cells
 
 from tui.styled_text import Fragment, Line
 
-__all__ = ["wrap_lines"]
-
 _MIN_COLUMNS = 20  # minimum columns
 _INDENT = 4  # columns by which continuation lines are indented
 _WORD = re.compile(r"\s*\S+|\s+$")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
 
-__all__ = ["FILE_VIEW", "History", "Location", "source_location_in"]
 
 FILE_VIEW = "file"  # the view of a location that is a file on disk, named by its document
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.reader import EventSpan, Recording
 
-__all__ = ["LogMatch", "search_log"]
-
 _OVERLAP_BYTES = 1024  # bytes kept of the previous block: a match, and its line, may cross the border
 _CONTEXT_BYTES, _MAX_EXCERPT_BYTES = 20, 300  # bytes of a line: before the match, and in all
 _MAX_LINES_PER_EVENT = 50  # lines reported of one event, as a dump may contain the text on every line

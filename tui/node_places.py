@@ -15,8 +15,6 @@ from tui.line_links import LineKey, LineLinks
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["called_lines", "node_origins", "origin_lines", "short_chain", "short_place"]
-
 _MAX_MODULES = 200  # modules listed of what a line became
 _MAX_OPERATORS = 4  # operators named of each
 _OPERATOR = re.compile(r" = .*?([A-Za-z_]\w*)\(| = [^ ]+ (\S+) ")  # of a node in the readable form: a call, or a sign

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
 
-__all__ = ["NotifyingApp"]
-
 _LEAST_SECONDS = 0.1  # that a message is shown for
 
 

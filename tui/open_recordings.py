@@ -10,8 +10,6 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.opening import has_recordings, list_recordings
 from tui.session import Session
 
-__all__ = ["OpenRecordings", "open_recordings"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenRecordings:

@@ -28,8 +28,6 @@ from tui.span_text import span_text
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
-__all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
-
 _LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the overview lists: as many as fit
 _MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one
 _MAX_LINES = 6  # line numbers of findings that say the same
@@ -226,7 +224,10 @@ def _target(item: Finding) -> Location:
         return Location("recompiles", item=item.records[0])
     if item.records:
         return Location("breaks", item=item.records[0])
-    return Location("compiles", compile_id=item.compile_ids[0] if item.compile_ids else None)
+    compile_id = item.compile_ids[0] if item.compile_ids else None
+    if item.node_value is not None:
+        return Location("code", compile_id, item=item.node_value)
+    return Location("compiles", compile_id=compile_id)
 
 
 def _amount(group: Sequence[Finding]) -> str:

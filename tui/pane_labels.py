@@ -9,8 +9,6 @@ from tui.line_links import LineKey
 from tui.styled_text import one_line
 from tui.widgets.code_pane import CodePane, is_kernel_line
 
-__all__ = ["EMPTY_PANE", "PANE_TITLES", "UNKNOWN_COMPILE", "compiles_text", "pane_status", "user_lines_text"]
-
 UNKNOWN_COMPILE = "this compile is not in the recording"
 
 _SEVERAL, _MAX_COMPILES = 2, 4  # compiles of a line that are named

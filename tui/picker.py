@@ -16,8 +16,6 @@ from tui.styled_text import line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.table import Column, Row, Table
 
-__all__ = ["Picker"]
-
 _COLUMNS = (
     Column("program", max_width=36, is_path=True),
     Column("what came of it", max_width=48),

@@ -19,8 +19,6 @@ from tui.overview import guard_change_fragments
 from tui.session import Session
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["RankSummary", "differences", "exit_status", "first_divergence", "read_rank"]
-
 _MAX_DIFFERENCES = 200  # differences listed of each kind
 _SLOW_FACTOR = 1.5  # a rank is slow if it compiles this many times the median
 _MIN_EXTRA_SECONDS = 0.5  # and this many seconds more than the median

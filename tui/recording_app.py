@@ -72,8 +72,6 @@ class FileWatch:
         return status.st_size, status.st_mtime_ns
 
 
-__all__ = ["RecordingApp"]
-
 _SECONDS_IN_USE = 0.3  # after a key
 _CLOSE_DELAY = 5.0  # seconds before the old recording is closed, as workers may still read it
 

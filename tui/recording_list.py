@@ -14,8 +14,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Run
 from tui.styled_text import one_line
 
-__all__ = ["ListedRecording", "age_of", "age_text", "list_recordings", "size_text"]
-
 _SUFFIX = ".dynadiag"
 _MAX_LISTED = 500  # recordings that are read
 _VERBS = (("break", "broke"), ("recompile", "recompiled"))  # table -> what happened

@@ -18,8 +18,6 @@ from tui.search_hits import RECORD_TYPES, Hit, MadeOf, line_places, log_hit, rec
 from tui.session import Session
 from tui.text_match import TextMatcher
 
-__all__ = ["MAX_HITS", "RecordingSearch"]
-
 MAX_HITS = 500  # hits kept of each kind
 _PAGE = 1000  # rows read at once
 _MAX_KERNELS = 1000  # with more of them, the generated code is not read for their lines

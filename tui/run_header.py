@@ -5,8 +5,6 @@ from __future__ import annotations
 from dynadiag.recording.records import Run
 from tui.styled_text import Fragment, Line, line
 
-__all__ = ["run_lines"]
-
 
 def run_lines(run: Run, *, live: bool) -> list[Line]:
     """Return the lines that are known as soon as the recording is open: program, versions, exit status."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tui.command_process import CommandProcess
     from tui.views.trials import TrialsView
 
-__all__ = ["ScreensApp"]
 
 _SECONDS_BETWEEN_SCREENS = 0.1  # between two that are created while nothing happens
 

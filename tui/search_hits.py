@@ -16,8 +16,6 @@ from tui.session import Session
 from tui.styled_text import one_line
 from tui.text_match import TextMatcher
 
-__all__ = ["RECORD_TYPES", "Hit", "HitGroup", "MadeOf", "group_hits", "line_places", "log_hit", "record_hit"]
-
 # Kinds in the order of their groups: what was computed, then where it was written, then what happened; raw events last.
 _ORDER = ("kernel", "graph", "code", "source", "compile", "break", "recompile", "guard", "trial", "event")
 # The tables to search, in this order. The log is searched after them.

@@ -14,8 +14,6 @@ from typing import Any
 from dynadiag.recording.records import Event
 from tui.session import Session
 
-__all__ = ["SearchResult", "read_search_result", "safe_options"]
-
 _FLAGS = frozenset({"--accuracy", "--fresh"})
 _OPTIONS_WITH_VALUE = {
     "--rtol": re.compile(r"[\d.e+-]+"),

@@ -15,8 +15,6 @@ from tui.location import FILE_VIEW, Location
 from tui.search_result import SearchResult
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["ReadSource", "result_lines", "search_lines", "search_words"]
-
 ReadSource = Callable[[str], str | None]  # the recorded text of a source file
 
 _EXIT_SENTENCES = {

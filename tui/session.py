@@ -35,8 +35,8 @@ from dynadiag.recording.records import (
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
     from tui.compiled_lines import CompiledLines
+    from tui.node_values import NodeValues
 
-__all__ = ["Session"]
 
 _JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
@@ -55,6 +55,7 @@ class Session:
         self._explanation: Explanation | None = None
         self._kernels: tuple[Kernel, ...] | None = None
         self._compiled_lines: CompiledLines | None = None
+        self._values: NodeValues | None = None
         self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
 
     @classmethod
@@ -138,6 +139,16 @@ class Session:
                 graphs = self.count_rows(explanation.graphs)
                 self._compiled_lines = CompiledLines(self.recording, explanation.compiles, graphs)
             return self._compiled_lines
+
+    def node_values(self) -> NodeValues | None:
+        """Return the recorded values of nodes, ``None`` if there are none."""
+        from tui.node_values import NodeValues  # as above
+
+        table = self.explanation().values
+        with self._lock:
+            if self._values is None and table is not None:
+                self._values = NodeValues(table)
+            return self._values
 
     def guards(self, compile_id: str) -> tuple[Guard, ...]:
         """Return the guards of a compile."""

@@ -72,8 +72,6 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-__all__ = ["SettingsApp"]
-
 _MODIFIERS = {"ctrl", "shift", "alt"}
 
 

@@ -10,8 +10,6 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.recording.records import Span
 from tui.styled_text import one_line
 
-__all__ = ["SourceNote", "source_notes"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:

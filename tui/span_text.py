@@ -8,8 +8,6 @@ from dynadiag.recording.records import Span
 from dynadiag.render.printer import source_lines
 from tui.styled_text import one_line
 
-__all__ = ["span_text"]
-
 _MAX_CHARS = 40
 
 

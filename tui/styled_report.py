@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from dynadiag.render.printer import Printer
 from tui.styled_text import Fragment, Line
 
-__all__ = ["RolePrinter", "styled_report_lines"]
-
 # Markers in Unicode's private use area. `clean` escapes those, so no text of a recording contains them.
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
 _MIN_COLUMNS = 40  # minimum columns of a report

@@ -13,8 +13,6 @@ from rich.cells import cell_len, set_cell_size
 from dynadiag.render.clean import clean, clean_line
 from tui.location import Location
 
-__all__ = ["Fragment", "Line", "clipboard_text", "fit_end", "line", "one_line", "printable_code"]
-
 Fragment = tuple[str, str]
 
 

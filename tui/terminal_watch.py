@@ -17,8 +17,6 @@ from functools import partial
 
 from textual.drivers import linux_driver
 
-__all__ = ["accept_damaged_keys", "end_with_terminal"]
-
 _INTERVAL = 1.0  # seconds between two looks at the terminal
 _GRACE = 3.0  # seconds that the browser has to end by itself
 

@@ -9,8 +9,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-__all__ = ["TextMatcher", "highlight_matches"]
-
 _MAX_MATCHES = 50  # matches highlighted on one line
 
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-__all__ = ["THEMES", "next_theme", "palette_of", "theme_of"]
-
 _LIGHT = "light"
 _COLOR_BLIND = "color-blind"
 # The name of a theme in the settings -> its name in Textual. The first one is shown unless the settings name another.

@@ -20,8 +20,6 @@ from tui.styled_text import one_line
 from tui.widgets.lines import Lines
 from tui.widgets.table import Column, LazyRows, Row, Table
 
-__all__ = ["Slice", "TimelineScreen", "bar", "read_slices"]
-
 _MAX_SLICES = 5_000  # the longest ones are shown
 _OTHER_COLUMNS = 88  # beside the bar
 _MIN_BAR = 20  # columns

@@ -12,8 +12,6 @@ from tui.error_summary import brief_error
 from tui.styled_text import Line, line, one_line
 from tui.widgets.table import Row
 
-__all__ = ["deciding_trials", "running_row", "trial_lines", "trial_row"]
-
 _FRESH = "fresh "  # precedes a candidate that ran in a fresh interpreter
 _PROOF = "repro "  # precedes the candidates of a repro
 _DECIDES = "◆"

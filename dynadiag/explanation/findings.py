@@ -72,7 +72,8 @@ class Finding:
     ``place_identities`` are the identities that each would have alone, so that one more place is one more problem.
     ``called`` is the user's stack to it. ``owner`` is whose the line is, empty for the program's own, and ``entry``
     is then the program's line that leads there. ``records`` are the indices of the breaks or recompiles that it stands
-    for. ``by_design``: torch breaks the graph itself there, so that what the user can mend stands before it.
+    for, ``node_value`` that of the value that it is about. ``by_design``: torch breaks the graph itself there, so that
+    what the user can mend stands before it.
     """
 
     rule: Rule
@@ -93,6 +94,7 @@ class Finding:
     evidence: tuple[Fact, ...] = ()
     called: tuple[Frame, ...] = ()
     records: tuple[int, ...] = ()
+    node_value: int | None = None
     owner: str = ""
     entry: Span | None = None
     by_design: bool = False

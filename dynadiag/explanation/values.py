@@ -97,6 +97,25 @@ class ValueTable:
         own = self._by_name.get(node.values_call, {})
         return tuple(own[name] for name in node.inputs if name in own)
 
+    def history(self, node: NodeValue) -> tuple[NodeValue, ...]:
+        """Return the values of a node in every recorded call of its graph."""
+        return tuple(self._by_graph[self._graph_of(node)])
+
+    def _graph_of(self, node: NodeValue) -> tuple[str, bool, str]:
+        call = self.call_of(node)
+        return call.compile_id, call.graph == "backward", node.node
+
+    @functools.cached_property
+    def _by_graph(self) -> dict[tuple[str, bool, str], list[NodeValue]]:
+        found: dict[tuple[str, bool, str], list[NodeValue]] = {}
+        for node in self.nodes:
+            found.setdefault(self._graph_of(node), []).append(node)
+        return found
+
+    def named(self, compile_id: str, name: str, *, backward: bool) -> tuple[NodeValue, ...]:
+        """Return the values of a node of a graph in its recorded calls."""
+        return tuple(self._by_graph.get((compile_id, backward, name), ()))
+
     @functools.cached_property
     def _by_call(self) -> dict[int, tuple[NodeValue, ...]]:
         found: dict[int, list[NodeValue]] = {}
@@ -209,6 +228,7 @@ def _placed(told: _Told, sources: Mapping[str, str]) -> Finding:
         places=(span,),
         compile_ids=(told.compile_id,),
         evidence=told.evidence,
+        node_value=told.node.index,
     )
 
 

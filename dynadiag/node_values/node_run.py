@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
-from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of
+from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of, twin_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
@@ -113,6 +113,8 @@ class NodeRun(LayoutInterpreter):
         described = summary_of(value)
         off = distance(value, wide) if wide is not None else None
         node = {"node": n.name, "op": _operator_of(n), "inputs": input_names(n), **described, "off_float64": off}
+        if wide is not None and wide.shape == value.shape:
+            node["float64"] = twin_of(wide)
         if n.stack_trace:
             node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
         if (described["nan"] or described["inf"]) and (cause := self._cause(n, value, before, wide)):

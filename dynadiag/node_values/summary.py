@@ -33,7 +33,18 @@ def summary_of(value: torch.Tensor) -> dict[str, Any]:
     flat = _flat(value)
     numbers = flat.abs() if flat.is_complex() else flat
     nan, inf = _not_finite(numbers)
-    return {**form, "nan": nan, "inf": inf, **_statistics(numbers, nan + inf), **_elements(numbers, flat)}
+    data = flat.cpu().view(torch.uint8).numpy() if flat.numel() else b""
+    digest = hashlib.blake2b(data, digest_size=8).hexdigest()
+    elements = {"samples": _samples(numbers), "hash": digest}
+    return {**form, "nan": nan, "inf": inf, **_statistics(numbers, nan + inf), **elements}
+
+
+def twin_of(wide: torch.Tensor) -> dict[str, Any]:
+    """Return the range and the elements of a node's value in float64 as JSON, with the keys of `summary_of`."""
+    flat = _flat(wide)
+    numbers = flat.abs() if flat.is_complex() else flat
+    nan, inf = _not_finite(numbers)
+    return {"nan": nan, "inf": inf, **_statistics(numbers, nan + inf), "samples": _samples(numbers)}
 
 
 def have_same_bits(value: torch.Tensor, other: torch.Tensor) -> bool:
@@ -76,15 +87,14 @@ def _statistics(numbers: torch.Tensor, not_finite: int) -> dict[str, Any]:
     }
 
 
-def _elements(numbers: torch.Tensor, flat: torch.Tensor) -> dict[str, Any]:
+def _samples(numbers: torch.Tensor) -> list[float | str]:
+    """Elements at fixed positions, in seven digits; what is no number is a text."""
     count = numbers.numel()
+    if not count:
+        return []
     at = torch.linspace(0, count - 1, min(count, _SAMPLES), dtype=torch.float64).round().long()
-    samples = [float(f"{each:.7g}") for each in numbers[at.to(numbers.device)].double().tolist()] if count else []
-    data = flat.cpu().view(torch.uint8).numpy() if count else b""
-    return {
-        "samples": [each if math.isfinite(each) else str(each) for each in samples],
-        "hash": hashlib.blake2b(data, digest_size=8).hexdigest(),
-    }
+    samples = [float(f"{each:.7g}") for each in numbers[at.to(numbers.device)].double().tolist()]
+    return [each if math.isfinite(each) else str(each) for each in samples]
 
 
 def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.values import ValueTable, bounds_text, operator_name, sizes
-from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall
+from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
 from dynadiag.render.json_document import CommandDocument, document_of, encode
@@ -21,7 +22,9 @@ from dynadiag.render.wrap import truncate_middle
 _RULES = (Rule.WRONG_VALUE, Rule.NOT_FINITE, Rule.LOW_PRECISION)
 _MAX_ROWS = 40  # nodes of one call that are shown without --all
 _MAX_NAME = 22  # columns of a node's name and its operator
-_HEADS = ("node", "line", "value", "range", "not finite", "off", "compiled")
+VALUE_HEADS = ("node", "line", "value", "range", "not finite", "off", "compiled")
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MAX_HISTORY = 40  # calls of a sparkline, the last ones
 _NUMERIC = ("not finite", "off")
 
 
@@ -143,16 +146,17 @@ def _stored(stored: StoredNodeValue) -> StoredDocument:
 
 def _notes(table: ValueTable) -> Iterator[str]:
     for call in table.calls:
-        for note in _notes_of(call):
-            yield f"{_call_name(call)}: {note}"
+        for note in call_notes(call):
+            yield f"{call_name(call)}: {note}"
 
 
-def _notes_of(call: ValuesCall) -> tuple[str, ...]:
-    """The notes of a call. Of one that has no values they say why: its recording took no time."""
+def call_notes(call: ValuesCall) -> tuple[str, ...]:
+    """Return the notes of a call. Of one that has no values they say why: its recording took no time."""
     return tuple(f"it has no values: {note}" for note in call.notes) if call.seconds is None else call.notes
 
 
-def _call_name(call: ValuesCall) -> str:
+def call_name(call: ValuesCall) -> str:
+    """Return ``forward 0/0, call 3``."""
     return clean_line(f"{call.graph} {call.compile_id}, call {call.call}")
 
 
@@ -183,10 +187,10 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
     )
     remarks = list[str]()
     if (infinite := table.first_inf) is not None:
-        where = _call_name(table.call_of(infinite))
+        where = call_name(table.call_of(infinite))
         remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
     if empty := [call for call in table.calls if call.notes and not table.nodes_of(call)]:
-        remarks.append(f"Not looked at: {', '.join(map(_call_name, empty))}.")
+        remarks.append(f"Not looked at: {', '.join(map(call_name, empty))}.")
     return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
 
 
@@ -199,20 +203,25 @@ def _unknown(table: ValueTable) -> str:
 def _call_lines(table: ValueTable, call: ValuesCall, printer: Printer, cwd: str | None) -> Iterator[str]:
     nodes = table.nodes_of(call)
     took = f", {short_duration(call.seconds)}" if call.seconds is not None else ""
-    yield printer.paint(f"{_call_name(call)}: {count(len(nodes), 'node')}{took}", "strong")
-    for note in _notes_of(call):
+    yield printer.paint(f"{call_name(call)}: {count(len(nodes), 'node')}{took}", "strong")
+    for note in call_notes(call):
         yield from printer.wrap(clean_line(note), "    note: ")
     if nodes:
         shown = printer.first(nodes, _MAX_ROWS)
-        rows = [_row(table, node, cwd) for node in shown]
+        rows = [value_row(table, node, cwd) for node in shown]
         yield from fitted_table(
-            _HEADS, rows, printer.columns, numeric=_NUMERIC, shorten=dict.fromkeys(("line", "value"), truncate_middle)
+            VALUE_HEADS,
+            rows,
+            printer.columns,
+            numeric=_NUMERIC,
+            shorten=dict.fromkeys(("line", "value"), truncate_middle),
         )
         if len(nodes) > len(shown):
             yield printer.paint(f"    ... and {len(nodes) - len(shown):,} more; --all shows them", "dim")
 
 
-def _row(table: ValueTable, node: NodeValue, cwd: str | None) -> tuple[str, ...]:
+def value_row(table: ValueTable, node: NodeValue, cwd: str | None) -> tuple[str, ...]:
+    """Return the cells of a node's value, one for each of `VALUE_HEADS`."""
     summary, stored = node.summary, table.stored.get(node.index)
     place = "" if node.span.line is None else f"{relative_path(node.span.file, cwd)}:{node.span.line}"
     return (
@@ -239,3 +248,30 @@ def _stored_text(node: NodeValue, stored: StoredNodeValue | None) -> str:
     if stored.wrong:
         return "WRONG"
     return "same" if stored.summary.hash == node.summary.hash else "rounding"
+
+
+def history_line(history: Sequence[NodeValue]) -> str:
+    """Return a sparkline of the largest element of a node in each call, of the last 40; empty for one call."""
+    return _sparkline([_largest(each.summary) for each in history[-_MAX_HISTORY:]]) if len(history) > 1 else ""
+
+
+def _largest(summary: ValueSummary) -> float:
+    """The absolute value of the largest element; not finite where one is not."""
+    if summary.nan:
+        return math.nan
+    return math.inf if summary.inf else max(abs(summary.min or 0.0), abs(summary.max or 0.0))
+
+
+def _sparkline(numbers: Sequence[float]) -> str:
+    """Return a character for each number: a block as high as it is, ``!`` for NaN, ``^`` for infinity.
+
+    >>> _sparkline([0.0, 1.0, 2.0, float("nan")])
+    '▁▅█!'
+    """
+    finite = [number for number in numbers if math.isfinite(number)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    scale = (len(_BLOCKS) - 1) / (high - low) if math.isfinite(high - low) and high > low else 0.0
+    return "".join(
+        _BLOCKS[math.floor((number - low) * scale + 0.5)] if math.isfinite(number) else "!" if number != number else "^"
+        for number in numbers
+    )

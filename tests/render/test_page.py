@@ -329,6 +329,16 @@ def test_a_redacted_comparison_holds_no_secret(tmp_path: Path) -> None:
     assert [secret for secret in SECRETS if secret in text] == []
 
 
+def test_the_values_of_each_call_with_the_wrong_ones_open(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.program_with_values())
+    assert main(["report", "-o", "open.html", str(path)]) == 0
+    assert main(["report", "-o", "redacted.html", "--redact", str(path)]) == 0
+    text = (tmp_path / "open.html").read_text()
+    assert _Page(text).text.count("inference 0/0, call ") == 2
+    assert re.search(r'<tr class="result-fail"><td><code>z = relu</code></td>.*<td>WRONG</td><td>▁!</td></tr>', text)
+    assert 'id="values"' not in (tmp_path / "redacted.html").read_text()
+
+
 def test_where_ranks_diverge_leads_their_page(tmp_path: Path) -> None:
     ranks.rank(tmp_path, 0, ranks.compiled())
     ranks.rank(tmp_path, 1, ranks.compiled(), ranks.compiled("0/1", again=("4", "5")))

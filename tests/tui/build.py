@@ -222,6 +222,29 @@ def program() -> Events:
     ]
 
 
+def value_events(compile_id: str, call: int, sin: Sequence[float | str], relu: Sequence[float | str]) -> Events:
+    """The values of a call of `f`: of `sin` and of `relu`, which compiled code gets wrong where no number is NaN."""
+    stored = {**_value("relu", relu), "kernel": "cpp_fused_relu_1", "off": 0.25, "wrong": "nan" not in relu}
+    y = {**_value("y", sin), "op": "sin", "inputs": ["l_x_"], "off_float64": 1e-8, "float64": _value("y", sin)}
+    z = {**_value("z", relu), "op": "torch.relu", "inputs": ["y"], "stored": stored}
+    nodes = [{**_value("l_x_", [1.0, 2.0]), "op": "placeholder"}, y, z]
+    data = {"graph": "inference", "call": call, "seconds": 0.1, "seed": "0"}
+    return [({"dynadiag_values": data, **at(compile_id)}, json.dumps({"nodes": nodes, "stacks": [], "notes": []}))]
+
+
+def _value(name: str, samples: Sequence[float | str]) -> dict[str, Any]:
+    finite = [each for each in samples if isinstance(each, float)]
+    form = {"node": name, "shape": [len(samples)], "dtype": "float32", "stride": [1], "hash": str(samples)}
+    counts = {"nan": len(samples) - len(finite), "inf": 0, "zero": 0}
+    return {**form, **counts, "min": min(finite), "max": max(finite), "mean": 0.5, "norm": 1.0, "samples": [*samples]}
+
+
+def program_with_values() -> Events:
+    """A program of one compile, with the values of two calls: the second has a NaN."""
+    values = [*value_events("0/0", 0, [0.25, 0.75], [0.25, 0.5]), *value_events("0/0", 1, [0.5, 3.0], [0.5, "nan"])]
+    return [*run_events(), *source_events(), *compile_events("0/0"), *values, *end_events()]
+
+
 def journal(path: Path, events: Iterable[tuple[Mapping[str, Any], str | None]]) -> Path:
     """Write a journal; its process runs elsewhere, so whoever opens it folds it."""
     made = Journal.create(path)

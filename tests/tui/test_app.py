@@ -140,9 +140,9 @@ async def test_search_finds_and_goes_on(program: Path) -> None:
         assert isinstance(pane, CodePane)
         first = pane.cursor
         assert "size" in pane.text_of(first)
-        await press(pilot, "n")
+        await press(pilot, "right_curly_bracket")
         assert pane.cursor != first
-        await press(pilot, "N")
+        await press(pilot, "left_curly_bracket")
         assert pane.cursor == first
 
 

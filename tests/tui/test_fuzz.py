@@ -14,7 +14,7 @@ from tui.app import Browser
 from tui.session import Session
 
 KEYS = [
-    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRxcaz&:vvo-+*E",
+    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRxcaz&:vvo-+*EVV(){}nnNN",
     *("enter", "enter", "escape", "escape", "tab", "tab", "shift+tab", "slash", "backspace"),
     *("ctrl+d", "ctrl+u", "space"),
     *("ctrl+p", "ctrl+o", "home", "end", "pageup", "pagedown", "left_square_bracket", "right_square_bracket", "ctrl+c"),
@@ -28,6 +28,7 @@ def recordings(folder: Path) -> dict[str, Path]:
     made = {
         "empty": [*build.run_events(), *build.end_events()],
         "program": build.program(),
+        "values": build.program_with_values(),
         "failed": [*build.run_events(), *build.compile_events("0/0"), *build.end_events(1)],
         "search": build.search_events(3, {"verdict": "passes"}),
     }
@@ -51,7 +52,7 @@ async def walk(path: Path, seed: int, count: int) -> None:
             await settle(pilot)
 
 
-@pytest.mark.parametrize("name", ["empty", "program", "failed", "search"])
+@pytest.mark.parametrize("name", ["empty", "program", "values", "failed", "search"])
 async def test_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are started are short ones of ours; files that are written are in the test's folder.
 

@@ -20,7 +20,7 @@ from tests.tui.test_terminal import COMMAND, Terminal
 
 # As a terminal sends them. `q`, ctrl+c and ctrl+z end or suspend what is to be tried.
 KEYS = [
-    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRFCOWDmxcaz&:.,pe[]/'vvo-*",
+    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRFCOWDmxcaz&:.,pe[]/'vvo-*nnNVV(){}",
     *("\r", "\r", "\x1b", "\x1b", "\t", "\t", "\x1b[Z", "\x7f", " ", "\x10", "\x04", "\x15", "\x0f"),
     *("\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~"),
     *("\x1b[<0;10;5M\x1b[<0;10;5m", "\x1b[<65;10;5M", "relu", "é", "日本", "+"),

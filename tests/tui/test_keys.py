@@ -115,7 +115,7 @@ async def test_a_search_shows_its_matches_while_it_is_typed(program: Path) -> No
         lines = pilot.app.focused
         assert isinstance(lines, Lines)
         assert (lines.cursor, lines.matcher.pattern) == (5, "")
-        await press(pilot, "slash", *"re", "enter", "n")
+        await press(pilot, "slash", *"re", "enter", "right_curly_bracket")
         assert "re: 2 of 2" in screen(pilot)
 
 

@@ -20,7 +20,6 @@ from tui.widgets.lines import FilterableLines, Lines
 if TYPE_CHECKING:
     from tui.recording_app import RecordingApp
 
-__all__ = ["View"]
 
 _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
 _NOTHING_COMPILED = "nothing was compiled"

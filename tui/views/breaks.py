@@ -17,8 +17,6 @@ from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
-__all__ = ["BreaksView"]
-
 T = TypeVar("T")
 _COST = Column("µs a call", numeric=True)  # in a warm call, if `dynadiag compare` profiled one
 

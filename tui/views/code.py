@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.render.fusion_text import refusal_text, share_text
 from tui.code_panes import (
     PANES,
@@ -24,10 +24,9 @@ from tui.code_panes import (
     set_stages,
 )
 from tui.compiled_lines import CompiledLines
-from tui.confirm import Choice, Confirm
 from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
-from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
+from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
 from tui.node_places import called_lines, node_origins, origin_lines
@@ -40,75 +39,14 @@ from tui.pane_labels import (
     user_lines_text,
 )
 from tui.session import Session
-from tui.styled_text import Line, line, one_line
+from tui.styled_text import Line, one_line
 from tui.styled_text import line as styled_line
-from tui.views.base import View
 from tui.views.graph_actions import GraphActions
+from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane, is_kernel_line
 from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
-
-
-class StageActions(View):
-    """A screen on which the cursor can be on a kernel."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "a",
-            "stages",
-            "assembly",
-            id="code.stages",
-            tooltip="compile the kernel of this line and show its IR and machine code",
-        )
-    ]
-
-    def kernel_under_cursor(self) -> tuple[str, str, int] | None:
-        """Return compile id, module key and line (from 0) of the kernel that belongs to the cursor's line."""
-        raise NotImplementedError
-
-    def stages_started(self, call: KernelCall, line: int) -> None:
-        """Go to a line of a kernel, and show that the kernel is being compiled."""
-        raise NotImplementedError
-
-    def show_stages(self, made: CompiledKernel) -> None:
-        """Show the stages."""
-        raise NotImplementedError
-
-    def action_stages(self) -> None:
-        """Compile the kernel of the cursor's line and show its IR and machine code."""
-        here = self.kernel_under_cursor()
-        if here is None:
-            self.notify("no kernel of the generated code belongs to this line", severity="warning")
-        else:
-            self.fetch("call", lambda: self._kernel_at(*here), lambda found: self._confirm(found, here[2]))
-
-    def _kernel_at(self, compile_id: str, module: str, line: int) -> tuple[KernelCall, bool] | None:
-        call = kernel_call_at(self.session, compile_id, module, line)
-        return (call, needs_consent(self.session, call)) if call is not None else None
-
-    def _confirm(self, found: tuple[KernelCall, bool] | None, at: int) -> None:
-        if found is None:
-            self.notify("this line has no generated kernel", severity="warning")
-            return
-        call, ask = found
-        if not ask:
-            self._compile(call, at)
-            return
-        lines = [
-            line((f"compile {one_line(call.name)}", "strong")),
-            Line(),
-            line("Its source is from the recording, and compiling it runs code."),
-            line("Continue only if you trust whoever made the recording."),
-        ]
-        self.app.push_screen(Confirm(Choice(True, lines)), lambda yes: self._compile(call, at) if yes else None)
-
-    def _compile(self, call: KernelCall, at: int) -> None:
-        self.stages_started(call, at)
-        self.fetch("stages", lambda: compile_kernel(self.session, call), self.show_stages)
-
-
-__all__ = ["CodeView"]
 
 _MAX_REFUSED = 20  # refused fusions of a call that are listed
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
@@ -146,6 +84,47 @@ class CodeView(GraphActions, StageActions):
             tooltip="go to the next compile: of this line, if several have it, else of all",
         ),
         Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
+        Binding(
+            "n",
+            "node(1)",
+            "node",
+            key_display="n/N",
+            id="code.next-node",
+            tooltip="go to the node that runs next, of those whose values were recorded",
+        ),
+        Binding(
+            "N",
+            "node(-1)",
+            "former node",
+            show=False,
+            id="code.former-node",
+            tooltip="go back to the node that ran before",
+        ),
+        Binding(
+            "right_parenthesis",
+            "call(1)",
+            "next call",
+            show=False,
+            key_display=")",
+            id="code.next-call",
+            tooltip="show the values of the next recorded call",
+        ),
+        Binding(
+            "left_parenthesis",
+            "call(-1)",
+            "former call",
+            show=False,
+            key_display="(",
+            id="code.former-call",
+            tooltip="show the values of the recorded call before",
+        ),
+        Binding(
+            "V",
+            "values",
+            "values",
+            id="code.values",
+            tooltip="show the value of this node uncompiled, in float64 and compiled, side by side",
+        ),
     ]
 
     def __init__(self) -> None:
@@ -172,6 +151,8 @@ class CodeView(GraphActions, StageActions):
             "stages": bool(made.get("kernel")),
             "finding(1)": bool(self.pane("source").notes),
             "compile(1)": self._model is not None and len(self._compiles_to_choose()) > 1,
+            "node(1)": self._model is not None and self._model.values is not None,
+            "values": self._model is not None and self._model.values is not None,
         }
         return super().offers(action) and needed.get(action, True)
 
@@ -211,16 +192,26 @@ class CodeView(GraphActions, StageActions):
 
     def go_to(self, place: Location) -> None:
         board = self._model
+        if place.item is not None and board is not None and place.compile_id == board.compile_id:
+            place = self.values.resolved(board, place)
         self._pending_target = place
         same = board is not None and place.compile_id in (None, board.compile_id)
         if same and place.compile_id is None and (place.document or "").startswith("source:"):
             same = False  # whichever compile has the line
-        if same and board is not None and place.document is None:
+        if same and board is not None and (place.document is None or self._is_shown(board, place.document)):
             self._go_to_line(board, place)
         elif same and board is not None and place.document in board.links and board.find(place.document):
             self._read_and_show(board, place)
         elif self.is_mounted:
             self.load()
+
+    def _is_shown(self, board: CodePaneModel, key: str) -> bool:
+        """Whether a pane shows a document, and nothing beside it changes with it."""
+        before = dict(board.selected), board.forward_graph
+        name = board.find(key)
+        document = self.pane(name).document if name is not None else None
+        is_same = (board.selected, board.forward_graph) == before
+        return is_same and document is not None and document.ref.key == key
 
     def _read_and_show(self, board: CodePaneModel, place: Location) -> None:
         """Show a document that has been read. Documents beside it may have to be read first."""
@@ -240,6 +231,13 @@ class CodeView(GraphActions, StageActions):
         if board is not self._model:
             self._stage_message = ""
         self._model = board
+        if board is not None:
+            self.values.board_shown(board)
+        if board is not None and place.item is not None:
+            place = self.values.resolved(board, place)
+            if place.document is not None and board.find(place.document) and not board.is_complete:
+                self._read_and_show(board, place)
+                return
         self.refresh_bindings()
         for name in PANES:
             self.show_pane(name)
@@ -277,6 +275,7 @@ class CodeView(GraphActions, StageActions):
             pane.show(document, links)
         pane.links = links
         pane.notes = board.notes.get(ref.key, {})
+        pane.values = self.values.margins(board, ref, links)
         pane.set_colors(board.colors)
 
     def _title(self, name: str) -> str:
@@ -423,6 +422,18 @@ class CodeView(GraphActions, StageActions):
         pane.focus()
         self.highlight()
 
+    def action_node(self, by: int) -> None:
+        """Go to the node that runs next, or ran before."""
+        self.values.step(self._model, by)
+
+    def action_call(self, by: int) -> None:
+        """Show the values of the next or former recorded call."""
+        self.values.show_call(self._model, by)
+
+    def action_values(self) -> None:
+        """Show the value of the cursor's node uncompiled, in float64 and compiled, side by side."""
+        self.values.compare(self._model)
+
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""
         board, ids = self._model, self._compiles_to_choose()
@@ -464,7 +475,7 @@ class CodeView(GraphActions, StageActions):
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
-        shown = [f"compile {one_line(board.compile_id)}", one_line(changes)] if board else []
+        shown = [f"compile {one_line(board.compile_id)}", self.values.status(board), one_line(changes)] if board else []
         shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(part for part in shown if part), text)
 
@@ -501,37 +512,40 @@ class CodeView(GraphActions, StageActions):
         """
         board, name = self._model, self.graph_pane()
         lines = [styled_line(("no graph is shown", "dim"))] if name is None else node_lines(None, None, None)
-        called = list[Line]()
+        stored, called = list[Line](), list[Line]()
         document = self.pane(name).document if name is not None else None  # another one may be selected and not be read
         if board is not None and name is not None and document is not None:
             shown = self.pane(name).links
             if self._current_pane == "source":
                 sources = board.sources(document.ref.key)
                 called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
-            if self._current_pane == "kernel":
-                called = self._call_lines(board)
+            if self._current_pane == "kernel" and (module := self._module(board)) is not None:
+                stored, called = self._call_lines(board, module)
             if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
-                lines = [*self._node_lines(board, name, document, line), *called]
-            elif called:
-                lines = called
+                lines = [*stored, *self._node_lines(board, name, document, line), *called]
+            elif stored or called:
+                lines = called = [*stored, *called]
         self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
         self.node_details.set_class(lines is called, "tall")
         self.node_details.show(lines)
 
-    def _call_lines(self, board: CodePaneModel) -> list[Line]:
-        """What the kernel call on the cursor's line was not fused with, and why."""
-        ref, line = board.ref("kernel"), self.pane("kernel").cursor + 1
-        module = board.modules.get(ref.key) if ref is not None else None
-        if ref is None or module is None:
-            return []
-        here = [call for call in module.calls if call.line == line or call.is_defined_at(line)][:1]
+    def _module(self, board: CodePaneModel) -> GeneratedModule | None:
+        ref = board.ref("kernel")
+        return board.modules.get(ref.key) if ref is not None else None
+
+    def _call_lines(self, board: CodePaneModel, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
+        """What the kernel call on the cursor's line stores; and what it was not fused with, and why."""
+        line = self.pane("kernel").cursor + 1
+        here = next((call for call in module.calls if call.line == line or call.is_defined_at(line)), None)
+        if here is None:
+            return [], []
         lines = {call.index: call.line for call in module.calls}
-        share = share_text(module.calls) if here else ""
-        made = [styled_line((share, "dim"))] if share else []
-        for refused in here[0].refused[:_MAX_REFUSED] if here else ():
-            to = Location(self.NAME, board.compile_id, document=ref.key, line=lines.get(refused.call))
+        made = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []
+        for refused in here.refused[:_MAX_REFUSED]:
+            key, to_line = f"event:{module.event}", lines.get(refused.call)
+            to = Location(self.NAME, board.compile_id, document=key, line=to_line)
             made.append(styled_line(one_line(refusal_text(refused)), to=to))
-        return made
+        return self.values.stored_lines(board, here.name), made
 
     def _node_lines(self, board: CodePaneModel, name: str, document: Document, line: int) -> list[Line]:
         printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
@@ -543,7 +557,7 @@ class CodeView(GraphActions, StageActions):
         origins = node_origins(node, board.sources(document.ref.key), board.origins)
         head, *rest = node_lines(found, document, board.compile_id)
         made = origin_lines(origins, board.callers, board.compile_id)
-        return [head, *made[:1], *rest, *made[1:]]
+        return [head, *made[:1], *self.values.lines(board), *rest, *made[1:]]
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""

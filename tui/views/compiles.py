@@ -18,8 +18,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.tree import Branch, Tree
 
-__all__ = ["CompilesView"]
-
 
 class CompilesView(View):
     """The tree on the left, the details on the right."""

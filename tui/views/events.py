@@ -21,8 +21,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, LazyRows, Row, Table
 
-__all__ = ["EventsView"]
-
 _PAGE_EVENTS = 100  # events read at once
 _MAX_PAGES = 10
 _MILLISECONDS = len("00:00:00.000")

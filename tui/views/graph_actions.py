@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from tui.code_panes import CodePaneModel, read_diff, read_documents
+from tui.code_values import CodeValues
 from tui.documents import Document
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
@@ -14,8 +16,6 @@ from tui.views.paned import PanedView
 
 if TYPE_CHECKING:
     from tui.graph_screen import DrawnGraph
-
-__all__ = ["GraphActions"]
 
 
 class GraphActions(PanedView):
@@ -68,6 +68,7 @@ class GraphActions(PanedView):
     def __init__(self) -> None:
         super().__init__()
         self._model: CodePaneModel | None = None
+        self.values = CodeValues(self)
         self._as_printed = False  # whether graphs are shown as torch printed them
 
     def show_pane(self, name: str) -> None:
@@ -129,15 +130,21 @@ class GraphActions(PanedView):
         rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
         line = self.graph_line(name)
         start = rows.get(self.pane(name).cursor if line is None else line, "")
-        self.fetch("picture", lambda: read_graph_picture(self.session, ref, start), self._show_picture)
+        texts = self.values.texts(board, ref)
+        self.fetch(
+            "picture",
+            lambda: read_graph_picture(self.session, ref, start, texts),
+            lambda drawn: self._show_picture(drawn, board),
+        )
 
-    def _show_picture(self, drawn: DrawnGraph | None) -> None:
+    def _show_picture(self, drawn: DrawnGraph | None, board: CodePaneModel) -> None:
         from tui.graph_screen import GraphScreen
 
         if drawn is None:
             self.notify("no node of this graph is recognized", severity="warning")
         else:
-            self.browser.push_screen(GraphScreen(drawn, self.browser.write_new_file), self._picture_left)
+            compare = partial(self.values.compare_node, board, drawn.ref)
+            self.browser.push_screen(GraphScreen(drawn, self.browser.write_new_file, compare), self._picture_left)
 
     def _picture_left(self, place: Location | None) -> None:
         if place is not None:

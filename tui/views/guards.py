@@ -92,8 +92,6 @@ def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
     return Branch(f"guard/{guard.index}", tuple(parts))
 
 
-__all__ = ["GuardsView"]
-
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
 _CHANGING = {
     "TENSOR_MATCH",

@@ -20,8 +20,6 @@ from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, LazyRows, Row
 
-__all__ = ["KernelsView"]
-
 T = TypeVar("T")
 _COMPILES_PER_READ = 8  # compiles read by one worker
 _BYTES = "bytes"

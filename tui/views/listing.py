@@ -16,8 +16,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row, Table
 
-__all__ = ["ListingView"]
-
 
 class ListingView(View):
     """Subclasses define the columns, read rows and detail in a worker, and return the target of a row."""

@@ -17,8 +17,6 @@ from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["MIN_DETAILED", "MIN_WIDE", "OverviewView"]
-
 MIN_DETAILED = 110  # columns from which on the details are shown
 MIN_WIDE = 150  # columns from which on names are shortened less
 _OTHER_ROWS = 4  # rows of the terminal outside this screen

@@ -16,8 +16,6 @@ from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["PanedView"]
-
 _MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
 _MIN_THREE = 110  # columns from which on there are three panes
 _MIN_EQUAL = 150  # columns from which on the one in the middle is not narrowed

@@ -72,8 +72,6 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 < value < float("inf") else None
 
 
-__all__ = ["RanksView"]
-
 _COUNTED_KINDS = ("compile", "graph", "break", "recompile", "kernel")
 _COMPARED_COLUMNS = (
     Column("variant", max_width=40),

@@ -15,8 +15,6 @@ from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
-__all__ = ["RecompilesView"]
-
 _HEAD_LINES = 2  # the lines at the top of a diagnostic that name its subject
 _HELP_LABEL = "help: "
 

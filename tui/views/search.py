@@ -18,8 +18,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.prompt import Prompt
 from tui.widgets.table import Column, Row
 
-__all__ = ["SearchView"]
-
 _POLL_SECONDS = 0.15  # seconds between two updates of the list
 _CONTEXT_LINES = 12  # lines shown before and after a hit
 

@@ -28,8 +28,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column
 
-__all__ = ["TrialsView"]
-
 _REFRESH_SECONDS = 0.05  # seconds between two updates while a search runs
 _TICK_SECONDS = 1.0
 _MAX_REPRO_BYTES = 1 << 20  # bytes shown of a repro

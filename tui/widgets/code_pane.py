@@ -16,16 +16,16 @@ from textual.strip import Strip
 from tui.colors import line_color, role_style, syntax_style, tint
 from tui.documents import Document
 from tui.line_links import LineKey, LineLinks
+from tui.node_values import ValueMargin
 from tui.source_findings import SourceNote
-from tui.styled_text import printable_code
+from tui.styled_text import one_line, printable_code
 from tui.widgets.lines import Lines, cut_columns
-
-__all__ = ["CodePane", "is_kernel_line"]
 
 _HIGHLIGHT_SHARE = 0.30  # share of the link color in the background of highlighted lines
 _CALLED_SHARE = 0.12  # the same for lines that the cursor's line led to, or that led to it
 _FRAME = 2  # columns of the border
 _NOTE_GAP = 5  # columns between a line and the finding on it, with its sign
+_MIN_CODE_COLUMNS = 18  # of a line beside the value of its node
 _EMPTY = LineLinks()
 _FILE_COMMENT = "# File: "  # precedes the nodes of a source line in a printed graph
 _MAX_SEARCHED_LINES = 2000  # highlighted lines searched for such a comment
@@ -47,6 +47,7 @@ class CodePane(Lines):
         self._called: frozenset[int] = frozenset()  # lines that the cursor's line led to by a call, or the other way
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
+        self.values: Mapping[int, ValueMargin] = {}  # of the nodes on lines of a graph
         self._elsewhere: frozenset[int] = frozenset()  # lines that another compile made something of
 
     @property
@@ -70,7 +71,7 @@ class CodePane(Lines):
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._highlighted, self._note = document, links, {}, ""
-        self._called, self.notes, self._elsewhere = frozenset(), {}, frozenset()
+        self._called, self.notes, self.values, self._elsewhere = frozenset(), {}, {}, frozenset()
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
         self.scroll_to(0, max(0, self.cursor - self.page_height // 3), animate=False, immediate=True, force=True)
@@ -203,7 +204,15 @@ class CodePane(Lines):
         """Whether a line of source led to nodes only by what it calls."""
         return self.document is not None and self.document.ref.kind == "source" and index in self.links.callers
 
+    @property
+    def min_text_columns(self) -> int:
+        return _MIN_CODE_COLUMNS if self.values else super().min_text_columns
+
     def line_suffix(self, index: int) -> list[Segment]:
+        if (value := self.values.get(index)) is not None:
+            room = self._line_width - self._margin - min(self.min_text_columns, _width(self.text_of(index)) + 1)
+            text = next((text for text in value.texts if cell_len(text) < room), value.texts[-1])
+            return [Segment(f" {one_line(text)}", role_style(value.role, self.palette))]
         margins = self.document.margins if self.document else ()
         margin = margins[index] if index < len(margins) else ""
         return [Segment(f" {printable_code(margin)}", role_style("dim", self.palette))] if margin else []

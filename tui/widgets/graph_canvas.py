@@ -21,8 +21,6 @@ from tui.colors import role_style
 from tui.styled_text import one_line
 from tui.themes import palette_of
 
-__all__ = ["GraphCanvas", "drawn_graph"]
-
 Cell = tuple[str, str]  # a character, empty to the right of a wide one, and its role
 
 _NORTH, _EAST, _SOUTH, _WEST = 1, 2, 4, 8

@@ -15,8 +15,6 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
 
-__all__ = ["Columns", "GroundContainer", "GroundScreen", "PaneScrollBar"]
-
 
 class Ground(Widget):
     """A container without a border: one line is drawn, and every line is that one."""

@@ -21,8 +21,6 @@ from tui.colors import role_style
 from tui.themes import palette_of
 from tui.widgets.prompt import Prompt
 
-__all__ = ["Keys", "OffersKeys"]
-
 _ALWAYS = 3  # keys at the end that are always shown: help, all actions, quit
 _PROMPT_KEYS = (("enter", "⏎", "done"), ("escape", "esc", "cancel"))
 

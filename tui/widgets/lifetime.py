@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-__all__ = ["has_widgets"]
-
 
 def has_widgets(widget: Widget) -> bool:
     """Whether all widgets of a screen or a dialog are there. While it is mounted or removed, some may not be."""

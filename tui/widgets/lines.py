@@ -31,7 +31,6 @@ from tui.widgets.ground import PaneScrollBar
 if TYPE_CHECKING:
     from tui.documents import Document
 
-__all__ = ["FilterableLines", "Lines", "cut_columns"]
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
 _MAX_QUICK_LINES = 20_000  # lines that a search counts its matches in
@@ -69,8 +68,8 @@ class Lines(ScrollView, can_focus=True):
             id="lines.search",
             tooltip="find a text in this list or text; 0 searches everything",
         ),
-        Binding("n", "find(1)", "next match", show=False, id="lines.next"),
-        Binding("N", "find(-1)", "previous match", show=False, id="lines.previous"),
+        Binding("right_curly_bracket,f3", "find(1)", "next match", show=False, id="lines.next"),
+        Binding("left_curly_bracket,shift+f3", "find(-1)", "previous match", show=False, id="lines.previous"),
         Binding("y", "copy", "copy", show=True, id="lines.copy", tooltip="copy the line"),
         Binding("Y", "copy_all", "copy all lines", show=False, id="lines.copy-all"),
         Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
@@ -129,6 +128,11 @@ class Lines(ScrollView, can_focus=True):
             self.refresh(Region(-1, -1, self.outer_size.width, 1))
 
     # For subclasses
+
+    @property
+    def min_text_columns(self) -> int:
+        """Columns that a text keeps beside what stands at its right margin, if it is as long."""
+        return _MIN_TEXT_COLUMNS
 
     @property
     def is_quick(self) -> bool:
@@ -229,7 +233,7 @@ class Lines(ScrollView, can_focus=True):
             line = highlight_matches(line, self.matcher, self.get_component_rich_style("lines--match"))
         room, length = self._line_width - _length(before), _length(line)
         left = int(self.scroll_x)
-        if after and room - _length(after) >= min(_MIN_TEXT_COLUMNS, length + 1):
+        if after and room - _length(after) >= min(self.min_text_columns, length + 1):
             room -= _length(after)
         else:
             after = []

@@ -14,8 +14,6 @@ from textual.widgets import Static
 if TYPE_CHECKING:
     from textual.widgets import Input
 
-__all__ = ["Prompt"]
-
 
 class Prompt(Horizontal):
     """Hidden until `ask` is called. Enter answers, escape cancels."""

@@ -14,8 +14,6 @@ from tui.location import Location
 from tui.styled_text import Line
 from tui.widgets.lines import Lines
 
-__all__ = ["MARK_WIDTH", "StyledLines"]
-
 MARK_WIDTH = 2  # columns of the mark
 
 

@@ -17,8 +17,6 @@ from tui.colors import role_style
 from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
-__all__ = ["Column", "LazyRows", "Row", "Table"]
-
 _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 _MEASURED_ROWS = 200  # rows that column widths are computed from

@@ -17,8 +17,6 @@ from textual.widget import Widget
 from tui.colors import role_style
 from tui.themes import palette_of
 
-__all__ = ["Tab", "Tabs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tab:

@@ -16,8 +16,6 @@ from tui.location import Location
 from tui.styled_text import Fragment
 from tui.widgets.lines import FilterableLines, Lines
 
-__all__ = ["Branch", "Tree"]
-
 _MIN_NAME = 8  # columns
 
 

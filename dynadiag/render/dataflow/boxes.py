@@ -77,9 +77,16 @@ class _Region:
 class DrawableGraph:
     """A printed graph, with its regions."""
 
-    def __init__(self, graph: PrintedGraph, modules: Mapping[str, Sequence[str]] | None = None) -> None:
-        """``modules`` has the modules that each node is in, the outermost first, where they were recorded."""
-        self._modules = modules or {}
+    def __init__(
+        self,
+        graph: PrintedGraph,
+        modules: Mapping[str, Sequence[str]] | None = None,
+        values: Mapping[str, str] | None = None,
+    ) -> None:
+        """``modules`` has the modules that each node is in, the outermost first, and ``values`` a text of the value of
+        each, where they were recorded.
+        """
+        self._modules, self._values = modules or {}, values or {}
         self._nodes = {node.name: node for node in graph.nodes.values()}
         self._aliases = {name: node.name for name, node in graph.nodes.items()}
         self._inputs = [node for node in self._nodes.values() if not node.target]
@@ -92,6 +99,11 @@ class DrawableGraph:
     def region_keys_of(self, name: str) -> tuple[str, ...]:
         """The regions around a node, the outermost first."""
         return next(_regions_around(self._items, self._aliases.get(name, name)), ())
+
+    @property
+    def operators(self) -> Sequence[str]:
+        """The names of the nodes that compute something, in the order of execution."""
+        return [name for name, node in self._nodes.items() if node.target]
 
     def box_of(self, folded: FoldedGraph, name: str) -> str | None:
         """The box that a node is in; ``None`` for a name that the graph does not have."""
@@ -141,7 +153,7 @@ class DrawableGraph:
     def _input(self, node: PrintedNode) -> GraphBox:
         title = truncate_middle(clean_line(attribute_name(node.printed_name)), _MAX_TITLE)
         return GraphBox(
-            node.name, "input", title, self._detail(_shape(node), [node]), (node.name,), node.line, frozenset()
+            node.name, "input", title, self._detail(self._shape(node), [node]), (node.name,), node.line, frozenset()
         )
 
     def _box(self, key: str, item: _Region | PrintedNode, inputs: Sequence[str]) -> GraphBox:
@@ -153,7 +165,14 @@ class DrawableGraph:
             return GraphBox(
                 key, "region", title, self._detail(f"{len(nodes)} nodes", nodes), names, nodes[0].line, sources
             )
-        return GraphBox(key, "operator", _title(item), self._detail(_shape(item), nodes), names, item.line, sources)
+        return GraphBox(
+            key, "operator", _title(item), self._detail(self._shape(item), nodes), names, item.line, sources
+        )
+
+    def _shape(self, node: PrintedNode) -> str:
+        """The type and shape of a node, and its value."""
+        value = self._values.get(node.name, "")
+        return truncate_end(clean_line(f"{shape_text(node.annotation)} {value}".strip()), _MAX_TITLE)
 
     def _detail(self, text: str, nodes: Sequence[PrintedNode]) -> str:
         """The second line of a box, which also says if the graph returns one of its nodes."""
@@ -212,7 +231,3 @@ def _title(node: PrintedNode) -> str:
     """The name of a node and its operator; the name alone if it contains the operator (``relu_1``)."""
     name, operator = clean_line(node.printed_name), clean_line(node.operator)
     return truncate_end(name if name.startswith(operator) else f"{name} = {operator}", _MAX_TITLE)
-
-
-def _shape(node: PrintedNode) -> str:
-    return truncate_end(clean_line(shape_text(node.annotation)), _MAX_TITLE)

@@ -19,6 +19,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import GuardFailure, Recompile, Run, Span, Trial
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
+from dynadiag.render.page.values import ValuesCallView, value_views
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.printer import source_lines
 from dynadiag.render.wrap import truncate_end
@@ -226,6 +227,7 @@ class PageSection:
     parts: tuple[tuple[str, str, str], ...]  # a part of the compiler, what it does, its seconds
     flame: str  # the block of the flame graph; empty where there is none
     sources: tuple[SourceView, ...]
+    values: tuple[ValuesCallView, ...]
     trials: tuple[TrialView, ...]
     notes: tuple[str, ...]
     search: str = ""
@@ -262,6 +264,7 @@ def page_section(
         parts=tuple((share.part, _PART_TEXTS[share.part], duration(share.seconds)) for share in shares),
         flame=f"{name}flame" if has_flame and is_open else "",
         sources=_sources(explanation, name, findings) if is_open else (),
+        values=value_views(explanation.values, run.cwd) if is_open else (),
         trials=(),
         notes=explanation.notes if is_open else (),
     )

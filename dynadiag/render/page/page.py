@@ -50,6 +50,7 @@ from dynadiag.render.page.stages import (
     documents_of,
     stages_block,
 )
+from dynadiag.render.page.values import VALUES_HEADS
 
 _MAX_BOXES = 4000  # the longest sections; more elements make the page slow, and shorter ones are too narrow to see
 
@@ -227,6 +228,7 @@ def write_page(
             divergence=None if compare or not paths[1:] else divergence_view(paths, explanations, sections, redaction),
             version=__version__,
             redacted=redaction.active,
+            values_heads=VALUES_HEADS,
             style=Markup(style),
             script=Markup(script),
             style_hash=_hash(style),
