@@ -50,7 +50,6 @@ from dynadiag.trial.program import Program
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "the folder to make")
     parser.add_argument(
@@ -65,7 +64,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     bisect_releases.asks_for_releases(args)
     outputs.check_json_path(args.json)
     if is_issue(args):

@@ -228,8 +228,8 @@ class ProcessDocument:
     alike: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainDocument(CommandDocument):
     """What `dynadiag explain --json` writes.
 
     `coverage` is there with --coverage, `memory` with --memory. Of several processes, `ranks` are the documents of the
@@ -237,9 +237,6 @@ class ExplainDocument:
     ranks are not alike.
     """
 
-    schema: int
-    dynadiag: str
-    torch: str | None
     target: str
     exit_code: int | None
     breaks: tuple[BreakDocument, ...]
@@ -294,8 +291,6 @@ def document(
     """
     coverage = explanation.coverage
     return ExplainDocument(
-        schema=SCHEMA,
-        dynadiag=__version__,
         torch=explanation.run.torch,
         target=explanation.run.target,
         exit_code=explanation.run.exit_code,
