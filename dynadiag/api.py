@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dynadiag.capture.cells import notebook_name
-from dynadiag.capture.run_metadata import run_footer, run_header, text_of
+from dynadiag.capture.run_metadata import notebook_name, run_footer, run_header, text_of
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem

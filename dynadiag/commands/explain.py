@@ -164,7 +164,7 @@ def _run_program(args: argparse.Namespace) -> int:
 
 
 def _explain_id(args: argparse.Namespace) -> int:
-    from dynadiag.render.break_entry import entry_json, entry_text
+    from dynadiag.render.listings import entry_json, entry_text
 
     entry = Registry.installed().lookup(args.target)
     if args.json != "-":

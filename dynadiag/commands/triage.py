@@ -34,8 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import bisect_releases, common, outputs
-from dynadiag.commands.alarm import Alarm
-from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.progress import Alarm, ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_run import FILES, TriageRun, check_replaceable, files_in
