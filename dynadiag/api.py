@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
     from dynadiag.capture.settings import ValueOptions
     from dynadiag.fixes.fix_report import FixReport
-    from dynadiag.value_table import Values
+    from dynadiag.tables import Values
 
 __all__ = ["bisect", "explain", "fix", "open", "record", "values", "warm", "watch"]
 
@@ -160,7 +160,7 @@ def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | No
     numbers stay as they are. A backward graph has values if ``fn`` calls it. Raises `DynadiagError` as `explain`.
     """
     from dynadiag.capture.settings import ValueOptions, check_pattern, parse_calls
-    from dynadiag.value_table import Values
+    from dynadiag.tables import Values
 
     if nodes is not None:
         check_pattern("values: nodes", nodes)
