@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun
+from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
@@ -32,21 +32,12 @@ class ChangedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseDocument:
-    """Seconds in one phase; `side_by_side` is how many ran at once on average."""
-
-    name: str
-    seconds: float
-    side_by_side: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunDocument:
     """One start of the program."""
 
     seconds: float | None
     compile_seconds: float
-    phases: tuple[PhaseDocument, ...]
+    phases: tuple[StartPhase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +83,7 @@ def caches_document(report: CacheReport) -> CachesDocument:
 
 
 def _run_document(run: StartedRun) -> RunDocument:
-    phases = tuple(document_of(PhaseDocument, each) for each in run.phases.phases)
-    return RunDocument(run.phases.seconds, run.compile_seconds, phases)
+    return RunDocument(run.phases.seconds, run.compile_seconds, run.phases.phases)
 
 
 def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:

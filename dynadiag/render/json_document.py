@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import orjson
 
 from dynadiag import __version__
-from dynadiag.explanation.coverage import FunctionCoverage
+from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
@@ -22,7 +22,7 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
 from dynadiag.job.divergence import Divergence
 from dynadiag.kernels.memory import Memory
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
-from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds
+from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds, SkippedFrame
 
 if TYPE_CHECKING:
     from dynadiag.kernels.generated_module import KernelCall
@@ -73,16 +73,6 @@ class BreakDocument:
     cause: int | None
     fatal: bool
     cost: CallCost | None
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFrameDocument:
-    """A frame that Dynamo left to Python."""
-
-    file: str
-    line: int | None
-    function: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +188,6 @@ class FindingDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageDocument:
-    """Operator calls while compiled calls ran: in graphs, and called by Python. `outside` are all others."""
-
-    compiled: int
-    uncompiled: int
-    outside: int
-    by_function: tuple[FunctionCoverage, ...]
-    note: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessDocument:
     """One process of a job. `ended` says how it ended, if not well; `alike` numbers the sets of alike processes."""
 
@@ -240,7 +219,7 @@ class ExplainDocument(CommandDocument):
     target: str
     exit_code: int | None
     breaks: tuple[BreakDocument, ...]
-    skipped_frames: tuple[SkippedFrameDocument, ...]
+    skipped_frames: tuple[SkippedFrame, ...]
     recompiles: tuple[RecompileDocument, ...]
     compiles: tuple[CompileDocument, ...]
     graphs: tuple[GraphDocument, ...]
@@ -253,7 +232,7 @@ class ExplainDocument(CommandDocument):
     notes: tuple[str, ...]
     cuda_graphs: tuple[CudaGraph, ...]
     warm: WarmCalls | None
-    coverage: CoverageDocument | msgspec.UnsetType = msgspec.UNSET
+    coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
     memory: Memory | msgspec.UnsetType = msgspec.UNSET
     ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
     divergence: Divergence | msgspec.UnsetType | None = msgspec.UNSET
@@ -295,10 +274,7 @@ def document(
         target=explanation.run.target,
         exit_code=explanation.run.exit_code,
         breaks=_breaks(explanation),
-        skipped_frames=tuple(
-            document_of(SkippedFrameDocument, item, function=original_name(item.function))
-            for item in explanation.skipped
-        ),
+        skipped_frames=tuple(replace(item, function=original_name(item.function)) for item in explanation.skipped),
         recompiles=_recompiles(explanation),
         compiles=_compiles(explanation),
         graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
@@ -311,7 +287,7 @@ def document(
         notes=explanation.notes,
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
-        coverage=msgspec.UNSET if coverage is None else document_of(CoverageDocument, coverage),
+        coverage=msgspec.UNSET if coverage is None else coverage,
         memory=msgspec.UNSET if memory is None else memory,
     )
 
