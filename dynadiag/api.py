@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dynadiag.capture.cells import notebook_name
-from dynadiag.capture.run_metadata import run_footer, run_header, text_of
+from dynadiag.capture.run_metadata import notebook_name, run_footer, run_header, text_of
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from dynadiag.capture.recorder import Recorder
     from dynadiag.capture.settings import ValueOptions
     from dynadiag.fixes.fix_report import FixReport
-    from dynadiag.value_table import Values
+    from dynadiag.tables import Values
 
 __all__ = ["bisect", "explain", "fix", "open", "record", "values", "warm", "watch"]
 
@@ -161,7 +160,7 @@ def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | No
     numbers stay as they are. A backward graph has values if ``fn`` calls it. Raises `DynadiagError` as `explain`.
     """
     from dynadiag.capture.settings import ValueOptions, check_pattern, parse_calls
-    from dynadiag.value_table import Values
+    from dynadiag.tables import Values
 
     if nodes is not None:
         check_pattern("values: nodes", nodes)

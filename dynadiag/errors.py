@@ -14,8 +14,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["DynadiagError", "UnreadableInput", "UnwritableOutput", "discard_stdout", "say"]
-
 
 class DynadiagError(Exception):
     """Something that the user can mend. The message is one line that names the input and the cure."""

@@ -13,8 +13,6 @@ import dynadiag
 from dynadiag.errors import DynadiagError
 from dynadiag.render.report import Report
 
-__all__ = ["register"]
-
 _USAGE = "%%dynadiag [--live] [FILE.dynadiag]"
 
 

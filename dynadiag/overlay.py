@@ -7,8 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["VARIABLE", "load_named"]
-
 VARIABLE = "DYNADIAG_OVERLAY"  # names overlays to load, as PATH names folders
 
 

@@ -19,8 +19,6 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
-__all__ = ["Change", "CopiedLoader", "LibraryFinder", "changed_text", "functions_in", "install"]
-
 
 class Change(NamedTuple):
     """A changed function of a package, or top-level statements that a module gets besides (``function`` is empty).

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.values import range_text
+from dynadiag.explanation.values import ValueTable, range_text
 from dynadiag.recording.opening import open_recording_as
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Kernel, NodeValue, Recompile, Span
 from dynadiag.recording.sql import run_query
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import source_location
+from dynadiag.render.printer import Printer
 from dynadiag.render.report import Report, report
 from dynadiag.render.table import fitted_table
+from dynadiag.render.values import value_report, values_json
 from dynadiag.render.wrap import truncate_middle
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["OpenRecording", "Rows"]
 
 R = TypeVar("R")
 
@@ -194,3 +194,46 @@ def _cell(value: object) -> str:
 
 def _cells(values: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)
+
+
+class Values(Rows[NodeValue]):
+    """The nodes of the graphs of a call, in the order of execution, with their values.
+
+    ``report`` is the explanation of the same call.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._table = report.values if report.values is not None else ValueTable((), (), {})
+        super().__init__(lambda: self._table.nodes, report.run.cwd)
+
+    @property
+    def first_nan(self) -> NodeValue | None:
+        """The first node with a NaN."""
+        return self._table.first_nan
+
+    @property
+    def first_inf(self) -> NodeValue | None:
+        """The first node with an infinity."""
+        return self._table.first_inf
+
+    @property
+    def first_wrong(self) -> NodeValue | None:
+        """The first node whose value, as compiled code stored or returned it, rounding does not explain."""
+        return self._table.first_wrong
+
+    def node(self, name: str) -> NodeValue:
+        """Return the first node of a name. Raises `DynadiagError` if there is none."""
+        for node in self._table.nodes:
+            if node.node == name:
+                return node
+        known = ", ".join(dict.fromkeys(node.node for node in self._table.nodes))
+        raise DynadiagError(f"node: no {name!r} is in the values; these are: {known or 'none'}")
+
+    def to_json(self) -> str:
+        """Return the document that `dynadiag values --json` writes."""
+        run = self.report.run
+        return values_json(self._table, run.target, run.torch, run.exit_code).decode("utf-8")
+
+    def __repr__(self) -> str:
+        return value_report(self.report, Printer()).rstrip("\n")

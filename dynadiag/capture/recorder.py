@@ -22,12 +22,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, caches, cells, code_locations, exports, generated_code
+from dynadiag.capture import breaks, caches, code_locations, exports, generated_code
 from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
+from dynadiag.capture.run_metadata import cell_namer
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
@@ -142,7 +143,7 @@ class Recorder(logging.Handler):
 
     @functools.cached_property
     def _name_cells(self) -> Callable[[Any], Any] | None:
-        return cells.cell_namer()
+        return cell_namer()
 
     def named(self, value: Any) -> Any:
         """Return a JSON value with the cells of a notebook named by their number."""

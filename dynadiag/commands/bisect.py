@@ -44,7 +44,6 @@ from dynadiag.trial.typed_json import load
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording of the search")
     add_search_options(parser)
@@ -57,7 +56,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if bisect_releases.bisects_releases(args):
         return bisect_releases.run(args)
     if args.prune and not args.target:

@@ -16,7 +16,6 @@ from dynadiag.errors import DynadiagError, UnreadableInput
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "recordings",
         nargs="*",
@@ -27,7 +26,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     named = [_split_place(path) for path in args.recordings] or [(_newest(), "")]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {named[0][0]}` prints a report instead")

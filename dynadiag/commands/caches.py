@@ -39,7 +39,6 @@ _MAX_RECORDINGS = 2
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording of the second start")
     parser.add_argument(
@@ -50,7 +49,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("caches: name a program, a recording, or two recordings")
     outputs.check_json_path(args.json)

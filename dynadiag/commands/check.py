@@ -57,7 +57,6 @@ _COUNTS = {
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "%(prog)s [OPTIONS] TARGET..."
     outputs.add_json(parser)
     outputs.add_file_option(parser, "--baseline", "the findings that are known", outputs.BASELINE)
@@ -97,7 +96,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     configuration, root = find_configuration(Path.cwd())
     targets = [*((name, False) for name in args.targets), *((name, True) for name in args.modules)]
     if not targets:

@@ -39,7 +39,6 @@ _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "folder for the recordings of the variants")
     parser.add_argument("--force", action="store_true", help="overwrite the recordings of an earlier comparison")
@@ -107,7 +106,6 @@ def _add_step(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
     if not args.module and args.target and names_recording(args.target):
         return _compare_recordings(args)

@@ -43,7 +43,6 @@ DIFFERENT = 1
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     parser.add_argument("--all", action="store_true", help="show every difference in full")
     parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
@@ -54,7 +53,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))

@@ -31,12 +31,10 @@ class Requirement:
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
     findings = [
         Requirement("Python", sys.version.split()[0], "everything", ""),

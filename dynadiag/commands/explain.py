@@ -64,7 +64,6 @@ _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show everything, not only the first ten of each kind")
@@ -119,7 +118,6 @@ def separate_optional_value(arguments: Sequence[str]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
     outputs.check_json_path(args.json)
@@ -166,7 +164,7 @@ def _run_program(args: argparse.Namespace) -> int:
 
 
 def _explain_id(args: argparse.Namespace) -> int:
-    from dynadiag.render.break_entry import entry_json, entry_text
+    from dynadiag.render.listings import entry_json, entry_text
 
     entry = Registry.installed().lookup(args.target)
     if args.json != "-":

@@ -19,14 +19,12 @@ from dynadiag.render.trace_events import trace_events
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_output(parser, "the log to write")
     outputs.add_file_option(parser, "--perfetto", "write a trace for ui.perfetto.dev")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     wanted = [path for path in (args.output, args.perfetto) if path is not None]
     if not wanted:
         raise DynadiagError("export: name the log file with -o FILE, or a trace with --perfetto FILE")

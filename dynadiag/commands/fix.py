@@ -39,7 +39,6 @@ from dynadiag.trial.outcome import Outcome
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the patch to write")
     outputs.add_file_option(parser, "--recording", "the recording of the search")
@@ -60,7 +59,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     program = parse_program(args)
     outputs.check_json_path(args.json)
     if args.output is not None:

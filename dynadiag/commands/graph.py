@@ -21,14 +21,12 @@ from dynadiag.render.dot import node_graph, overview_graph, render_graph
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_output(parser, "the file to write: .svg, .png or .pdf, or .dot or .gv for DOT (default: DOT on stdout)")
     parser.add_argument("--nodes", type=int, metavar="I", help="draw the nodes of graph I instead of the overview")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     with open_recording(args.recording) as recording:
         graph = overview_graph(explain(recording)) if args.nodes is None else _nodes(recording, args.nodes)
     if args.output is None:

@@ -14,13 +14,11 @@ from dynadiag.errors import UnreadableInput
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_output(parser, "the recording to write")
     parser.add_argument("log", type=Path, metavar="LOG", help="a log file, or a folder of logs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     try:
         if not args.log.exists():
             raise UnreadableInput(f"{args.log}: no such file or folder")

@@ -35,7 +35,6 @@ from dynadiag.render.kernels import kernel_text, kernels_document, listing_text,
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     parser.add_argument("--module", action="store_true", help="print the whole generated module of the kernel")
     parser.add_argument(
@@ -61,7 +60,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     _check_options(args)
     outputs.check_json_path(args.json)
     with open_recording(args.recording) as recording:

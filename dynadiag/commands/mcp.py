@@ -22,7 +22,6 @@ def prepare_parser(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     try:
         import mcp  # noqa: F401 - whether it is installed
     except ImportError as error:

@@ -40,7 +40,6 @@ from dynadiag.trial.program import Program
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the repro to write")
     outputs.add_file_option(parser, "--recording", "the recording of the search")
@@ -53,7 +52,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
     outputs.check_json_path(args.json)

@@ -20,13 +20,11 @@ from dynadiag.recording.packing import Content, is_packed, write_packed
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_output(parser, "the packed job to write (job.dynadiag)")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the recordings of the job")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if args.output is None:
         raise DynadiagError("pack: name the file to write with -o job.dynadiag")
     paths = list_recordings(args.folder)

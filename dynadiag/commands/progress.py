@@ -1,10 +1,11 @@
-"""The progress of a search on stderr: one line that changes on a terminal, otherwise one line for each trial."""
+"""Long work: its progress on stderr (one line that changes on a terminal, else a line a trial), and its time limit."""
 
 from __future__ import annotations
 
+import signal
 import time
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from dynadiag.commands.common import for_log
 from dynadiag.render.clean import clean_line
@@ -53,3 +54,30 @@ class ProgressPrinter:
     def _clear(self) -> None:
         if self._live:
             self._stream.write("\r\x1b[K")
+
+
+class Alarm:
+    """Raises `KeyboardInterrupt` in its block after ``seconds`` (``None``: never).
+
+    Every long part of a command handles Ctrl-C: it keeps what it has found. ``went_off`` says whether the time is over.
+    For the main thread only.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self.went_off = False
+
+    def __enter__(self) -> Alarm:
+        if self._seconds is not None:
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+            signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 1e-3))  # 0 would mean never
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, *_: Any) -> None:
+        self.went_off = True
+        raise KeyboardInterrupt

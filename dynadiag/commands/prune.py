@@ -52,7 +52,6 @@ class PruneDocument(CommandDocument):
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     parser.add_argument(
         "--keep",
@@ -66,7 +65,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     outputs.check_json_path(args.json)
     folder = state.state_folder()
     results = tuple(_judged(folder, args.keep * 1e9, time.time() - args.older_than * _DAY))

@@ -39,7 +39,6 @@ from dynadiag.recording.opening import open_recording
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "-o",
         "--output",
@@ -54,7 +53,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     folder = _folder(args.output)
     if folder is not None and args.dashes:
         return _record_command(folder, args)

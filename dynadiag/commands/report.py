@@ -29,7 +29,6 @@ from dynadiag.render.page import KernelStages, Redaction, write_page
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_output(parser, "the page to write")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     parser.add_argument("--assembly", action="store_true", help="compile this machine's own kernels for their assembly")
@@ -37,7 +36,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if args.output is not None:
         outputs.check_writable(args.output, force=args.force)
     paths = [path for name in args.recordings for path in _recordings(name)]

@@ -23,7 +23,6 @@ from dynadiag.trial.program import TargetError
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "--overlay", action="append", type=Path, default=[], metavar="FILE.py", help="an overlay; may be given again"
     )
@@ -31,7 +30,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     program = parse_program(args)
     for path in args.overlay:
         if path.suffix != ".py" or not path.is_file():

@@ -33,12 +33,10 @@ DOCUMENTS = {
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("command", metavar="COMMAND", help=", ".join(DOCUMENTS))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     sys.stdout.write(json.dumps(schema_of(args.command), indent=2) + "\n")
     return 0
 

@@ -34,8 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import bisect_releases, common, outputs
-from dynadiag.commands.alarm import Alarm
-from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.progress import Alarm, ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_search_options
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_run import FILES, TriageRun, check_replaceable, files_in
@@ -50,7 +49,6 @@ from dynadiag.trial.program import Program
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "the folder to make")
     parser.add_argument(
@@ -65,7 +63,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     bisect_releases.asks_for_releases(args)
     outputs.check_json_path(args.json)
     if is_issue(args):

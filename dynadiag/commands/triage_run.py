@@ -14,12 +14,11 @@ from pathlib import Path
 from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.commands import bisect_releases, common, outputs
-from dynadiag.commands.alarm import Alarm
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
 from dynadiag.commands.bisect_releases import ReleaseOptions
 from dynadiag.commands.explain import explain_document
 from dynadiag.commands.minify import program_text, reduce_to_repro, save_repro
-from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.progress import Alarm, ProgressPrinter
 from dynadiag.commands.report import write_report
 from dynadiag.commands.search_options import SearchOptions
 from dynadiag.commands.target_options import RecordOptions, run_recorded

@@ -37,7 +37,6 @@ from dynadiag.render.values import value_report, values_json
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show every node, not only the first of each call")
@@ -47,7 +46,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("values: name a program, or a recording that was made with --values")
     outputs.check_json_path(args.json)

@@ -9,24 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
 from dynadiag.recording.code_origin import is_resume_function, original_name
-from dynadiag.recording.records import Compile, Graph, Guard
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile, Graph
 
 _MIN_SHARED = 0.5  # of the operators of the larger graph
 _NO_COMPILE = "-"
-
-
-class ComparedRecording(Protocol):
-    """A recording, as far as the comparison of graphs reads it."""
-
-    def compiles(self) -> tuple[Compile, ...]: ...
-    def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]: ...
-    def payload(self, event: int) -> str: ...
-    def source(self, file: str) -> str | None: ...
-    def guards(self, compile_id: str | None = None) -> Sequence[Guard]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +30,7 @@ class CompilePair:
 class GraphReader:
     """The graphs of one recording in canonical form, by compile and stage."""
 
-    def __init__(self, recording: ComparedRecording) -> None:
+    def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.compiles = tuple(item for item in recording.compiles() if item.compile_id != _NO_COMPILE)
         self._stages: dict[tuple[str, str], list[Graph]] = defaultdict(list)

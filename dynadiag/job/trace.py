@@ -10,17 +10,16 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
 from dynadiag.explanation.run_end import read_end, read_frames
 from dynadiag.explanation.source import event_data, recorded_variables
 from dynadiag.recording.code_origin import original_name
-from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Collective, Compile, Frame, Graph, Guard, Recompile, SkippedFrame
+from dynadiag.recording.reader import Recording, by_compile
+from dynadiag.recording.records import Break, Collective, Compile, Frame, Guard, Recompile, SkippedFrame
 from dynadiag.recording.torch_text.sources import input_names
 
 COLLECTIVES = "_c10d_functional"  # the namespace of collectives in graphs
@@ -233,7 +232,6 @@ class RankTrace:
 _QUOTED = re.compile(r"'([^'\n]*)'")
 # Ids of objects and types, which each process has its own of.
 _ID = re.compile(r"(?<![\w.])\d{7,}\b(?!\.)|\b0x[0-9a-f]+\b")
-T = TypeVar("T", Break, Graph, Guard)
 # The index of a device in a type (`f32[8]cuda:1`), an argument (`device='cuda:1'`, `index=1`) and a guard (`device=1`).
 # Each rank of a host has its own.
 _DEVICE_INDEX = re.compile(r"""(?<=[\]'"])([a-z]+):\d+(?=['"])|(device\(type='[a-z]+'), index=\d+|(\bdevice=)\d+\b""")
@@ -291,8 +289,8 @@ class TraceReader:
 
     def _compile_steps(self, recording: Recording, groups: tuple[str, ...]) -> Iterator[CompileStep]:
         again = {each.compile_id: each for each in recording.recompiles()}
-        breaks, guards = _by_compile(recording.breaks()), _by_compile(recording.guards())
-        graphs = _by_compile(recording.graphs_at("dynamo"))
+        breaks, guards = by_compile(recording.breaks()), by_compile(recording.guards())
+        graphs = by_compile(recording.graphs_at("dynamo"))
         unseen = _unseen_before(recording)
         for compile_ in recording.compiles():
             id_ = compile_.compile_id
@@ -320,13 +318,6 @@ def _guarded_value(item: Guard) -> GuardedValue:
 
 def _without_device_index(text: str) -> str:
     return _DEVICE_INDEX.sub(lambda found: found[1] or found[2] or found[3], text)
-
-
-def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for each in records:
-        found.setdefault(each.compile_id, []).append(each)
-    return found
 
 
 def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None, str | None]:

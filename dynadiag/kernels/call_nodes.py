@@ -12,10 +12,8 @@ operator and arguments. A kernel computes the nodes between the buffers that it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-import orjson
+import msgspec
 
 from dynadiag.kernels.cost import is_product
 from dynadiag.kernels.graph_parser import PrintedGraph
@@ -35,8 +33,7 @@ _ITEM_KIND = "MultiOutput"  # the kind of one output of an operation with severa
 _SUBGRAPH_KINDS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of subgraphs
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, array_like=True):
     """One operation of the scheduler. Operations of the same `group` are fused."""
 
     group: int
@@ -45,7 +42,7 @@ class Operation:
     reads: tuple[str, ...]
     origin: str | None
     origins: tuple[str, ...]
-    reason: str | None  # why Inductor falls back to ATen
+    reason: str | None = None  # why Inductor falls back to ATen
 
     @property
     def is_loops(self) -> bool:
@@ -53,8 +50,7 @@ class Operation:
         return self.kind == "ComputedBuffer"
 
 
-@dataclass(frozen=True, slots=True)
-class FusionRefusal:
+class FusionRefusal(msgspec.Struct, frozen=True, array_like=True):
     """Two groups of operations that the scheduler considered and did not fuse, and its reason in torch's words."""
 
     first: int
@@ -62,47 +58,20 @@ class FusionRefusal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledGraph:
+class ScheduledGraph(msgspec.Struct, frozen=True):
     """All operations of a graph in the order of their code, the Dynamo nodes of each node, and what was not fused."""
 
     operations: tuple[Operation, ...] = ()
-    dynamo_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dynamo_sources: dict[str, tuple[str, ...]] = msgspec.field(name="sources", default_factory=dict)
     refused: tuple[FusionRefusal, ...] = ()
 
 
 def parse_operations(text: str) -> ScheduledGraph:
-    """Parse the payload of ``dynadiag_origins``. Invalid data is left out."""
+    """Parse the payload of ``dynadiag_origins``. One that is damaged has no operations."""
     try:
-        data = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return msgspec.json.decode(text, type=ScheduledGraph)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
         return ScheduledGraph()
-    if not isinstance(data, dict):
-        return ScheduledGraph()
-    rows, sources, refused = data.get("operations"), data.get("sources"), data.get("refused")
-    return ScheduledGraph(
-        tuple(_parse_operation(row) for row in rows if _is_operation(row)) if isinstance(rows, list) else (),
-        {str(name): _strings(made) for name, made in sources.items()} if isinstance(sources, dict) else {},
-        tuple(FusionRefusal(*row) for row in refused if _is_refusal(row)) if isinstance(refused, list) else (),
-    )
-
-
-def _is_operation(row: Any) -> bool:
-    return isinstance(row, list) and len(row) >= 6 and type(row[0]) is int and isinstance(row[1], str)
-
-
-def _is_refusal(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 3 and [*map(type, row)] == [int, int, str]
-
-
-def _parse_operation(row: list[Any]) -> Operation:
-    origin = row[4] if isinstance(row[4], str) else None
-    reason = row[6] if len(row) > 6 and isinstance(row[6], str) else None
-    return Operation(row[0], row[1], _strings(row[2]), _strings(row[3]), origin, _strings(row[5]), reason)
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 
 def match_calls(module: ParsedModule, operations: Sequence[Operation]) -> dict[int, list[Operation]]:

@@ -13,8 +13,15 @@ dynadiag:///schema/COMMAND                 the JSON Schema of a command's docume
 from __future__ import annotations
 
 import base64
+import os
 import re
-from collections.abc import Mapping, Sequence
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -24,6 +31,8 @@ import anyio.to_thread
 import jsonschema
 import mcp_types as types
 import orjson
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.text import TextReceiveStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -35,12 +44,102 @@ from dynadiag.commands.state import state_folder
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import Roofline, saved_times
-from dynadiag.mcp.command_process import CommandEnd, run_command
 from dynadiag.mcp.tools import CommandTool, command_tools
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.render.clean import clean
 from dynadiag.render.kernels import kernel_text
 from dynadiag.tables import OpenRecording
+
+_GRACE = 20.0  # seconds that a cancelled command has to write what it has found
+_MAX_LINE = 300  # characters of a line of progress
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended. ``document`` is the text of its JSON, None if it wrote none."""
+
+    exit_code: int
+    printed: str
+    last_line: str  # of stderr
+    document: str | None
+
+
+async def run_command(
+    name: str, words: Sequence[str], *, has_document: bool, report: Callable[[str], Awaitable[None]]
+) -> CommandEnd:
+    """Run ``dynadiag NAME WORDS``, and give each line of its stderr to ``report``.
+
+    If the call is cancelled the command is interrupted as by Ctrl-C, so that it keeps what it has found.
+    """
+    with tempfile.TemporaryDirectory(prefix="dynadiag-mcp-") as folder:
+        document = Path(folder, "document.json")
+        options = [f"--json={document}"] if has_document else []
+        command = [sys.executable, "-m", "dynadiag", name, *options, *words]
+        process = await anyio.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "120"},
+            start_new_session=True,
+        )
+        printed, lines = list[str](), list[str]()
+
+        async def read_lines() -> None:
+            async for line in _lines(process.stderr):
+                lines[:] = [line]
+                await report(line[:_MAX_LINE])
+
+        async def read_text() -> None:
+            async for text in _texts(process.stdout):
+                printed.append(text)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read_lines)
+                tasks.start_soon(read_text)
+                code = await process.wait()
+        finally:
+            await _end(process)
+        written = document.read_text(encoding="utf-8") if document.exists() else None
+    return CommandEnd(code, "".join(printed), lines[0] if lines else "", written)
+
+
+def _texts(stream: ByteReceiveStream | None) -> TextReceiveStream:
+    assert stream is not None
+    return TextReceiveStream(stream, errors="replace")
+
+
+async def _lines(stream: ByteReceiveStream | None) -> AsyncIterator[str]:
+    rest = ""
+    async for text in _texts(stream):
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                yield line
+    if rest.strip():
+        yield rest
+
+
+async def _end(process: Process) -> None:
+    """End the command and what it started, if it still runs."""
+    if process.returncode is not None:
+        await process.aclose()
+        return
+    with anyio.CancelScope(shield=True):
+        _send(process.pid, signal.SIGINT)
+        with anyio.move_on_after(_GRACE):
+            await process.wait()
+        if process.returncode is None:
+            _send(process.pid, signal.SIGKILL)
+            await process.wait()
+        await process.aclose()
+
+
+def _send(group: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
 
 MAX_ROWS = 1000  # of one query
 _MAX_LISTED = 50

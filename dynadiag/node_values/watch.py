@@ -30,8 +30,7 @@ from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
-from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge
-from dynadiag.node_values.narrowing import wrong_within
+from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, wrong_within
 from dynadiag.node_values.node_run import NodeRun
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
 from dynadiag.torch_private import bisect as compile_hooks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -52,6 +52,7 @@ _PAGE = 500  # rows fetched at a time
 _EVENT = "SELECT id, kind, name, compile_id, attempt, payload_size, time FROM event"
 
 R = TypeVar("R")
+C = TypeVar("C", Break, Graph, Guard, Kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +378,14 @@ class Recording:
         if zstandard.frame_content_size(check_type(data, bytes)) != size:
             raise FieldError(f"block {index} does not hold {size} bytes")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
+
+
+def by_compile(records: Iterable[C]) -> dict[str, list[C]]:
+    """Return records by the id of their compile, in their order."""
+    found: dict[str, list[C]] = {}
+    for record in records:
+        found.setdefault(record.compile_id, []).append(record)
+    return found
 
 
 def _filter(**columns: str | None) -> tuple[str, list[str]]:

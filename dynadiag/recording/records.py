@@ -230,50 +230,16 @@ class Guard:
     line: int | None
 
 
-# Where in the program the value of a guard is kept. Of an "attribute" the holder is not known, of the others it is.
-BASES = (
-    "argument",
-    "attribute",
-    "module attribute",
-    "object attribute",
-    "parameter",
-    "optimizer",
-    "closure",
-    "default",
-    "global",
-    "before break",
-    "mode",
-)
-# What of it changed. "type" has two texts that are equal where a class of the same name was defined anew.
-PARTS = (
-    "size",
-    "stride",
-    "rank",
-    "dtype",
-    "device",
-    "requires_grad",
-    "dispatch keys",
-    "type",
-    "identity",
-    "value",
-    "length",
-    "keys",
-    "membership",
-    "presence",
-    "own attribute",
-    "freed",
-    "alias",
-    "shape",
-    "state",
-    "backend",
-    "race",
-    "other",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class GuardFailure:
     """A guard that failed and caused a recompile. What is not known is None.
+
+    ``base`` is where in the program the value is kept: "argument", "attribute" (of a holder that is not known), "module
+    attribute", "object attribute", "parameter", "optimizer", "closure", "default", "global", "before break" or "mode".
+    ``part`` is what of it changed: "size", "stride", "rank", "dtype", "device", "requires_grad", "dispatch keys",
+    "type" (with two texts that are equal where a class of the same name was defined anew), "identity", "value",
+    "length", "keys", "membership", "presence", "own attribute", "freed", "alias", "shape", "state", "backend", "race"
+    or "other".
 
     ``was`` and ``now`` are short texts of the two values, ``was_type`` and ``now_type`` the names of their types.
     ``subject`` is the source without the part of a tensor that changed. ``index`` is the dimension of a size or a
@@ -295,10 +261,10 @@ class GuardFailure:
     file: str | None
     line: int | None
     kind: str | None = None  # torch's: "TENSOR_MATCH"
-    part: str = "other"  # of PARTS
+    part: str = "other"
     subject: str | None = None
     index: str | None = None
-    base: str | None = None  # of BASES
+    base: str | None = None
     was_type: str | None = None
     now_type: str | None = None
     terms: tuple[str, ...] = ()

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynadiag import __version__
-from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun
+from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
 from dynadiag.recording.records import Span
-from dynadiag.render.json_document import SCHEMA, document_of
+from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.table import table
@@ -33,21 +32,12 @@ class ChangedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseDocument:
-    """Seconds in one phase; `side_by_side` is how many ran at once on average."""
-
-    name: str
-    seconds: float
-    side_by_side: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunDocument:
     """One start of the program."""
 
     seconds: float | None
     compile_seconds: float
-    phases: tuple[PhaseDocument, ...]
+    phases: tuple[StartPhase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +60,10 @@ class EntryDocument:
     advice: tuple[Advice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CachesDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachesDocument(CommandDocument):
     """The document of `dynadiag caches`."""
 
-    schema: int
-    dynadiag: str
-    torch: str | None
     target: str
     runs: tuple[RunDocument, ...]
     entries: tuple[EntryDocument, ...]
@@ -87,19 +74,16 @@ def caches_document(report: CacheReport) -> CachesDocument:
     """Return the document of a report."""
     last = report.runs[-1].run
     return CachesDocument(
-        SCHEMA,
-        __version__,
-        last.torch,
-        last.target,
-        tuple(_run_document(run) for run in report.runs),
-        tuple(_entry_document(entry, report) for entry in report.entries),
-        report.notes,
+        torch=last.torch,
+        target=last.target,
+        runs=tuple(_run_document(run) for run in report.runs),
+        entries=tuple(_entry_document(entry, report) for entry in report.entries),
+        notes=report.notes,
     )
 
 
 def _run_document(run: StartedRun) -> RunDocument:
-    phases = tuple(document_of(PhaseDocument, each) for each in run.phases.phases)
-    return RunDocument(run.phases.seconds, run.compile_seconds, phases)
+    return RunDocument(run.phases.seconds, run.compile_seconds, run.phases.phases)
 
 
 def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os.path import relpath
 
-import msgspec
-
-from dynadiag import __version__
 from dynadiag.check.baseline import BaselineUpdate
 from dynadiag.check.measurement import CheckProblem, Problem
 from dynadiag.check.result import CheckResult, CheckRule
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import SCHEMA, document_of, encode
+from dynadiag.render.json_document import CommandDocument, document_of, encode
 from dynadiag.render.markdown import cell
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
@@ -55,13 +52,10 @@ class GoneFinding:
     targets: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckDocument(CommandDocument):
     """The document of `dynadiag check --json`."""
 
-    schema: int
-    dynadiag: str
-    torch: str | None
     ok: bool
     problems: list[CheckProblem]
     known: list[CheckProblem]
@@ -73,8 +67,6 @@ class CheckDocument:
 def _check_document(result: CheckResult) -> CheckDocument:
     """The document of a check."""
     return CheckDocument(
-        schema=SCHEMA,
-        dynadiag=__version__,
         torch=next((run.torch for run in result.runs if run.torch), None),
         ok=result.ok,
         problems=[document_of(CheckProblem, each) for each in result.problems],
@@ -87,7 +79,7 @@ def _check_document(result: CheckResult) -> CheckDocument:
 
 def check_json(result: CheckResult) -> bytes:
     """The document as UTF-8."""
-    return encode(msgspec.to_builtins(_check_document(result)))
+    return encode(_check_document(result))
 
 
 def check_text(result: CheckResult, printer: Printer) -> str:

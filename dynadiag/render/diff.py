@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
-from dynadiag import __version__
 from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, SIGNS, Comparison, Difference
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.json_document import CommandDocument, document_of, encode
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import truncate_end, width, wrap
@@ -24,13 +21,10 @@ _MAX_CAUSES = 6
 _MAX_PLACE = 48  # columns of a place in a sentence
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonDocument(CommandDocument):
     """The JSON document of `dynadiag diff`. `torch` is that of the second run."""
 
-    schema: int
-    dynadiag: str
-    torch: str | None
     same: bool
     first: int | None
     differences: tuple[Difference, ...]
@@ -39,10 +33,7 @@ class ComparisonDocument:
 
 def comparison_json(found: Comparison, after: Recording) -> bytes:
     """Return the JSON document of a comparison."""
-    document = ComparisonDocument(
-        SCHEMA, __version__, after.run.torch, found.same, found.first, found.differences, found.notes
-    )
-    return encode(msgspec.to_builtins(document))
+    return encode(document_of(ComparisonDocument, found, torch=after.run.torch))
 
 
 def comparison_text(found: Comparison, before: Recording, after: Recording, printer: Printer) -> str:

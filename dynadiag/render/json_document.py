@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import orjson
 
 from dynadiag import __version__
-from dynadiag.explanation.coverage import FunctionCoverage
+from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
@@ -22,7 +22,7 @@ from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
 from dynadiag.job.divergence import Divergence
 from dynadiag.kernels.memory import Memory
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
-from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds
+from dynadiag.recording.records import Frame, GuardFailure, Kernel, Seconds, SkippedFrame
 
 if TYPE_CHECKING:
     from dynadiag.kernels.generated_module import KernelCall
@@ -73,16 +73,6 @@ class BreakDocument:
     cause: int | None
     fatal: bool
     cost: CallCost | None
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFrameDocument:
-    """A frame that Dynamo left to Python."""
-
-    file: str
-    line: int | None
-    function: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +188,6 @@ class FindingDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageDocument:
-    """Operator calls while compiled calls ran: in graphs, and called by Python. `outside` are all others."""
-
-    compiled: int
-    uncompiled: int
-    outside: int
-    by_function: tuple[FunctionCoverage, ...]
-    note: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessDocument:
     """One process of a job. `ended` says how it ended, if not well; `alike` numbers the sets of alike processes."""
 
@@ -228,8 +207,8 @@ class ProcessDocument:
     alike: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainDocument(CommandDocument):
     """What `dynadiag explain --json` writes.
 
     `coverage` is there with --coverage, `memory` with --memory. Of several processes, `ranks` are the documents of the
@@ -237,13 +216,10 @@ class ExplainDocument:
     ranks are not alike.
     """
 
-    schema: int
-    dynadiag: str
-    torch: str | None
     target: str
     exit_code: int | None
     breaks: tuple[BreakDocument, ...]
-    skipped_frames: tuple[SkippedFrameDocument, ...]
+    skipped_frames: tuple[SkippedFrame, ...]
     recompiles: tuple[RecompileDocument, ...]
     compiles: tuple[CompileDocument, ...]
     graphs: tuple[GraphDocument, ...]
@@ -256,7 +232,7 @@ class ExplainDocument:
     notes: tuple[str, ...]
     cuda_graphs: tuple[CudaGraph, ...]
     warm: WarmCalls | None
-    coverage: CoverageDocument | msgspec.UnsetType = msgspec.UNSET
+    coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
     memory: Memory | msgspec.UnsetType = msgspec.UNSET
     ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
     divergence: Divergence | msgspec.UnsetType | None = msgspec.UNSET
@@ -294,16 +270,11 @@ def document(
     """
     coverage = explanation.coverage
     return ExplainDocument(
-        schema=SCHEMA,
-        dynadiag=__version__,
         torch=explanation.run.torch,
         target=explanation.run.target,
         exit_code=explanation.run.exit_code,
         breaks=_breaks(explanation),
-        skipped_frames=tuple(
-            document_of(SkippedFrameDocument, item, function=original_name(item.function))
-            for item in explanation.skipped
-        ),
+        skipped_frames=tuple(replace(item, function=original_name(item.function)) for item in explanation.skipped),
         recompiles=_recompiles(explanation),
         compiles=_compiles(explanation),
         graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
@@ -316,7 +287,7 @@ def document(
         notes=explanation.notes,
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
-        coverage=msgspec.UNSET if coverage is None else document_of(CoverageDocument, coverage),
+        coverage=msgspec.UNSET if coverage is None else coverage,
         memory=msgspec.UNSET if memory is None else memory,
     )
 

@@ -46,70 +46,51 @@ def listeners(logger: logging.Logger) -> tuple[Any, ...]:
 
 
 TRACE_LOGGER = "torch.__trace"
-_LOGGER = "torch._dynamo.convert_frame"
-_MESSAGE = "skipping: %s (reason: %s, file: %s)"
-
+_SKIP_LOGGER = "torch._dynamo.convert_frame"
+_SKIPPED = "skipping: %s (reason: %s, file: %s)"
+_FUSION_LOGGER = "torch._inductor.scheduler.__fusion"
+_REFUSAL = "WhyNoFuse"  # the class of the message
 OnSkip = Callable[[CodeType, str], None]  # the code of the skipped frame, and Dynamo's reason
+OnRefusal = Callable[[str, str, str, tuple[Any, ...]], None]  # the names of both nodes, the reason, its arguments
 
 
-class _SkipLogger(logging.Logger):
-    """Dynamo's logger while we listen. It logs the same records to the same handlers as the program configured."""
+class _MessageLogger(logging.Logger):
+    """A logger of torch's while we listen. It logs the same records to the same handlers as the program configured."""
 
     def debug(self, msg: object, *args: object, **options: Any) -> None:
         # read before listeners are called: a listener may release this logger, which is an ordinary one from then on
         own = super().debug
-        if msg == _MESSAGE and len(args) == 3:
-            frame = sys._getframe(1).f_locals.get("frame")
-            _notify(listeners(self), getattr(frame, "f_code", None), str(args[1]))
+        said: tuple[Any, ...] = ()
+        if msg == _SKIPPED and len(args) == 3:
+            code = getattr(sys._getframe(1).f_locals.get("frame"), "f_code", None)
+            said = (code, str(args[1])) if isinstance(code, CodeType) else ()
+        elif type(msg).__name__ == _REFUSAL:
+            said = msg.name1, msg.name2, msg.reason, msg.args  # type: ignore[attr-defined]  # torch's class
+        for heard in listeners(self) if said else ():
+            heard(*said)
         if getattr(own, "__func__", None) is logging.Logger.debug:
             options["stacklevel"] = options.get("stacklevel", 1) + 1
         own(msg, *args, **options)
-
-
-def _notify(listeners: tuple[OnSkip, ...], code: object, reason: str) -> None:
-    if isinstance(code, CodeType):
-        for heard in listeners:
-            heard(code, reason)
 
 
 def listen_for_skips(heard: OnSkip) -> None:
     """Call ``heard(code, reason)`` for each frame that Dynamo skips. It must not raise."""
-    attach(logging.getLogger(_LOGGER), _SkipLogger, heard)
+    attach(logging.getLogger(_SKIP_LOGGER), _MessageLogger, heard)
 
 
 def stop_listening_for_skips(heard: OnSkip) -> None:
     """Remove ``heard``. Without listeners the logger is an ordinary one again."""
-    detach(logging.getLogger(_LOGGER), _SkipLogger, heard)
-
-
-_FUSION_LOGGER = "torch._inductor.scheduler.__fusion"
-_REFUSAL = "WhyNoFuse"  # the class of the message
-
-OnRefusal = Callable[[str, str, str, tuple[Any, ...]], None]  # the names of both nodes, the reason, its arguments
-
-
-class _FusionLogger(logging.Logger):
-    """The scheduler's logger of fusions while we listen. It logs the same as the program configured."""
-
-    def debug(self, msg: object, *args: object, **options: Any) -> None:
-        # read before listeners are called, as above
-        own = super().debug
-        if type(msg).__name__ == _REFUSAL:
-            for heard in listeners(self):
-                heard(msg.name1, msg.name2, msg.reason, msg.args)  # type: ignore[attr-defined]  # torch's class
-        if getattr(own, "__func__", None) is logging.Logger.debug:
-            options["stacklevel"] = options.get("stacklevel", 1) + 1
-        own(msg, *args, **options)
+    detach(logging.getLogger(_SKIP_LOGGER), _MessageLogger, heard)
 
 
 def listen_for_refused_fusions(heard: OnRefusal) -> None:
     """Call ``heard(first, second, reason, arguments)`` for each pair of nodes that is not fused. It must not raise."""
-    attach(logging.getLogger(_FUSION_LOGGER), _FusionLogger, heard)
+    attach(logging.getLogger(_FUSION_LOGGER), _MessageLogger, heard)
 
 
 def stop_listening_for_refused_fusions(heard: OnRefusal) -> None:
     """Remove ``heard``. Without listeners the logger is an ordinary one again."""
-    detach(logging.getLogger(_FUSION_LOGGER), _FusionLogger, heard)
+    detach(logging.getLogger(_FUSION_LOGGER), _MessageLogger, heard)
 
 
 class _TraceLogger(logging.Logger):

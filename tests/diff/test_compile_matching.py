@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dynadiag.diff import GraphReader, match_compiles
-from dynadiag.recording.records import Compile, Graph, Guard, Seconds
+from dynadiag.recording.records import Compile, Graph, Seconds
 
 _GRAPH = '    def forward(self, x: "f32[4]"):\n        y: "f32[4]" = x.{}()\n        return (y,)\n'
 
@@ -23,17 +25,11 @@ class _Recording:
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
         return tuple(Graph(index, id_, "dynamo", 3, 1, index) for index, (id_, _, _) in enumerate(self._given))
 
-    def source(self, file: str) -> str | None:
-        return None
-
-    def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
-        return ()
-
     def payload(self, event: int) -> str:
         return _GRAPH.format(self._given[event][2])
 
 
-def _matched(before: _Recording, after: _Recording) -> list[tuple[str | None, str | None]]:
+def _matched(before: Any, after: Any) -> list[tuple[str | None, str | None]]:
     pairs = match_compiles(GraphReader(before), GraphReader(after))
     return [(_id(pair.before), _id(pair.after)) for pair in pairs]
 

@@ -11,8 +11,7 @@ from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
-from dynadiag.node_values.judgement import StoredValue, agrees, judge
-from dynadiag.node_values.narrowing import wrong_within
+from dynadiag.node_values.judgement import StoredValue, agrees, judge, wrong_within
 from dynadiag.trial.reference_run import random_state
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynadiag.explanation.registry import Registry
-from dynadiag.render.break_entry import entry_json, entry_text
+from dynadiag.render.listings import entry_json, entry_text
 from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import width
 

@@ -160,7 +160,7 @@ def is_global(source: str | None) -> bool:
 
 
 def base_of(source: str | None) -> str | None:
-    """What kind of place a source is, one of `records.BASES`; None of an unknown notation.
+    """What kind of place a source is, a `GuardFailure.base`; None of an unknown notation.
 
     >>> [base_of(text) for text in ("L['x'][0]", "L['self'].k", "G['K']", "L['___stack0']", "G['f'].__defaults__[0]")]
     ['argument', 'attribute', 'global', 'before break', 'default']

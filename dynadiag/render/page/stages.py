@@ -29,7 +29,7 @@ from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.kernels.stages import STAGES, is_in_own_cache, make_stages
 from dynadiag.kernels.triton_artifacts import EVENT_KIND
-from dynadiag.recording.reader import Recording
+from dynadiag.recording.reader import Recording, by_compile
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.clean import clean
 from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
@@ -360,19 +360,38 @@ def compile_views(
 ) -> tuple[CompileView, ...]:
     """Return the view of each compile. ``name`` begins the anchors of the recording."""
     total = sum(each.seconds.total or 0.0 for each in explanation.compiles) or 1.0
-    found, before = [], 0.0
-    documents = documents_of(explanation, name, stages)
-    kernels: dict[str, list[Kernel]] = {}
-    for kernel in explanation.kernels:
-        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    documents, kernels = documents_of(explanation, name, stages), by_compile(explanation.kernels)
     spent = {each.compile.index: each.shares for each in explanation.timing.spent} if explanation.timing else {}
+    found, before = [], 0.0
     for item in explanation.compiles:
         shown = documents.get(item.index, ())
-        own = _kernels(kernels.get(item.compile_id, ()), shown, name, redaction)
-        shares = spent.get(item.index, ())
-        found.append(_compile(item, shown, own, (before, total), shares, name, explanation, redaction))
+        file = redaction.file(relative_path(item.file, explanation.run.cwd))
+        found.append(
+            CompileView(
+                compile_id=item.compile_id,
+                function=redaction.function(item.function),
+                place=file if item.line is None else f"{file}:{item.line}",
+                outcome=item.outcome,
+                seconds="" if item.seconds.total is None else duration(item.seconds.total),
+                guards=item.guards,
+                parts=tuple(_parts(spent.get(item.index, ()), total)),
+                start=round(100 * before / total, 2),
+                graphs=sum(each.kind == "graph" for each in shown),
+                kernels=_kernels(kernels.get(item.compile_id, ()), shown, name, redaction),
+                documents=tuple(each for each in shown if each.kind in ("graph", "module")),
+                stages="" if redaction.active or not shown else stages_block(item, name),
+            )
+        )
         before += item.seconds.total or 0.0
     return tuple(found)
+
+
+def _parts(shares: Iterable[PhaseShare], total: float) -> Iterator[tuple[str, float, float]]:
+    start = 0.0
+    for share in sorted(shares, key=lambda each: PARTS.index(each.part)):
+        width = 100 * share.seconds / total
+        yield share.part, round(start, 2), round(width, 2)
+        start += width
 
 
 def _kernels(
@@ -397,12 +416,7 @@ def documents_of(
     explanation: Explanation, name: str, stages: StageNames = NO_STAGES
 ) -> dict[int, tuple[DocumentView, ...]]:
     """Return the documents of each compile by its index. If torch reused an id, only its last compile has documents."""
-    graphs: dict[str, list[Graph]] = {}
-    for graph in explanation.graphs:
-        graphs.setdefault(graph.compile_id, []).append(graph)
-    kernels: dict[str, list[Kernel]] = {}
-    for kernel in explanation.kernels:
-        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    graphs, kernels = by_compile(explanation.graphs), by_compile(explanation.kernels)
     drawn = frozenset(graph.index for graph in explanation.graphs[:MAX_DRAWN])
     sources = {file: f"{name}source-{index}" for index, file in enumerate(explanation.sources)}
     last = {item.compile_id: item for item in explanation.compiles}
@@ -417,36 +431,3 @@ def documents_of(
 def stages_block(item: Compile, name: str) -> str:
     """The name of the block that has the documents of a compile side by side."""
     return f"{name}stages-{item.index}"
-
-
-def _compile(
-    item: Compile,
-    documents: tuple[DocumentView, ...],
-    kernels: tuple[KernelView, ...],
-    time: tuple[float, float],
-    shares: Sequence[PhaseShare],
-    name: str,
-    explanation: Explanation,
-    redaction: Redaction,
-) -> CompileView:
-    before, total = time
-    parts, start = [], 0.0
-    for share in sorted(shares, key=lambda each: PARTS.index(each.part)):
-        width = 100 * share.seconds / total
-        parts.append((share.part, round(start, 2), round(width, 2)))
-        start += width
-    file = redaction.file(relative_path(item.file, explanation.run.cwd))
-    return CompileView(
-        compile_id=item.compile_id,
-        function=redaction.function(item.function),
-        place=file if item.line is None else f"{file}:{item.line}",
-        outcome=item.outcome,
-        seconds="" if item.seconds.total is None else duration(item.seconds.total),
-        guards=item.guards,
-        parts=tuple(parts),
-        start=round(100 * before / total, 2),
-        graphs=sum(each.kind == "graph" for each in documents),
-        kernels=kernels,
-        documents=tuple(each for each in documents if each.kind in ("graph", "module")),
-        stages="" if redaction.active or not documents else stages_block(item, name),
-    )
