@@ -203,9 +203,9 @@ class Recorder(logging.Handler):
         metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
         if metadata is not None and not self._released:
             try:
-                payload = getattr(record, "payload", None)
+                payload: str | None = getattr(record, "payload", None)
                 self._probe(metadata, sys._getframe(1))
-                if "chromium_event" in metadata and torch_private.CUDA_GRAPH_RECORDED in (payload or ""):
+                if payload and "chromium_event" in metadata and torch_private.CUDA_GRAPH_RECORDED in payload:
                     self._probe_cuda_graph(payload, sys._getframe(1))
                 self._append(metadata, payload, record)
             except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile

@@ -42,7 +42,8 @@ def made_at(
     parameters = _parameters(sources.get(item.file or ""), item.line)
     steps = {subject: argument_steps(subject, parameters) for subject in subjects}
     ways = [
-        [_argument(call, *step) if step else None for step in steps.values()] for call in _calls_at(text, caller.line)
+        [_argument(call, *step) if step else None for step in steps.values()]
+        for call in _calls_at(text, caller.line, item.function)
     ]
     known = [[each for each in way if each is not None] for way in ways if None not in way]
     if len(known) != 1:
@@ -68,9 +69,29 @@ def _parameters(source: str | None, line: int | None) -> list[str]:
     return names[1:] if names[:1] == ["self"] else names
 
 
-def _calls_at(text: str, line: int | None) -> Iterator[ast.Call]:
+def _calls_at(text: str, line: int | None, function: str) -> list[ast.Call]:
+    """The calls on a line that may be the one of a compiled function. Of several, those that are known to be it."""
     tree = parsed(text)
-    yield from (each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno == line) if tree else ()
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno == line] if tree else []
+    if tree is None or len(calls) == 1:
+        return calls
+    names = {function, *_compiled_names(tree)}
+    return [each for each in calls if ast.unparse(each.func) in names]
+
+
+def _compiled_names(tree: ast.Module) -> Iterator[str]:
+    """What a program gives the result of `torch.compile`, or decorates with it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _compiles(node.value):
+            yield from map(ast.unparse, node.targets)
+        elif isinstance(node, ast.FunctionDef) and any(map(_compiles, node.decorator_list)):
+            yield node.name
+
+
+def _compiles(node: ast.expr) -> bool:
+    return any(
+        ast.unparse(each) in ("torch.compile", "compile") for each in ast.walk(node) if isinstance(each, ast.expr)
+    )
 
 
 def _argument(call: ast.Call, position: int | None, keyword: str, _rest: str) -> ast.expr | None:

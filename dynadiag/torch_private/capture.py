@@ -150,11 +150,13 @@ def current_compile_id() -> str | None:
 def cuda_graph_compile_id(start: FrameType | None) -> str | None:
     """Return the id of the compile whose code the manager of CUDA graphs runs, None outside of it (2.11 to 2.15).
 
-    ``CUDAGraphTreeManager._run`` (cudagraph_trees.py) has the number of the code as ``function_id``.
+    ``CUDAGraphTreeManager._run`` (cudagraph_trees.py) has the number of the code as ``function_id``. Its caller
+    ``deferred_cudagraphify``, which warns about many sizes, has the id among its ``kwargs``.
     """
     run = emitter_locals("_run", "function_id", start, package=_CUDA_GRAPHS) or {}
     known = getattr(run.get("self"), "id_to_compile_id", {})
-    found = known.get(run.get("function_id"))
+    deferred = emitter_locals("deferred_cudagraphify", "kwargs", start, package=_CUDA_GRAPHS) or {}
+    found = known.get(run.get("function_id")) or deferred.get("kwargs", {}).get("compile_id")
     return None if found is None else str(found)
 
 

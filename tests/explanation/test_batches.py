@@ -21,11 +21,14 @@ SUBJECTS = ("L['ids']", "L['mask']")
     [
         (LOADED.format(more="", body=""), ("ids", "mask"), 3, "collate"),
         (LOADED.format(more=", num_workers=2", body=""), ("x", "m"), 6, None),  # a worker's marks are lost
-        (LOADED.format(more="", body="x = x.to(device); "), ("x", "m"), 6, None),
+        (LOADED.format(more="", body="x = x.to(device)\n    "), ("x", "m"), 7, None),
         ((YIELDED + DICT).format(loop="batches()"), ("text", "m"), 3, "batches"),
         (DICT.format(loop="loader"), ("batch['ids']", "batch['mask']"), 2, None),
         ("model(x, mask=m)\n", ("x", "m"), 1, None),
         ("model(x, m) + other(a, b)\n", None, 1, None),
+        ("model = torch.compile(net)\nmodel(x, m) + other(a, b)\n", ("x", "m"), 2, None),
+        ("model = torch.compile(net)\nmodel(make(n, k), m)\n", None, 1, None),
+        ("model(make(n, k), m)\n", None, 1, None),
         ("model(x.half(), m)\n", None, 1, None),
         ("model(*parts)\n", None, 1, None),
     ],
@@ -45,6 +48,7 @@ def test_a_batch_is_made_where_it_is_certain(
 
 def test_a_wrappers_arguments_and_what_they_hold_are_found() -> None:
     item = Recompile(0, "0/1", "/torch/nn/modules/container.py", 248, "forward", (), limit_reached=False)
-    made = made_at(["L['args'][0]['ids']"], item, Frame(LOOP, 1, "<module>"), {LOOP: "loss(fast(batch), y)\n"})
+    text = "fast = torch.compile(net)\nloss(fast(batch), y)\n"
+    made = made_at(["L['args'][0]['ids']"], item, Frame(LOOP, 2, "<module>"), {LOOP: text})
     assert made is not None
     assert made.names == {"L['args'][0]['ids']": "batch['ids']"}
