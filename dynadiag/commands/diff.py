@@ -49,7 +49,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_recorder_options(parser)
     add_value_options(parser)
     parser.add_argument("before", metavar="A", help="a program, a recording or a log")
-    parser.add_argument("after", metavar="B", help="what it is compared with")
+    # not "after", which is the recorder's number of calls of a warm-up
+    parser.add_argument("other", metavar="B", help="what it is compared with")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
         before = stack.enter_context(_open_target(args.before, 0, args, folder))
-        after = stack.enter_context(_open_target(args.after, 1, args, folder))
+        after = stack.enter_context(_open_target(args.other, 1, args, folder))
         found = compare_recordings(before, after)
         document = comparison_json(found, after)
         common.write_result(args.json, document, lambda printer: _text(args, found, before, after, printer))
