@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.values import ValueTable, bounds_text, operator_name, sizes
@@ -15,7 +16,6 @@ from dynadiag.render.findings import finding_text
 from dynadiag.render.json_document import CommandDocument, document_of, encode
 from dynadiag.render.paths import relative_path
 from dynadiag.render.printer import Printer
-from dynadiag.render.report import Report
 from dynadiag.render.table import fitted_table
 from dynadiag.render.wrap import truncate_middle
 
@@ -160,7 +160,7 @@ def call_name(call: ValuesCall) -> str:
     return clean_line(f"{call.graph} {call.compile_id}, call {call.call}")
 
 
-def value_report(explained: Report, printer: Printer) -> str:
+def value_report(explained: Explanation, printer: Printer) -> str:
     """Return the values of a run as text, with a line end: the findings on them, then a table for each call."""
     table = explained.values
     if table is None:
