@@ -148,24 +148,34 @@ def _is_another(value: torch.Tensor, wide: torch.Tensor) -> bool:
 def _first_wrong(
     module: GraphModule, backward: GraphModule, given: Sequence[Any], true: Mapping[str, torch.Tensor]
 ) -> str | None:
-    """The last node of the backward graph with the line of the first operator whose gradients it has not."""
+    """The last node of the backward graph with the line of the first operator whose gradients the graph has nowhere.
+
+    Only what is computed from tangents is a gradient: the other nodes compute values of the forward graph once more.
+    An operator that passes a gradient on unchanged has no node of its own: the node of another line holds it.
+    """
     run = LayoutInterpreter(backward, garbage_collect_values=False)
     copies = float64_copies(copy_tensors(list(given)))
     with torch.no_grad(), float64_operators(torch.float32):
         run.run(*copies)
-    values: dict[str, list[tuple[str, torch.Tensor]]] = {}
+    from_tangents = set[Node]()
+    values: list[tuple[Node, torch.Tensor]] = []
     for node in backward.graph.nodes:
-        value = run.env.get(node)
-        if node.op.startswith("call_") and isinstance(value, torch.Tensor) and value.is_floating_point():
-            values.setdefault(node.stack_trace or "", []).append((node.name, value))
+        if node.name.startswith("tangents_") or not from_tangents.isdisjoint(node.all_input_nodes):
+            from_tangents.add(node)
+            value = run.env.get(node)
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                values.append((node, value))
     for node in reversed(list(module.graph.nodes)):
         for source in node.all_input_nodes:
             gradient = true.get(source.name)
             if gradient is None or len(source.users) != 1 or not node.op.startswith("call_"):
                 continue
-            alike = [
-                (name, value) for name, value in values.get(node.stack_trace or "", ()) if value.shape == gradient.shape
-            ]
-            if alike and all(_is_another(value, gradient) for _, value in alike):
-                return alike[-1][0]
+            alike = [(made, value) for made, value in values if value.shape == gradient.shape]
+            of_line = [made.name for made, _ in alike if made.op.startswith("call_") and _is_of_line(made, node)]
+            if of_line and all(_is_another(value, gradient) for _, value in alike):
+                return of_line[-1]
     return None
+
+
+def _is_of_line(made: Node, node: Node) -> bool:
+    return (made.stack_trace or "") == (node.stack_trace or "")

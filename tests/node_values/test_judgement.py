@@ -191,6 +191,26 @@ def test_a_wrong_decomposition_of_a_backward_is_seen_by_autograd() -> None:
     assert wrong_gradient(call, module, given, {last.name: module(*given)[1]}) is None
 
 
+def test_a_recomputed_forward_value_is_no_wrong_gradient() -> None:
+    """The subtraction passes its gradient on: the only node of its line computes its value once more."""
+
+    def forward(w: torch.Tensor) -> tuple[torch.Tensor]:
+        return ((F.leaky_relu(w) - 1).square().sum(),)
+
+    def faulty(w: torch.Tensor, tangents_1: torch.Tensor) -> tuple[torch.Tensor]:
+        again = F.leaky_relu(w) - 1
+        gradient = tangents_1 * (again * 2)
+        return (torch.where(w > 0, gradient, gradient * 0.03),)
+
+    w = torch.randn(8, 8, requires_grad=True)
+    call = ForwardCall.of(fx.symbolic_trace(forward), (w,), random_state())
+    module, given = fx.symbolic_trace(faulty), [w.detach(), torch.tensor(1.0)]
+    lines = {"where": "leaky_relu", "mul_2": "leaky_relu", "mul_1": "square", "mul": "square"}
+    for node in (*call.module.graph.nodes, *module.graph.nodes):
+        node.stack_trace = lines.get(node.name, node.name)
+    assert wrong_gradient(call, module, given, {"where": module(*given)[0]}) == ("where", "w")
+
+
 def test_an_input_that_the_graph_writes_to_is_kept_as_it_was() -> None:
     given = torch.ones(2), torch.ones(2)
     call = ForwardCall.of(fx.symbolic_trace(lambda x, y: x.add_(1) + y), given, random_state())
