@@ -172,7 +172,8 @@ def read_panes(
     board.modules = {f"event:{module.event}": module for module in modules}
     if board.modules:
         board.select("kernel", 0)
-    if wanted and board.find(wanted) is None:
+    is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
+    if wanted and board.find(wanted) is None and is_recorded:
         _add_document(board, wanted)
     return read_documents(session, board)
 

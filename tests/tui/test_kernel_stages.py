@@ -105,6 +105,19 @@ async def test_from_a_source_line_its_machine_code_is_one_key_away(
         assert any("no kernel of the generated code" in note.message for note in pilot.app._notifications)
 
 
+async def test_a_recording_that_is_read_again_has_no_stages_and_the_cursor_is_elsewhere(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", lambda session, _call: _made(session)[0])
+    async with browsing(program, (200, 40)) as pilot:
+        await press(pilot, "3", "j", "a", "tab")
+        assert pilot.app.query_one("#pane-stage", CodePane).has_focus
+        await press(pilot, "r")
+        assert pilot.app.query_one("#pane-source", CodePane).document is not None
+        assert not pilot.app.query_one("#pane-stage", CodePane).has_focus
+
+
 async def _compiled_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, meanwhile: list[str], *more: Path
 ) -> str:

@@ -291,9 +291,10 @@ class CodeView(GraphActions, StageActions):
     def _go_to_line(self, board: CodePaneModel, place: Location) -> None:
         """Go to a line; without one, to the first line that has links."""
         self._pending_target = None
-        name = (board.find(place.document) if place.document else None) or self._pane_with_text()
+        found = board.find(place.document) if place.document else None
+        name = found or self._pane_with_text()
         pane = self.pane(name)
-        line = place.line
+        line = place.line if found or not place.document else None
         if line is not None and pane.document is not None:
             pane.move_to(pane.document.line_of(line - 1))
         elif pane.cursor == 0:
