@@ -91,11 +91,12 @@ class CompiledOperators(HookEvent):
     """How many operators on tensors ran in Dynamo's graphs.
 
     ``ran`` counts each as often as its graph was called. ``once`` is the sum over the functions of their largest
-    graphs, wherever torch gave up later, as at a limit of recompiles.
+    graphs, wherever torch gave up later, as at a limit of recompiles. ``calls`` are those of all graphs.
     """
 
     ran: int
     once: int
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,12 @@ from dynadiag.trial.context import TRIAL
 class OperatorCounter:
     """Counts from now on, for the rest of the process.
 
-    ``ran`` counts each operator as often as its graph is called. ``largest`` is the largest graph of each function.
+    ``ran`` counts each operator as often as its graph is called, ``calls`` the calls of all graphs. ``largest`` is the
+    largest graph of each function.
     """
 
     def __init__(self) -> None:
-        self.ran = 0
+        self.ran = self.calls = 0
         self.largest: dict[CodeType, int] = {}
         torch_private.wrap_call_user_compiler(self._compile)
 
@@ -62,6 +63,7 @@ class OperatorCounter:
 
         def counted(*inputs: Any) -> Any:
             self.ran += operators
+            self.calls += 1
             return compiled(*inputs)
 
         return counted
@@ -115,7 +117,7 @@ def _change_modules(asked: Observation) -> None:
 
 
 def _send_operators(counter: OperatorCounter) -> None:
-    TRIAL.send(CompiledOperators(counter.ran, sum(counter.largest.values())))
+    TRIAL.send(CompiledOperators(counter.ran, sum(counter.largest.values()), counter.calls))
 
 
 def _seed(seed: int) -> None:

@@ -223,6 +223,12 @@ def _chance(rest: str, found_by: str, head: str) -> Adversary:
     return _change(f"p = torch.rand([])\n{rest}", "p < ", "where it is above 0", found_by, head=f"SEEN = []\n{head}\n")
 
 
+def _written(write: str, found_by: str, head: str = "") -> Adversary:
+    """A write through a mask that has no element in the program's calls."""
+    body = f"y = x * 2\nbad = y > 100\nif bad.any():\n    {write}\nreturn y"
+    return _change(body, "bad.any()", "write through", found_by, head=head)
+
+
 def _property(getter: str, found_by: str, setter: str = "self.kept = value") -> Adversary:
     """A program whose compiled function reads a property that counts as a library's, and that can be set."""
     head = (
@@ -846,6 +852,17 @@ ADVERSARIES = {
         "results gradients mutations",
         "class Box:\n    @property\n    def limit(self):\n        SEEN.append(1)\n"
         "        return len(SEEN) % 2 * 9\n\n\nBOX = Box()\n",
+    ),
+    # masked_writes
+    "the value does not fit where nothing is written": _written("y[bad] = torch.zeros(5)", "ends"),
+    "what is written to is a leaf with a gradient": _written(
+        "LEAF[bad] = 0.0", "ends", "LEAF = torch.nn.Parameter(torch.ones(3, 4))\n\n"
+    ),
+    "the value counts how often it is asked for": _written(
+        "y[bad] = BOX.value()",
+        "mutations",
+        "class Box:\n    n = 0\n\n    def value(self):\n        self.n += 1\n        return self.n\n\n\n"
+        "BOX = Box()\n\n",
     ),
     # dynamic_sizes
     "a loop needs the number of rows": _size(

@@ -201,6 +201,52 @@ def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: P
         assert vars(configs[0]) == vars(configs[1])
 
 
+WRITES = f"""{HEAD}def f(x, ids, mask):
+    bad = torch.isnan(x) | ~(x < 9)
+    bad = bad.to(x.device)
+    if bad.any():
+        x[bad] = -1.0
+    return x
+"""
+
+
+def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:
+    (write,) = (each for each in candidates(WRITES, problem_at(WRITES, "bad.any()"), tmp_path) if "write" in each.title)
+    (text,) = changed(WRITES, [write])
+    assert "\n    x[bad] = -1.0\n    return x\n" in text
+    assert write.both_sides == ()
+    spaces: list[dict[str, Any]] = [{}, {}]
+    exec(text, spaces[0])
+    exec(WRITES, spaces[1])
+    compiled = torch.compile(spaces[0]["f"], backend="eager", fullgraph=True)
+    for x in (torch.ones(3), torch.tensor([1.0, float("nan"), 10.0])):
+        torch.testing.assert_close(compiled(x.clone(), None, None), spaces[1]["f"](x.clone(), None, None))
+    with_value = WRITES.replace("-1.0", "ids[0]")
+    found = candidates(with_value, problem_at(with_value, "bad.any()"), tmp_path)
+    (write,) = (each for each in found if "write" in each.title)
+    assert len(write.both_sides) == 1  # the proof has to see both
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.isnan(x) | ~(x < 9)", "ids % 3"),  # integers name elements
+        ("bad = bad.to(x.device)", "bad = bad.to(torch.long)"),
+        ("bad = bad.to(x.device)", "bad += 1"),
+        ("bad = bad.to(x.device)", "bad, ids = ids, bad"),
+        ("bad = bad.to(x.device)", "bad = mask"),
+        ("x[bad] = -1.0", "x[~bad] = -1.0"),
+        ("x[bad] = -1.0", "x[bad] = ids.pop_()"),
+        ("x[bad] = -1.0", "x[bad] += 1.0"),
+        ("x[bad] = -1.0", "x[bad] = -1.0\n        x = x * 2"),
+        ("x[bad] = -1.0", "x[bad] = -1.0\n    else:\n        x = x * 2"),
+    ],
+)
+def test_what_need_not_be_a_write_through_a_mask(old: str, new: str, tmp_path: Path) -> None:
+    text = WRITES.replace(old, new)
+    assert not any("write through" in each.title for each in candidates(text, problem_at(text, "bad.any()"), tmp_path))
+
+
 DROPS = f"""{HEAD}def f(x, layers, p):
     for layer in layers:
         drop = False

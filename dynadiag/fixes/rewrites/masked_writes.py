@@ -1,0 +1,118 @@
+"""A write to the elements of a mask, made only `if mask.any()`: it is made always.
+
+Right because a write through a mask without an element writes nothing. The mask must be boolean, as an index of
+integers names elements. A value that is not a number is computed also where nothing is written, and must fit then too,
+so the proof has to see both.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fixes.candidate import Candidate, Condition, Site
+from dynadiag.fixes.edits import ParsedSource
+from dynadiag.fixes.rewrites.conditions import Unsuitable
+from dynadiag.fixes.rewrites.side_expressions import check_expression
+
+_WHY = "a write through a mask without an element writes nothing"
+_ANY = m.Call(m.Attribute(m.DoNotCare(), m.Name("any")), args=[])
+_COMPARES = m.Equal() | m.NotEqual() | m.LessThan() | m.LessThanEqual() | m.GreaterThan() | m.GreaterThanEqual()
+_TESTS = ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "bool", "logical_and", "logical_not")
+_MADE = m.Comparison(comparisons=[m.ComparisonTarget(_COMPARES)]) | m.Call(
+    m.Attribute(attr=m.OneOf(*map(m.Name, (*_TESTS, "all", "any", "logical_or", "logical_xor"))))
+)
+_NOT = m.UnaryOperation(m.BitInvert())
+_JOINED = m.BinaryOperation(operator=m.BitAnd() | m.BitOr() | m.BitXor())
+_DEVICE = m.Name("device") | m.Attribute(attr=m.Name("device"))
+_MOVED = m.Call(m.Attribute(attr=m.Name("to")), [m.Arg(_DEVICE)])
+_NUMBER = (
+    m.Integer()
+    | m.Float()
+    | m.Name("True")
+    | m.Name("False")
+    | m.UnaryOperation(m.Minus(), m.Integer() | m.Float())
+    | m.Call(m.Name("float"), [m.Arg(m.SimpleString())])
+)
+
+
+def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
+    """The body of the branch in place of the branch."""
+    file, branch = site.file, site.node
+    function = file.enclosing(branch, cst.FunctionDef)
+    above = file.parent(branch)
+    plain = isinstance(branch, cst.If) and branch.orelse is None and m.matches(branch.test, _ANY)
+    if not plain or not isinstance(branch, cst.If) or not isinstance(function, cst.FunctionDef):
+        return
+    mask = cst.ensure_type(cst.ensure_type(branch.test, cst.Call).func, cst.Attribute).value
+    writes = [_write(file, each, file.code(mask)) for each in branch.body.body]
+    values = [each for each in writes if each is not None]
+    is_elif = isinstance(above, cst.If) and above.orelse is branch
+    if len(values) != len(writes) or is_elif:
+        return
+    if not _is_boolean(file, mask, function):
+        return
+    numbers = all(m.matches(each, _NUMBER) for each in values)
+    try:
+        for each in (*values, *(target.value for target in file.nodes(cst.Subscript, branch.body))):
+            check_expression(file, each)
+    except Unsuitable:
+        return
+    conditions = () if numbers else (Condition(file.name, *file.range(branch.test)),)
+    pad, end = file.indent(branch), file.newline
+    text = end.join(f"{pad if place else ''}{file.code(each).strip()}" for place, each in enumerate(branch.body.body))
+    title = f"write through `{file.code(mask)}` without asking whether it has an element"
+    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, conditions)
+
+
+def _write(
+    file: ParsedSource, statement: cst.BaseStatement | cst.BaseSmallStatement, mask: str
+) -> cst.BaseExpression | None:
+    """What a statement writes to the elements of the mask; None for another statement."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        statement = statement.body[0]
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0].target
+    if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
+        return None
+    return statement.value if file.code(target.slice[0]).strip() == mask else None
+
+
+def _is_boolean(file: ParsedSource, mask: cst.BaseExpression, function: cst.FunctionDef) -> bool:
+    """Whether a mask is boolean by how it is computed; a name is, if all that the function gives it is."""
+    given: dict[str, list[cst.BaseExpression]] = defaultdict(list)
+    for node in file.nodes(cst.Assign, function):
+        for target in node.targets:
+            if isinstance(target.target, cst.Name):
+                given[target.target.value].append(node.value)
+    kinds = (cst.AugAssign, cst.NamedExpr, cst.For, cst.Tuple, cst.Param, cst.AsName, cst.CompFor)
+    others = {name.value for kind in kinds for node in file.nodes(kind, function) for name in _bound(file, node)}
+
+    def holds(value: cst.BaseExpression, seen: frozenset[str]) -> bool:
+        if isinstance(value, cst.Name):
+            values = given.get(value.value, [])
+            known = bool(values) and value.value not in others
+            return value.value in seen or (known and all(holds(each, seen | {value.value}) for each in values))
+        if m.matches(value, _NOT):
+            return holds(cst.ensure_type(value, cst.UnaryOperation).expression, seen)
+        if isinstance(value, cst.BinaryOperation) and m.matches(value, _JOINED):
+            return holds(value.left, seen) and holds(value.right, seen)
+        if m.matches(value, _MOVED):
+            return holds(cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute).value, seen)
+        return m.matches(value, _MADE)
+
+    return holds(mask, frozenset())
+
+
+def _bound(file: ParsedSource, node: cst.CSTNode) -> Iterator[cst.Name]:
+    """The names that a node binds in another way than by an assignment to a name alone."""
+    if isinstance(node, (cst.Param, cst.AsName)):
+        yield from file.nodes(cst.Name, node.name)
+    elif isinstance(node, (cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor)):
+        yield from file.nodes(cst.Name, node.target)
+    elif isinstance(file.parent(node), cst.AssignTarget):
+        yield from file.nodes(cst.Name, node)
