@@ -8,6 +8,7 @@ import pytest
 
 from dynadiag.bisection import aot_hooks, compiler_hooks, fake_kernel_check
 from dynadiag.bisection.decisions import kind_name, kind_plural
+from dynadiag.trial import exports
 from dynadiag.trial.decision_kinds import DECISION_KINDS, REPORTED_KINDS, kind_named, kinds_of_rung
 from dynadiag.trial.plan import RUNGS, Plan, Switch
 
@@ -20,7 +21,7 @@ def test_the_kinds_of_a_rung_are_in_the_order_of_the_compiler() -> None:
     aot = ("pass", "decomposition", "functionalization", "dynamo_graph")
     assert kinds_of_rung("aot_eager_decomp_partition") == kinds_of_rung("aot_eager") == aot
     assert kinds_of_rung("inductor") == kinds_of_rung("triton")
-    assert (kinds_of_rung("eager"), kinds_of_rung("uncompiled")) == (("frame",), ())
+    assert (kinds_of_rung("eager"), kinds_of_rung("uncompiled")) == (("dimension", "export", "frame"), ())
 
 
 def test_rungs_and_names_are_real_and_names_differ() -> None:
@@ -30,7 +31,7 @@ def test_rungs_and_names_are_real_and_names_differ() -> None:
 
 
 def test_each_kind_has_a_hook() -> None:
-    hooks = "".join(map(inspect.getsource, (compiler_hooks, aot_hooks, fake_kernel_check)))
+    hooks = "".join(map(inspect.getsource, (compiler_hooks, aot_hooks, fake_kernel_check, exports)))
     assert [kind.name for kind in DECISION_KINDS if f'"{kind.name}"' not in hooks] == []
 
 

@@ -169,7 +169,7 @@ async def test_a_jump_arrives_where_a_filter_or_a_closed_branch_hides_the_place(
 
 
 async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:
-    async with browsing(program, (100, 100)) as pilot:
+    async with browsing(program, (100, 130)) as pilot:
         await press(pilot, "3", "question_mark")
         text = screen(pilot)
         for words in ("show the previous one", "next match", "all actions", "open this line in $EDITOR"):
