@@ -103,13 +103,15 @@ def test_a_limit_of_recompiles_counts_once_their_changes_were_tried() -> None:
         assert runs_as_much_compiled(replace(proof, baseline=BASELINE)) is not None
 
 
-def test_with_a_call_of_a_graph_an_operator_may_be_gone() -> None:
+def test_with_a_condition_an_operator_may_be_gone_for_each_graph_that_is() -> None:
     """`if mask.any():` asks an operator behind each break; without the branch neither is there."""
     for calls, right in ((100, True), (110, False)):
         recorded = replace(RECORDED_RUN, compiled=CompiledOperators(80, 50, calls))
         baseline = replace(BASELINE, recorded=replace(BEFORE, compiled=CompiledOperators(100, 50, 111)))
-        proof = replace(PROVED, recorded=recorded, baseline=baseline)
+        candidate = replace(PROVED.candidate, conditions=1)
+        proof = replace(PROVED, recorded=recorded, baseline=baseline, candidate=candidate)
         assert (runs_as_much_compiled(proof) is None) == right
+        assert runs_as_much_compiled(replace(proof, candidate=PROVED.candidate)) is not None
 
 
 def test_streams_may_be_those_of_the_unchanged_program_compiled() -> None:

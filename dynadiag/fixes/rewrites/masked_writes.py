@@ -61,11 +61,11 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
             check_expression(file, each)
     except Unsuitable:
         return
-    conditions = () if numbers else (Condition(file.name, *file.range(branch.test)),)
+    both_sides = () if numbers else (Condition(file.name, *file.range(branch.test)),)
     pad, end = file.indent(branch), file.newline
     text = end.join(f"{pad if place else ''}{file.code(each).strip()}" for place, each in enumerate(branch.body.body))
     title = f"write through `{file.code(mask)}` without asking whether it has an element"
-    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, conditions)
+    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, both_sides, conditions=1)
 
 
 def _write(
