@@ -46,6 +46,7 @@ def test_right_values_are_not_accused() -> None:
 @pytest.mark.parametrize("node", ["matmul", "relu", "mul", "softmax", "matmul_1"])
 def test_a_fault_is_told_at_its_node_and_not_at_those_that_read_it(node: str) -> None:
     """What follows is right, of what was stored: only the node itself is wrong."""
+    torch.manual_seed(0)  # one input in some hundreds lets one percent pass as rounding
     module = fx.symbolic_trace(block)
     inputs = torch.randn(8, 16), torch.randn(16, 16)
 
