@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import (
@@ -39,7 +39,7 @@ from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
-__all__ = ["CHECKPOINT", "BreakCase", "wrapper_of"]
+__all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "theirs", "when", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
@@ -53,6 +53,10 @@ _ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal"
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _RANDOM = ("np.random.", "numpy.random.", "random.")
 _CHANCE = ("random", "_random", "Random", "secrets")
+
+
+Condition = Callable[["BreakCase"], bool]
+Needs = Callable[["BreakCase"], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,27 @@ class BreakCase:
         return lines[span.line - 1].startswith((subject, f"builtins.{subject}"), span.column)
 
     @property
+    def can_move_out(self) -> bool:
+        """Whether the user's call can be moved out: there is something to compile around it."""
+        return self.owner.is_user and self.has_company and not self.within_checkpoint
+
+    @property
+    def is_plain_print(self) -> bool:
+        """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
+        facts = self.facts
+        return facts.subject == "print" and facts.has_types and self.is_written_call and facts.within is None
+
+    @property
+    def warns(self) -> bool:
+        """Whether it is a call of `warnings.warn`, and not in a checkpoint."""
+        return (self.facts.subject or "").endswith("warnings.warn") and self.facts.within is None
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether it is about an operator of NumPy's."""
+        return (self.facts.operator or "").startswith("numpy.")
+
+    @property
     def rest_is_unseen(self) -> bool:
         """Whether what follows was left to Python because Dynamo saw no tensor in it, although something follows."""
         return any(saw_no_tensor(frame.reason) for frame in self.left) and not self.fails_always
@@ -287,6 +312,22 @@ class BreakCase:
             span = Span(calls[0].file, calls[0].line) if calls else span
         found = unsplittable_block(self.run.sources.get(span.file or ""), span)
         return found or ("a loop" if is_in_loop(self.facts.then) else None)
+
+
+def when(*conditions: Condition, **slots: Callable[[BreakCase], str]) -> Needs:
+    """Return the predicate that all of these conditions make, and the slots that it fills."""
+
+    def needs(case: BreakCase) -> Mapping[str, str] | None:
+        if not all(condition(case) for condition in conditions):
+            return None
+        return {name: slot(case) for name, slot in slots.items()}
+
+    return needs
+
+
+def theirs(case: BreakCase) -> bool:
+    """Whether what breaks is the user's own code."""
+    return case.is_theirs
 
 
 def wrapper_of(item: Break) -> str | None:

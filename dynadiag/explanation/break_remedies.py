@@ -7,11 +7,12 @@ and as the remedy says. Where none fits, torch's own hints are passed on as torc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.blocks import call_at
-from dynadiag.explanation.break_case import BreakCase
+from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
+from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.registry import specific_hints
@@ -20,20 +21,13 @@ from dynadiag.recording.torch_text.break_types import is_general
 
 __all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
 
-_Condition = Callable[[BreakCase], bool]
-_Needs = Callable[[BreakCase], Mapping[str, str] | None]
 
 _REORDER = "torch._dynamo.config.reorderable_logging_functions"
 _AFTERWARDS = "the call then comes after the graph and breaks nothing."
 _MOVED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of such a value is a constant
-_MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _METHODS = "(?:debug|info|warning|error|critical|exception|log)"
 _CALLED_METHOD = re.compile(rf"\.(?P<name>(?:\w+_)?{_METHODS}(?:_\w+)?)\(")  # in the user's source: `log.warning_once(`
-_VERSIONS = {
-    "requires_gradients": ("2.11", "2.13", "2.14"),  # 2.15 reports its break otherwise
-    "copies_a_module": ("2.13", "2.14", "2.15"),
-}
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
@@ -63,48 +57,18 @@ _CLOCK = "GB9193"  # 2.15
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
-def _when(*conditions: _Condition, **slots: Callable[[BreakCase], str]) -> _Needs:
-    """The predicate that all of these conditions make, and the slots that it fills."""
-
-    def needs(case: BreakCase) -> Mapping[str, str] | None:
-        if not all(condition(case) for condition in conditions):
-            return None
-        return {name: slot(case) for name, slot in slots.items()}
-
-    return needs
-
-
-def _is(*gb_ids: str) -> _Condition:
+def _is(*gb_ids: str) -> Condition:
     return lambda case: case.item.gb_id in gb_ids
 
 
-def _theirs(case: BreakCase) -> bool:
-    return case.is_theirs
-
-
-def _beside(case: BreakCase) -> bool:
-    """Whether the user's call can be moved out: there is something to compile around it."""
-    return case.owner.is_user and case.has_company and not case.within_checkpoint
-
-
-def _plain_print(case: BreakCase) -> bool:
-    """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
-    facts = case.facts
-    return facts.subject == "print" and facts.has_types and case.is_written_call and facts.within is None
-
-
-def _prints(types: frozenset[str]) -> _Condition:
-    return lambda case: _plain_print(case) and set(case.facts.argument_types) <= types
+def _prints(types: frozenset[str]) -> Condition:
+    return lambda case: case.is_plain_print and set(case.facts.argument_types) <= types
 
 
 def _is_moved(case: BreakCase) -> bool:
     """Whether torch moves a `print` as it is: it drops keywords until 2.13, and from 2.14 on refuses them and None."""
     moves_none = (case.run.run.torch or "2.13").startswith(("2.11", "2.12", "2.13"))
     return _prints(_MOVED if moves_none else _MOVED - {"NoneType"})(case) and not case.has_keywords
-
-
-def _warns(case: BreakCase) -> bool:
-    return (case.facts.subject or "").endswith("warnings.warn") and case.facts.within is None
 
 
 def _has_a_category(case: BreakCase) -> bool:
@@ -152,7 +116,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names[:2])
 
 
-def _about(*uses: str) -> _Condition:
+def _about(*uses: str) -> Condition:
     """Whether all that the number is for is among these."""
     return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
 
@@ -167,7 +131,7 @@ _RULES = (
         "wrapper.ddp",
         "Compile the module, then wrap it: `DDP(torch.compile(module))`. Then there is no break of DDP's, and torch "
         "splits the graph at DDP's buckets as it does for `torch.compile(DDP(module))`.",
-        _when(lambda case: case.wrapper == "DDP"),
+        when(lambda case: case.wrapper == "DDP"),
         trials=(Trial("wrapped_by_ddp"),),
     ),
     Remedy(
@@ -175,65 +139,65 @@ _RULES = (
         "Compile the modules that `fully_shard` is called on, each by itself and before or after that call "
         "(`for block in model.blocks: block.compile(); fully_shard(block)`), and not the module that calls them: "
         "FSDP2's hooks around each of them run in Python.",
-        _when(lambda case: case.wrapper == "FSDP2"),
+        when(lambda case: case.wrapper == "FSDP2"),
         trials=(Trial("wrapped_by_fsdp2"),),
     ),
     Remedy(
         "exception.check",
         "Check the condition before the compiled call, or mend what raises. Where Python raises nothing here, torch "
         "traces the line wrongly: move it out of the compiled function.",
-        _when(lambda case: case.fails_always or case.facts.exception is not None),
+        when(lambda case: case.fails_always or case.facts.exception is not None),
         trials=(Trial("raises"),),
     ),
     Remedy(
         "assert.shapes",
         "Drop the assertion, or make it on shapes or Python values.",
-        _when(_theirs, lambda case: case.is_assertion and not case.fails_always),
+        when(theirs, lambda case: case.is_assertion and not case.fails_always),
         trials=(Trial("asserts_values", case="GB0170"),),
     ),
     Remedy(
         "assert.async",
         "To keep it, use `torch._assert_async(condition, message)`, which stays in the graph.",
-        _when(_theirs, lambda case: case.is_assertion and not case.fails_always),
+        when(theirs, lambda case: case.is_assertion and not case.fails_always),
         trials=(Trial("asserts_in_the_graph", case="GB0170"),),
     ),
     Remedy(
         "branch.raise",
         "One side only raises: return the condition, and raise after the compiled call.",
-        _when(_theirs, lambda case: case.only_raises),
+        when(theirs, lambda case: case.only_raises),
         trials=(Trial("raises_on_values", case="GB0170"),),
     ),
     Remedy(
         "branch.assert",
         "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
-        _when(_theirs, lambda case: case.only_raises and case.block is None),
+        when(theirs, lambda case: case.only_raises and case.block is None),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
     ),
     Remedy(
         "failed.no_fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
-        _when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
+        when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
         trials=(Trial("operator_without_a_fake"),),
     ),
     Remedy(
         "branch.while",
         "The values of a tensor decide how often this loop runs. Compile what the loop does once, and loop outside of "
         "it; or let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
-        _when(_theirs, lambda case: case.is_branch and case.is_loop_condition and case.decision is None),
+        when(theirs, lambda case: case.is_branch and case.is_loop_condition and case.decision is None),
         trials=(Trial("loops_on_values", case="GB0170"), Trial("loops_on_values_in_the_graph", case="GB0170")),
     ),
     Remedy(
         "clock.around",
         "Take the time around the compiled call, before it and after it.",
-        _when(_theirs, _reads_a_clock),
+        when(theirs, _reads_a_clock),
         trials=(Trial("takes_the_time"),),
     ),
     Remedy(
         "iterate.plain",
         "Loop over a plain `range`, list or tuple in the compiled function, and call `{name}` outside of it, around a "
         "loop of compiled calls.",
-        _when(
-            _theirs,
+        when(
+            theirs,
             lambda case: case.is_iterated and case.is_skip and not case.is_torchs_own,
             name=lambda case: case.called or case.facts.subject or "it",
         ),
@@ -243,7 +207,7 @@ _RULES = (
         "text.symbol",
         "A number that torch has made a symbol cannot be part of a text. Make the text, or pick what it names, before "
         "the call and pass it in; or compile with `dynamic=False`, once for each number.",
-        _when(_theirs, _is(_TEXT)),
+        when(theirs, _is(_TEXT)),
         trials=(  # from 2.14 on torch compiles each number apart
             Trial("names_a_layer", ("2.11", "2.13")),
             Trial("names_a_layer_of_each_number", ("2.11", "2.13")),
@@ -252,7 +216,7 @@ _RULES = (
     Remedy(
         "generator.before",
         "Draw before the compiled call and pass the result in: torch traces no `torch.Generator`.",
-        _when(_theirs, _is(_NO_PROXY), _takes_a_generator),
+        when(theirs, _is(_NO_PROXY), _takes_a_generator),
         trials=(Trial("draws_with_a_generator"),),
     ),
     Remedy(
@@ -260,14 +224,14 @@ _RULES = (
         "What is drawn decides which code runs, and passed in it would make each way a compile of its own. Compile "
         "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
         "`torch.where(torch.rand(()) < p, a, b)`.",
-        _when(_theirs, lambda case: case.is_chance and case.is_condition),
+        when(theirs, lambda case: case.is_chance and case.is_condition),
         trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
     ),
     Remedy(
         "library.known",
         "A change of `{function}` ends this break, proved on {package} {version} ({classes}): `dynadiag fix --overlay "
         "overlay.py PROGRAM` tries it on your program and writes it. The installation stays as it is.",
-        _when(
+        when(
             lambda case: case.known is not None,
             function=lambda case: case.known.function if case.known else "",
             package=lambda case: case.known.package if case.known else "",
@@ -279,7 +243,7 @@ _RULES = (
         "branch.inside",
         "The branch is in {place}: give arguments with which it is not reached, or make the call before or after the "
         "compiled function.",
-        _when(
+        when(
             lambda case: case.is_branch and not case.is_theirs and not _is_all_theirs(case),
             place=_inner_place,
         ),
@@ -288,7 +252,7 @@ _RULES = (
     Remedy(
         "library.around",
         "What breaks is `{function}`, {owner}'s own: make that call before or after the compiled function{parts}.",
-        _when(
+        when(
             lambda case: not (case.owner.is_user or case.is_branch) and case.entry is not None,
             function=lambda case: case.item.function,
             owner=lambda case: case.owner.name,
@@ -300,7 +264,7 @@ _RULES = (
         "library.parts",
         "What breaks is `{function}`, {owner}'s own, and so is the function that was compiled: compile only what it "
         "calls beside that, {parts}.",
-        _when(
+        when(
             _is_all_theirs,
             function=lambda case: case.item.function,
             owner=lambda case: case.owner.name,
@@ -311,66 +275,66 @@ _RULES = (
         "checkpoint.outside",
         "Do it outside of what `checkpoint` calls: return the value, and use it after the compiled call. (A `print` "
         "that torch moves behind the graph is lost here.)",
-        _when(_theirs, lambda case: case.within_checkpoint and case.item.gb_id == _BUILTIN),
+        when(theirs, lambda case: case.within_checkpoint and case.item.gb_id == _BUILTIN),
         trials=(Trial("prints_in_a_checkpoint"),),
     ),
     Remedy(
         "checkpoint.effects",
         "Do it outside of what `checkpoint` calls: return the tensor, and keep its value after the compiled call. What "
         "`checkpoint` is given runs again in the backward, so it must not change what lives outside of it.",
-        _when(_theirs, lambda case: case.within_checkpoint and (case.is_item or case.item.gb_id == "GB0067")),
+        when(theirs, lambda case: case.within_checkpoint and (case.is_item or case.item.gb_id == "GB0067")),
         trials=(Trial("keeps_a_value_in_a_checkpoint"),),
     ),
     Remedy(
         "checkpoint.attribute",
         "Change the attribute outside of what `checkpoint` calls, such as after the compiled call. What `checkpoint` "
         "is given runs again in the backward, so it must not change what lives outside of it.",
-        _when(_theirs, lambda case: case.within_checkpoint and case.item.gb_id == _MUTATION),
+        when(theirs, lambda case: case.within_checkpoint and case.item.gb_id == _MUTATION),
         trials=(Trial("counts_in_a_checkpoint", ("2.13", "2.14", "2.15")),),  # 2.11 reports it as another break
     ),
     Remedy(
         "print.reorder",
         f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
-        _when(_is_moved),
+        when(_is_moved),
         trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers", ("2.13",))),
     ),
     Remedy(
         "print.as_text",
         f'Print a text, such as `print(f"{{{{x.shape}}}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
         "only texts, numbers and tensors, without keywords.",
-        _when(_theirs, _prints(_MOVED_AS_TEXT), lambda case: not _is_moved(case)),
+        when(theirs, _prints(_MOVED_AS_TEXT), lambda case: not _is_moved(case)),
         trials=(Trial("prints_a_size"), Trial("prints_a_list"), Trial("prints_with_a_keyword")),
     ),
     Remedy(
         "print.afterwards",
         "Print after the compiled call, from what it returns.",
-        _when(_theirs, _plain_print, lambda case: not _prints(_MOVED_AS_TEXT)(case)),
+        when(theirs, lambda case: case.is_plain_print, lambda case: not _prints(_MOVED_AS_TEXT)(case)),
         trials=(Trial("prints_a_dict"),),
     ),
     Remedy(
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
-        _when(lambda case: _warns(case) and not _has_a_category(case)),
+        when(lambda case: case.warns and not _has_a_category(case)),
         trials=(Trial("warns"),),
     ),
     Remedy(
         "warn.ignore",
         "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
         "Or warn before or after the compiled call.",
-        _when(lambda case: _warns(case) and _has_a_category(case)),
+        when(lambda case: case.warns and _has_a_category(case)),
         trials=(Trial("warns_with_a_keyword"), Trial("warns_with_a_category")),
     ),
     Remedy(
         "disabled.outside",
         "The function is under `torch.compiler.disable`, so the graph ends at its call: call it before or after the "
         "compiled function, or take that off where torch can trace it.",
-        _when(_theirs, _is(*_DISABLED)),
+        when(theirs, _is(*_DISABLED)),
         trials=(Trial("calls_a_disabled_function"),),
     ),
     Remedy(
         "log.ignore",
         "`torch._dynamo.config.ignore_logging_functions.add({method})`{like}: compiled code then leaves the call out.",
-        _when(_is(_LOGGER), method=_logger_method, like=_logger_like),
+        when(_is(_LOGGER), method=_logger_method, like=_logger_like),
         trials=(Trial("logs"),),
     ),
     Remedy(
@@ -379,32 +343,32 @@ _RULES = (
         "(`module.forward = torch.compile(module.forward)`): its hooks then run around the compiled code. (With "
         "`torch._dynamo.config.compiled_autograd = True`, which torch advises, a `backward()` outside the compiled "
         "function raises `BackwardState requires CompiledAutograd`.)",
-        _when(_is(_HOOKS)),
+        when(_is(_HOOKS)),
         trials=(Trial("hooked_module"),),
     ),
     Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
         "`torch._dynamo.config.trace_autograd_ops = True` and return `loss.detach()`: it is then part of the graph.",
-        _when(_theirs, _is(_BACKWARD)),
+        when(theirs, _is(_BACKWARD)),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(
         "item.tensor",
         "Keep the value a tensor, without `.item()`: arithmetic, comparison and indexing take a 0-dimensional one.",
-        _when(_theirs, _about("arithmetic")),
+        when(theirs, _about("arithmetic")),
         trials=(Trial("multiplies_by_an_item", case=_ITEM),),
     ),
     Remedy(
         "item.afterwards",
         "Return the tensor, and convert it after the compiled call: here its value is only shown, kept or returned.",
-        _when(_theirs, _about("log", "store", "return"), lambda case: not case.within_checkpoint),
+        when(theirs, _about("log", "store", "return"), lambda case: not case.within_checkpoint),
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
     ),
     Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
-        _when(
+        when(
             _is(_ITEM, _DATA),
             lambda case: (
                 case.is_item and case.decision is None and case.facts.within is None and "log" not in case.uses
@@ -419,8 +383,8 @@ _RULES = (
     Remedy(
         "item.pass",
         "Or compute `{taken}` before the compiled call and pass it in, as an argument.",
-        _when(
-            _theirs,
+        when(
+            theirs,
             lambda case: case.is_item and case.decision is None and case.takes_from_arguments,
             lambda case: bool(case.uses) and case.uses <= {"size", "arithmetic"},
             taken=lambda case: case.taken or "the number",
@@ -430,19 +394,19 @@ _RULES = (
     Remedy(
         "asked.remove",
         "Remove the call that asks for it.",
-        _when(_theirs, _is(_ASKED)),
+        when(theirs, _is(_ASKED)),
         trials=(Trial("asks_for_a_break", case=_ASKED),),
     ),
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        _when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
+        when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
         trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
-        _when(_is(_DYNAMIC_SHAPE), lambda case: not case.symbols_are_captured),
+        when(_is(_DYNAMIC_SHAPE), lambda case: not case.symbols_are_captured),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
@@ -450,192 +414,40 @@ _RULES = (
         "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple "
         "or dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows "
         "into a function that takes their tensors.",
-        _when(lambda case: case.rest_is_unseen and case.owner.is_user),
+        when(lambda case: case.rest_is_unseen and case.owner.is_user),
         ends=False,
         trials=(Trial("hides_tensors_in_an_object", ("2.13", "2.14", "2.15")),),
     ),
 )
 
 
-def _usual(key: str, says: str, *conditions: _Condition, **programs: str) -> Remedy[BreakCase]:
-    """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
-    trials = tuple(Trial(program, _VERSIONS.get(program, ()), case) for case, program in programs.items())
-    own: _Condition = _beside if key == "outside" else _theirs
-    needs = _when(own, lambda case: key in case.family.remedies, *conditions)
-    return Remedy(key, says, needs, trials=trials, usual=True)
-
-
-def _on_a_mask(case: BreakCase) -> bool:
-    operator = case.facts.operator or ""
-    return not operator.startswith("aten.") or operator.removeprefix("aten.") in _MASKED
-
-
-def _is_foreign_code(case: BreakCase) -> bool:
-    """Whether it is a function of an extension in C, and none of Python's own."""
-    return not case.is_skip or (case.facts.is_native and case.python_module is None)
-
-
-def _gives_the_same(case: BreakCase) -> bool:
-    return not case.is_skip or (case.facts.is_native and not case.never_the_same)
-
-
-_USUAL = (
-    _usual(
-        "outside",
-        "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (_plain_print(case) or _warns(case)),
-        GB0007="sleeps",
-        GB0059="opens_a_file",
-        GB4198="copies_a_module",
-        GB0156="draws_from_a_generator",
-        GB0208="asks_for_the_threads",
-    ),
-    _usual(
-        "disable",
-        "Code that need not be compiled can stand in a function under `@torch.compiler.disable`: "
-        "the break stays, but at a place of your choice.",
-    ),
-    _usual("error", "The uncompiled program may fail here too: run it with TORCH_COMPILE_DISABLE=1 and compare."),
-    _usual(
-        "branch.where",
-        "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition),
-        GB0170="branches_on_values",
-    ),
-    _usual(
-        "branch.cond",
-        "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition),
-        GB0170="branches_to_one_side",
-    ),
-    _usual(
-        "shape.fixed",
-        "Keep the shape fixed: multiply by the mask, or choose with `torch.where`.",
-        _on_a_mask,
-        GB0036="selects_by_a_mask",
-    ),
-    _usual(
-        "limit.raise",
-        "End first what is compiled again and again. If all variants are wanted, raise "
-        "`torch._dynamo.config.recompile_limit`.",
-    ),
-    _usual("log.afterwards", "Log after the compiled call, from values that it returns."),
-    _usual(
-        "skipped.custom_op",
-        "A C, C++ or CUDA function on tensors can be made an operator with `torch.library.custom_op` "
-        "(and `register_fake`): it then stays in the graph.",
-        _is_foreign_code,
-        GB0007="calls_a_c_function",
-    ),
-    _usual(
-        "skipped.constant",
-        "A function with the same result whenever it is called can be marked with "
-        "`torch.compiler.assume_constant_result`.",
-        _gives_the_same,
-        GB0007="calls_a_constant_function",
-    ),
-    _usual(
-        "context.outside",
-        "Enter the context outside the compiled function, around its call.",
-        GB0142="enters_a_lock",
-    ),
-    _usual(
-        "context.inside",
-        "Or compile the function that is called inside the `with` block, not the one that holds it.",
-        GB0142="works_under_a_lock",
-    ),
-    _usual(
-        "nested.jagged",
-        "Use the jagged layout: `torch.nested.nested_tensor(..., layout=torch.jagged)`.",
-        GB0016="a_nested_tensor",
-    ),
-    _usual(
-        "sparse.outside",
-        "Make and convert sparse tensors outside the compiled function; work on dense ones inside.",
-        GB0015="takes_a_sparse_tensor",
-    ),
-    _usual(
-        "random.draw",
-        "Draw with `torch.rand` and its like, without a generator; or draw outside and pass the result in.",
-    ),
-    _usual("iterate.list", "Build a list in a plain loop instead."),
-    _usual("iterate.item", "Or compile the function that is called for each item, not the one that holds the loop."),
-    _usual(
-        "autograd.outside",
-        "Do the autograd bookkeeping outside the compiled function.",
-        GB0206="requires_gradients",
-        GB0108="retains_a_gradient",
-    ),
-    _usual(
-        "autograd.function",
-        "For a backward of your own, write a `torch.autograd.Function` with static methods, "
-        "or `torch.library.custom_op` with `register_autograd`.",
-    ),
-    _usual("memory.allocate", "Allocate a new tensor instead of resizing in place.", GB0126="resizes"),
-    Remedy(
-        "numpy.torch",
-        "Use the torch function of the same meaning.",
-        _when(_theirs, lambda case: "numpy.torch" in case.family.remedies or _is_numpy(case)),
-        trials=(
-            Trial("makes_an_array", case="GB0087"),
-            Trial("takes_a_median", ("2.13", "2.14", "2.15"), case="GB0294"),
-        ),
-    ),
-    Remedy(
-        "numpy.before",
-        "Or convert (`torch.from_numpy`) before the call.",
-        _when(_theirs, lambda case: "numpy.torch" in case.family.remedies or _is_numpy(case)),
-    ),
-    _usual("triton.wrap", "Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
-    _usual(
-        "operator.pure",
-        "Make that function pure: tensors in, tensors out, no mutation of what surrounds it, "
-        "and no graph break inside.",
-        lambda case: not case.within_checkpoint,
-        GB0067="appends_in_a_branch",
-    ),
-    _usual(
-        "fake.register",
-        "For an operator of your own, give it `torch.library.register_fake` with the right shape and dtype.",
-        lambda case: not _is_numpy(case),
-    ),
-    _usual("exception.before", "Check the condition before the compiled call."),
-    _usual(
-        "object.plain",
-        "Use plain attributes and methods of plain objects or modules: no computed names, no custom attribute hooks.",
-    ),
-)
-
-
-def _is_numpy(case: BreakCase) -> bool:
-    return (case.facts.operator or "").startswith("numpy.")
+def _left_by_torch(*, whole: bool) -> Needs:
+    """What torch leaves to Python on purpose; ``whole``: with all of the function that calls it."""
+    return when(
+        lambda case: case.owner.is_user and case.called is not None and bool(case.whole) == whole,
+        called=lambda case: case.called or "",
+    )
 
 
 BY_DESIGN = Remedy(
     "skipped.by_design",
     "torch runs `{called}` in Python on purpose, and goes on after it with another graph. Only where one graph is "
     "wanted, call it before or after the compiled function.",
-    _when(
-        lambda case: case.owner.is_user and case.called is not None and not case.whole,
-        called=lambda case: case.called or "",
-    ),
+    _left_by_torch(whole=False),
     trials=(Trial("steps_an_optimizer"),),
 )
 LEFT_WHOLE = Remedy(
     "skipped.with_the_whole",
     "torch leaves `{called}` to Python on purpose, and here it cannot go on after it: call it before or after the "
     "compiled function.",
-    _when(
-        lambda case: case.owner.is_user and case.called is not None and bool(case.whole),
-        called=lambda case: case.called or "",
-    ),
+    _left_by_torch(whole=True),
     trials=(Trial("steps_an_optimizer_in_a_loop"),),
 )
 NESTED = Remedy(
     "nested.resume",
     "Set `torch._dynamo.config.nested_graph_breaks = True`: torch then goes on inside `{inner}`, and the break, which "
     "stays, ends no graph of `{outer}` beside that of `{inner}`.",
-    _when(
+    when(
         lambda case: case.met_again_inside is not None,
         inner=lambda case: case.item.function,
         outer=lambda case: case.met_again_inside or "",
@@ -643,9 +455,9 @@ NESTED = Remedy(
     ends=False,
 )
 
-_FITTING = (*_RULES, *_USUAL)  # without what is said beside any of them
+_FITTING = (*_RULES, *USUAL)  # without what is said beside any of them
 BREAKS = {remedy.key: remedy for remedy in (*_RULES, BY_DESIGN, LEFT_WHOLE, NESTED)}
-FAMILIES = {remedy.key: remedy for remedy in _USUAL}
+FAMILIES = {remedy.key: remedy for remedy in USUAL}
 REMEDIES = BREAKS | FAMILIES
 
 

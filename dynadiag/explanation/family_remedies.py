@@ -1,0 +1,168 @@
+"""What usually ends breaks of a family, in the user's own code, with the programs on which it was tried.
+
+It counts as checked only where it was tried on a break of the same kind. Where a remedy of `break_remedies` fits, that
+one stands first.
+"""
+
+from __future__ import annotations
+
+from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
+from dynadiag.explanation.remedy import Remedy, Trial
+
+__all__ = ["USUAL"]
+
+_MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
+_VERSIONS = {
+    "requires_gradients": ("2.11", "2.13", "2.14"),  # 2.15 reports its break otherwise
+    "copies_a_module": ("2.13", "2.14", "2.15"),
+}
+
+
+def _usual(key: str, says: str, *conditions: Condition, **programs: str) -> Remedy[BreakCase]:
+    """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
+    trials = tuple(Trial(program, _VERSIONS.get(program, ()), case) for case, program in programs.items())
+    own: Condition = (lambda case: case.can_move_out) if key == "outside" else theirs
+    needs = when(own, lambda case: key in case.family.remedies, *conditions)
+    return Remedy(key, says, needs, trials=trials, usual=True)
+
+
+def _on_a_mask(case: BreakCase) -> bool:
+    operator = case.facts.operator or ""
+    return not operator.startswith("aten.") or operator.removeprefix("aten.") in _MASKED
+
+
+def _is_foreign_code(case: BreakCase) -> bool:
+    """Whether it is a function of an extension in C, and none of Python's own."""
+    return not case.is_skip or (case.facts.is_native and case.python_module is None)
+
+
+def _gives_the_same(case: BreakCase) -> bool:
+    return not case.is_skip or (case.facts.is_native and not case.never_the_same)
+
+
+USUAL: tuple[Remedy[BreakCase], ...] = (
+    _usual(
+        "outside",
+        "Move this out of the compiled function, before or after its call, and pass the result in.",
+        lambda case: not (case.is_plain_print or case.warns),
+        GB0007="sleeps",
+        GB0059="opens_a_file",
+        GB4198="copies_a_module",
+        GB0156="draws_from_a_generator",
+        GB0208="asks_for_the_threads",
+    ),
+    _usual(
+        "disable",
+        "Code that need not be compiled can stand in a function under `@torch.compiler.disable`: "
+        "the break stays, but at a place of your choice.",
+    ),
+    _usual("error", "The uncompiled program may fail here too: run it with TORCH_COMPILE_DISABLE=1 and compare."),
+    _usual(
+        "branch.where",
+        "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
+        lambda case: not (case.is_assertion or case.is_loop_condition),
+        GB0170="branches_on_values",
+    ),
+    _usual(
+        "branch.cond",
+        "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
+        lambda case: not (case.is_assertion or case.is_loop_condition),
+        GB0170="branches_to_one_side",
+    ),
+    _usual(
+        "shape.fixed",
+        "Keep the shape fixed: multiply by the mask, or choose with `torch.where`.",
+        _on_a_mask,
+        GB0036="selects_by_a_mask",
+    ),
+    _usual(
+        "limit.raise",
+        "End first what is compiled again and again. If all variants are wanted, raise "
+        "`torch._dynamo.config.recompile_limit`.",
+    ),
+    _usual("log.afterwards", "Log after the compiled call, from values that it returns."),
+    _usual(
+        "skipped.custom_op",
+        "A C, C++ or CUDA function on tensors can be made an operator with `torch.library.custom_op` "
+        "(and `register_fake`): it then stays in the graph.",
+        _is_foreign_code,
+        GB0007="calls_a_c_function",
+    ),
+    _usual(
+        "skipped.constant",
+        "A function with the same result whenever it is called can be marked with "
+        "`torch.compiler.assume_constant_result`.",
+        _gives_the_same,
+        GB0007="calls_a_constant_function",
+    ),
+    _usual(
+        "context.outside",
+        "Enter the context outside the compiled function, around its call.",
+        GB0142="enters_a_lock",
+    ),
+    _usual(
+        "context.inside",
+        "Or compile the function that is called inside the `with` block, not the one that holds it.",
+        GB0142="works_under_a_lock",
+    ),
+    _usual(
+        "nested.jagged",
+        "Use the jagged layout: `torch.nested.nested_tensor(..., layout=torch.jagged)`.",
+        GB0016="a_nested_tensor",
+    ),
+    _usual(
+        "sparse.outside",
+        "Make and convert sparse tensors outside the compiled function; work on dense ones inside.",
+        GB0015="takes_a_sparse_tensor",
+    ),
+    _usual(
+        "random.draw",
+        "Draw with `torch.rand` and its like, without a generator; or draw outside and pass the result in.",
+    ),
+    _usual("iterate.list", "Build a list in a plain loop instead."),
+    _usual("iterate.item", "Or compile the function that is called for each item, not the one that holds the loop."),
+    _usual(
+        "autograd.outside",
+        "Do the autograd bookkeeping outside the compiled function.",
+        GB0206="requires_gradients",
+        GB0108="retains_a_gradient",
+    ),
+    _usual(
+        "autograd.function",
+        "For a backward of your own, write a `torch.autograd.Function` with static methods, "
+        "or `torch.library.custom_op` with `register_autograd`.",
+    ),
+    _usual("memory.allocate", "Allocate a new tensor instead of resizing in place.", GB0126="resizes"),
+    Remedy(
+        "numpy.torch",
+        "Use the torch function of the same meaning.",
+        when(theirs, lambda case: "numpy.torch" in case.family.remedies or case.is_numpy),
+        trials=(
+            Trial("makes_an_array", case="GB0087"),
+            Trial("takes_a_median", ("2.13", "2.14", "2.15"), case="GB0294"),
+        ),
+    ),
+    Remedy(
+        "numpy.before",
+        "Or convert (`torch.from_numpy`) before the call.",
+        when(theirs, lambda case: "numpy.torch" in case.family.remedies or case.is_numpy),
+    ),
+    _usual("triton.wrap", "Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
+    _usual(
+        "operator.pure",
+        "Make that function pure: tensors in, tensors out, no mutation of what surrounds it, "
+        "and no graph break inside.",
+        lambda case: not case.within_checkpoint,
+        GB0067="appends_in_a_branch",
+    ),
+    _usual(
+        "fake.register",
+        "For an operator of your own, give it `torch.library.register_fake` with the right shape and dtype.",
+        lambda case: not case.is_numpy,
+    ),
+    _usual("exception.before", "Check the condition before the compiled call."),
+    _usual(
+        "object.plain",
+        "Use plain attributes and methods of plain objects or modules: no computed names, no custom attribute hooks.",
+    ),
+)
