@@ -67,7 +67,7 @@ class Watcher(Recorder):
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
 
-    def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    def _probe(self, metadata: Mapping[str, Any], _payload: str, emitter: FrameType) -> None:
         artifact = metadata.get("artifact")
         name = artifact.get("name") if artifact is not None else next(iter(metadata))
         if name in _WATCHED:

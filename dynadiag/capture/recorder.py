@@ -31,6 +31,7 @@ from dynadiag.capture.redact import Redactor
 from dynadiag.capture.run_metadata import cell_namer
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.torch_text.reasons import CUDA_GRAPH_RECORDED
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames, loggers, process_groups
 from dynadiag.torch_private import exports as torch_exports
@@ -204,9 +205,7 @@ class Recorder(logging.Handler):
         if metadata is not None and not self._released:
             try:
                 payload: str | None = getattr(record, "payload", None)
-                self._probe(metadata, sys._getframe(1))
-                if payload and "chromium_event" in metadata and torch_private.CUDA_GRAPH_RECORDED in payload:
-                    self._probe_cuda_graph(payload, sys._getframe(1))
+                self._probe(metadata, payload or "", sys._getframe(1))
                 self._append(metadata, payload, record)
             except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile
                 self.give_up(error)
@@ -305,23 +304,19 @@ class Recorder(logging.Handler):
         self._journal = Journal.reopen(journal.path, journal.limit)
         self._journal.append({"dynadiag_missed": {"probe": "journal", "error": journal.failure}})
 
-    def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    def _probe(self, metadata: Mapping[str, Any], payload: str, emitter: FrameType) -> None:
         """Run the probe of an event, if it has one."""
         artifact = metadata.get("artifact")
         name = artifact.get("name") if artifact is not None else next(iter(metadata))
         probe = PROBES.get(name)
+        if name == "chromium_event" and CUDA_GRAPH_RECORDED in payload:
+            probe = functools.partial(_probe_cuda_graph, payload)
         if probe is None:
             return
         try:
             probe(self, metadata, emitter)
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
             self._note_missed(str(name), error, metadata)
-
-    def _probe_cuda_graph(self, payload: str, emitter: FrameType) -> None:
-        """Append why code is recorded again as a CUDA graph, if torch has a reason. The event marks begin and end."""
-        if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
-            named = torch_private.cuda_graph_compile_id(emitter)
-            self.append("cuda_graph_again", {"reason": reason, "compile_id": named}, {})
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
         """Append the text of one of the user's files as it is now, once; if `library`, also of torch's and Python's."""
@@ -344,6 +339,15 @@ class Recorder(logging.Handler):
         if not self._sources.get(file):
             self._sources[file] = list(linecache.getlines(file))
         return self._sources[file]
+
+
+def _probe_cuda_graph(payload: str, recorder: Recorder, _metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    """Append why code is recorded again as a CUDA graph, if torch has a reason. One event is of the begin, one of the
+    end.
+    """
+    if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
+        named = torch_private.cuda_graph_compile_id(emitter)
+        recorder.append("cuda_graph_again", {"reason": reason, "compile_id": named}, {})
 
 
 class _CudaGraphSkipHandler(logging.Handler):

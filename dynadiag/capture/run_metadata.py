@@ -205,7 +205,7 @@ def _peak_memory() -> int | None:
     return None if kilobytes is None else int(kilobytes) * 1024
 
 
-# What ipykernel and IPython name the code of a cell.
+# The file names that ipykernel and IPython give to the code of a cell.
 _NAME = re.compile(r"[^\s\"'<>]*/ipykernel_\d+/\d+\.py|<ipython-input-\d+-[0-9a-f]+>")
 
 

@@ -4,12 +4,13 @@ The trace tells of them in two places. A compile's metrics have the reason for w
 code (``cudagraph_skip_reason``, the last where there were several). Each recording is timed, while the program runs,
 in ``chromium_event``s named ``CUDAGraphNode.record``. What torch decides while the program runs (code that was recorded
 too often, inputs that it found mutated) it only writes to a logger; our recorder listens to that one as well
-(``dynadiag_cuda_graph_skip``). Seen in torch 2.11, 2.13 and 2.15; why code is recorded again no event says.
+(``dynadiag_cuda_graph_skip``), and reads why code is recorded again (``dynadiag_cuda_graph_again``). Seen in torch
+2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,13 +22,12 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.json_values import float_or_none, json_object
 from dynadiag.recording.records import Compile, Event, Span
-from dynadiag.recording.torch_text.reasons import read_cudagraph_reason
+from dynadiag.recording.torch_text.reasons import CUDA_GRAPH_RECORDED, read_cudagraph_reason
 
 __all__ = ["CUDA_GRAPHS", "CUDA_GRAPH_EVENTS", "OVERWRITTEN", "CudaGraph", "cuda_graph_findings", "read_cuda_graphs"]
 
 SKIP, AGAIN = "dynadiag_cuda_graph_skip", "dynadiag_cuda_graph_again"  # the kinds of the recorder's events
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
-_RECORDED = "CUDAGraphNode.record"
 CUDA_GRAPH_EVENTS = (SKIP, AGAIN, *_METRICS, "chromium_event")  # the kinds that are read
 _OUTSIDE = "-"  # compile id of what happens while the program runs
 
@@ -68,10 +68,11 @@ def _counted(again: Sequence[CudaGraph]) -> Iterator[CudaGraph]:
 
     torch has other reasons too (a tensor of another graph that lives longer), which need not be a fault.
     """
-    moved = [each for each in again if each.kind == "moved"]
-    for compile_id, number in Counter(each.compile_id for each in moved).items():
-        if number > 1:
-            yield replace(next(each for each in moved if each.compile_id == compile_id), value=str(number))
+    moved: dict[str, list[CudaGraph]] = defaultdict(list)
+    for each in again:
+        if each.kind == "moved":
+            moved[each.compile_id].append(each)
+    yield from (replace(group[0], value=str(len(group))) for group in moved.values() if len(group) > 1)
 
 
 def _measured(recording: ExplainedRecording, kind: str) -> Iterator[CudaGraph]:
@@ -98,8 +99,8 @@ def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:
     met: set[tuple[str, bool | None]] = set()
     for event in recording.events("chromium_event", compile_id=_OUTSIDE):
         text = recording.payload(event.index)
-        data = json_object(text) if _RECORDED in text else {}
-        if data.get("name") != _RECORDED:
+        data = json_object(text) if CUDA_GRAPH_RECORDED in text else {}
+        if data.get("name") != CUDA_GRAPH_RECORDED:
             continue
         if data.get("ph") == "B":
             began = float_or_none(data.get("ts"))
@@ -129,7 +130,7 @@ _WHAT = {
     "many sizes": "has a CUDA graph for each size",
     "re-recorded": "was recorded again {value} times",
 }
-# Why code of a kind has no CUDA graph, or many, in words.
+# Of each kind of reason: why the code has no CUDA graph, or is recorded more than once.
 _CAUSES = {
     "mutation": "it writes to an input ({value} in all). A CUDA graph replays the same addresses, and torch does not "
     "know that the next call gives it the same tensor",

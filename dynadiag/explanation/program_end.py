@@ -20,6 +20,7 @@ from dynadiag.recording.torch_text.reasons import overwritten_output
 __all__ = ["bad_end", "program_findings"]
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
+_OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
 _INTERRUPT = "builtins.KeyboardInterrupt"
 
 
@@ -31,7 +32,6 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     stack = [each for each in end.stack if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
     made = overwritten_output(end.said)
-    told = f"{end.name}: {end.said}" if made is None else f"{end.name}: it reads an output that a later call overwrote"
     return (
         Finding(
             rule=Rule.FAILED_PROGRAM,
@@ -40,7 +40,7 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             severity="error",
             span=span,
             function=function,
-            title=f"the program raised {told}".removesuffix(": "),
+            title=f"the program raised {end.name}: {end.said if made is None else _OVERWRITTEN}".removesuffix(": "),
             cause=None if made is None else "each call of a CUDA graph writes its outputs to the same memory",
             places=(span,),
             advice=() if made is None else advise([OVERWRITTEN], made),
@@ -73,8 +73,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     raised = next((item.span for item in findings if item.rule == Rule.FAILED_PROGRAM), None)
     if raised is not None and end is not None:
         at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
-        overwritten = overwritten_output(end.said) is not None
-        first = "it reads an output of a CUDA graph that a later call overwrote" if overwritten else end.first_line
+        first = end.first_line if overwritten_output(end.said) is None else _OVERWRITTEN
         told = f"The program raised {end.name}{at}: {first}".removesuffix(": ")
         return told if told.endswith((".", "!", "?")) else f"{told}."
     if not code or run.run.is_foreign:

@@ -34,23 +34,27 @@ CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
 _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting function; the most seen is 9
-_MAX_RECORDER_DISTANCE = 40  # frames between a logging handler and the manager of CUDA graphs
-_CUDA_GRAPHS = "/torch/_inductor/cudagraph_trees"
+_MAX_MANAGER_DISTANCE = 40  # frames between a logging handler and the manager of CUDA graphs
 _HIGHER_ORDER = "/torch/_dynamo/variables/higher_order_ops.py"
 _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
 
 def emitter_locals(
-    function: str, local: str, start: FrameType | None, *, package: str = _DYNAMO
+    function: str,
+    local: str,
+    start: FrameType | None,
+    *,
+    package: str = _DYNAMO,
+    within: int = _MAX_EMITTER_DISTANCE,
 ) -> dict[str, Any] | None:
     """Return the locals of the nearest caller named ``function`` that has a local named ``local``, or None.
 
-    A function that has another name in another release has both names here, with a ``|`` in between.
+    It is looked for among the next ``within`` frames. A function that has another name in another release has both
+    names here, with a ``|`` in between.
     """
     names = function.split("|")
     frame, distance = start, 0
-    most = _MAX_RECORDER_DISTANCE if package == _CUDA_GRAPHS else _MAX_EMITTER_DISTANCE
-    while frame is not None and distance < most:
+    while frame is not None and distance < within:
         if frame.f_code.co_name in names and package in frame.f_code.co_filename and local in frame.f_locals:
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
@@ -133,8 +137,6 @@ def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
             yield frame.f_locals.get("self")
 
 
-CUDA_GRAPH_RECORDED = "CUDAGraphNode.record"  # the event of recording code as a CUDA graph
-
 # Inductor logs here why it makes no CUDA graph (cudagraph_utils.py). At run time it has no other event for it.
 CUDA_GRAPH_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
 
@@ -153,9 +155,9 @@ def cuda_graph_compile_id(start: FrameType | None) -> str | None:
     ``CUDAGraphTreeManager._run`` (cudagraph_trees.py) has the number of the code as ``function_id``. Its caller
     ``deferred_cudagraphify``, which warns about many sizes, has the id among its ``kwargs``.
     """
-    run = emitter_locals("_run", "function_id", start, package=_CUDA_GRAPHS) or {}
+    run = _manager_locals("_run", "function_id", start)
     known = getattr(run.get("self"), "id_to_compile_id", {})
-    deferred = emitter_locals("deferred_cudagraphify", "kwargs", start, package=_CUDA_GRAPHS) or {}
+    deferred = _manager_locals("deferred_cudagraphify", "kwargs", start)
     found = known.get(run.get("function_id")) or deferred.get("kwargs", {}).get("compile_id")
     return None if found is None else str(found)
 
@@ -166,10 +168,15 @@ def cuda_graph_mismatch(start: FrameType | None) -> str | None:
     ``_run`` has it as ``unexpected_rerecord_reason``: a text, or what makes one of inputs that are gone by now, whose
     last argument is the kind of mismatch (``CheckInvariantStatus``, which prints as a text).
     """
-    run = emitter_locals("_run", "unexpected_rerecord_reason", start, package=_CUDA_GRAPHS) or {}
-    reason = run.get("unexpected_rerecord_reason")
+    reason = _manager_locals("_run", "unexpected_rerecord_reason", start).get("unexpected_rerecord_reason")
     given = getattr(reason, "args", ())
     return reason if isinstance(reason, str) else str(given[-1]) if given else None
+
+
+def _manager_locals(function: str, local: str, start: FrameType | None) -> dict[str, Any]:
+    """The locals of a function of the manager of CUDA graphs; empty where it is not running."""
+    package = "/torch/_inductor/cudagraph_trees"
+    return emitter_locals(function, local, start, package=package, within=_MAX_MANAGER_DISTANCE) or {}
 
 
 def ends_in_exception(failure: BaseException, *, one_graph: bool) -> bool:

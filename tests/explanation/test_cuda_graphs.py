@@ -16,7 +16,10 @@ from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.rules import Rule
 from dynadiag.recording.import_export import import_log
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.reasons import overwritten_output
 from dynadiag.render.json_document import document
 from dynadiag.render.report import explanation_text
 from dynadiag.torch_private import capture as torch_private
@@ -128,3 +131,26 @@ def test_a_run_without_cuda_graphs_has_no_section(tmp_path: Path) -> None:
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         assert read_cuda_graphs(recording) == ()
         assert "cuda graphs" not in explanation_text(explain(recording))
+
+
+def test_an_output_that_a_later_call_overwrote_has_the_line_that_made_it() -> None:
+    error = (
+        "Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run. "
+        'Stack trace: File "/u/p.py", line 6, in step\n    return torch.sin(x) * 2. To prevent overwriting, clone it.'
+    )
+    assert overwritten_output(error) == Span("/u/p.py", 6)
+    assert overwritten_output("Error: accessing tensor output of CUDAGraphs") is None
+
+
+def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "run.dynadiag")
+    journal.append({"dynadiag_run": {"target": "p.py", "argv": ["p.py"], "pid": 1 << 22}})
+    reasons = ["static input data pointer changed"] * 3 + ["cudagraph managed tensor data pointer changed"] * 2
+    for reason in reasons:
+        journal.append({"dynadiag_cuda_graph_again": {"reason": reason, "compile_id": "0/0"}})
+    journal.append({"dynadiag_exit": {"code": 0}})
+    journal.close()
+    fold_in_place(tmp_path / "run.dynadiag")
+    with open_recording(tmp_path / "run.dynadiag") as recording:
+        (graph,) = read_cuda_graphs(recording)
+    assert (graph.what, graph.compile_id, graph.kind, graph.value) == ("re-recorded", "0/0", "moved", "3")

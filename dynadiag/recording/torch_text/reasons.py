@@ -9,6 +9,7 @@ from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Span
 
 __all__ = [
+    "CUDA_GRAPH_RECORDED",
     "BypassFacts",
     "CudaGraphFacts",
     "option_that_is_off",
@@ -17,6 +18,8 @@ __all__ = [
     "read_cudagraph_reason",
     "without_address",
 ]
+
+CUDA_GRAPH_RECORDED = "CUDAGraphNode.record"  # torch's event of recording code as a CUDA graph
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
