@@ -145,7 +145,7 @@ def compiled_text(node: NodeValue, stored: StoredNodeValue) -> str:
 
 
 def read_float64(recording: Recording, call: ValuesCall) -> Mapping[str, Float64Value]:
-    """Read the values in float64 of the nodes of a call. Empty for a recording of an older version."""
+    """Read the float64 values of a call, by node. A recording of an older version has none."""
     event = next(iter(recording.events(_EVENT, start=call.index, limit=1)), None)
     nodes = list_or_empty(json_object(recording.payload(event.index)).get("nodes")) if event is not None else []
     return {

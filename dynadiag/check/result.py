@@ -58,12 +58,12 @@ class CheckRule(StrEnum):
 
     @property
     def is_new(self) -> bool:
-        """Whether it is a finding that the baseline does not know."""
+        """Whether the problem is a finding that the baseline does not have."""
         return self.startswith("new-")
 
     @classmethod
     def of_finding(cls, rule: str) -> Self:
-        """The problem that a finding is. The first that is about its rule."""
+        """Return the kind of problem of a finding with this rule: the first kind that lists the rule."""
         return next(each for each in cls if rule in each.of)
 
 

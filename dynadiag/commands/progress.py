@@ -1,4 +1,4 @@
-"""Long work: its progress on stderr (one line that changes on a terminal, else a line a trial), and its time limit."""
+"""Progress of long work on stderr, and its time limit. A terminal has one line that changes, a pipe a line a trial."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def python_command(program: Program, path: str, refusal: Path, gpu: str | None) 
 
 
 def recordings_of(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
-    """Return the recordings of one of several targets: existing ones, or those of the program, which is run."""
+    """Return the recordings of one target of several: those that it names, or that of the program when it has run."""
     existing = None if module else existing_recordings(options.target, None, force=False)
     return existing or _record(arguments, options, module=module)
 

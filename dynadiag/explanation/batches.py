@@ -89,9 +89,8 @@ def _compiled_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _compiles(node: ast.expr) -> bool:
-    return any(
-        ast.unparse(each) in ("torch.compile", "compile") for each in ast.walk(node) if isinstance(each, ast.expr)
-    )
+    named = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
+    return any(ast.unparse(each) in ("torch.compile", "compile") for each in named)
 
 
 def _argument(call: ast.Call, position: int | None, keyword: str, _rest: str) -> ast.expr | None:

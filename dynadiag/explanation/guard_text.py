@@ -108,7 +108,7 @@ def _keys(fact: GuardFailure) -> str:
 
 
 def _symbol(fact: GuardFailure, compile_id: str, symbols: Sequence[Symbol]) -> str | None:
-    """The symbol that stands for a size from this compile on, if torch made it one, and needed no number after all."""
+    """The symbol of a size, if this compile made the size a symbol and did not fix it to a number later."""
     if fact.part != "size":
         return None
     own = [symbol for symbol in symbols if symbol.compile_id == compile_id]

@@ -48,7 +48,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
 
 
 def _length(value: str | None) -> int:
-    """The number of a length: ``length 2``."""
+    """The number in a text such as ``length 2``; 0 where there is none."""
     number = (value or "").rpartition(" ")[2]
     return int(number) if number.isdecimal() else 0
 

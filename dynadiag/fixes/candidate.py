@@ -39,8 +39,8 @@ class Candidate:
     ``whole_calls`` are functions of the changed program whose calls the proof compares, with the compiled ones in them.
     ``finite`` are those of the edits that are right for finite numbers alone: of NaN and infinity the change makes
     another result, so the proof looks at these without them. ``for_whole_graphs`` is for a change that needs a function
-    without breaks: between graphs Python has the number. ``conditions`` is how many branches on a
-    tensor the change leaves out, with the operator that each of them asks.
+    without breaks: between graphs Python has the number. ``leaves_out_condition``: a branch on a
+    tensor is gone, with the operator that it asks.
     """
 
     title: str
@@ -51,7 +51,7 @@ class Candidate:
     as_tensors: tuple[str, ...] = ()
     whole_calls: tuple[str, ...] = ()
     for_whole_graphs: bool = False
-    conditions: int = 0
+    leaves_out_condition: bool = False
     finite: tuple[Edit, ...] = ()
 
 

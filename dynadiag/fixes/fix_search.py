@@ -364,7 +364,7 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
         tuple(name for part in parts for name in part.as_tensors),
         tuple(name for part in parts for name in part.whole_calls),
         finite=tuple(edit for part in parts for edit in part.finite),
-        conditions=sum(part.conditions for part in parts),
+        leaves_out_condition=any(part.leaves_out_condition for part in parts),
     )
 
 

@@ -138,7 +138,7 @@ def runs_as_much_compiled(proof: Proof) -> str | None:
     before, after = proof.baseline.recorded.compiled, proof.recorded.compiled
     if before is None or after is None:
         return None
-    asked = max(0, before.calls - after.calls) if proof.candidate.conditions else 0
+    asked = max(0, before.calls - after.calls) if proof.candidate.leaves_out_condition else 0
     if after.ran + asked >= _SHRUNK * before.ran:
         return None
     if proof.baseline.recompiles_last and proof.recorded.summary.recompiles and after.once >= _SHRUNK * before.once:

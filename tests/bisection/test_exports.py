@@ -1,4 +1,4 @@
-"""Programs that export: the stages are the rungs, and what is at fault is named with the user's line."""
+"""bisect of programs that export: the stage that fails first is the rung, and the culprit has the user's line."""
 
 from __future__ import annotations
 

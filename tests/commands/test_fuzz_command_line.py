@@ -139,7 +139,7 @@ class Lines:
 
 
 def outputs_of(line: Sequence[str]) -> dict[str, set[Kind | None]]:
-    """The words of a line that only name outputs, with the kinds of their options."""
+    """The words of a command line that name outputs and nothing else, each with the kinds of its options."""
     actions = [each for each in command_parser(line[0])._actions if isinstance(each, OutputOption)]
     kinds = {name: action for action in actions for name in action.option_strings}
     named: dict[str, set[Kind | None]] = {}

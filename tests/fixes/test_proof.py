@@ -108,7 +108,7 @@ def test_with_a_condition_an_operator_may_be_gone_for_each_graph_that_is() -> No
     for calls, right in ((100, True), (110, False)):
         recorded = replace(RECORDED_RUN, compiled=CompiledOperators(80, 50, calls))
         baseline = replace(BASELINE, recorded=replace(BEFORE, compiled=CompiledOperators(100, 50, 111)))
-        candidate = replace(PROVED.candidate, conditions=1)
+        candidate = replace(PROVED.candidate, leaves_out_condition=True)
         proof = replace(PROVED, recorded=recorded, baseline=baseline, candidate=candidate)
         assert (runs_as_much_compiled(proof) is None) == right
         assert runs_as_much_compiled(replace(proof, candidate=PROVED.candidate)) is not None

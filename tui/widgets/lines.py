@@ -131,7 +131,7 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def min_text_columns(self) -> int:
-        """Columns that a text keeps beside what stands at its right margin, if it is as long."""
+        """The least columns of a line's text where something stands at the right margin."""
         return _MIN_TEXT_COLUMNS
 
     @property

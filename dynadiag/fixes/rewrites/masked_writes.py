@@ -65,7 +65,7 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
     pad, end = file.indent(branch), file.newline
     text = end.join(f"{pad if place else ''}{file.code(each).strip()}" for place, each in enumerate(branch.body.body))
     title = f"write through `{file.code(mask)}` without asking whether it has an element"
-    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, both_sides, conditions=1)
+    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, both_sides, leaves_out_condition=True)
 
 
 def _write(
