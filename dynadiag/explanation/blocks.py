@@ -25,6 +25,7 @@ __all__ = [
     "is_loop_condition",
     "only_raises",
     "unsplittable_block",
+    "writes_through",
 ]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -114,6 +115,25 @@ def only_raises(source: str | None, span: Span) -> bool:
     tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)] if tree else []
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
+
+
+def writes_through(source: str | None, span: Span) -> str | None:
+    """The first write of an ``if mask.any():`` at a place that only writes to the elements of its mask."""
+    tree = None if source is None or span.line is None else parsed(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.If) and node.lineno == span.line and not node.orelse:
+            match node.test:
+                case ast.Call(func=ast.Attribute(value=mask, attr="any"), args=[], keywords=[]):
+                    if all(_writes_to(each, ast.unparse(mask)) for each in node.body):
+                        return ast.unparse(node.body[0])
+    return None
+
+
+def _writes_to(statement: ast.stmt, mask: str) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(slice=index)]):
+            return ast.unparse(index) == mask
+    return False
 
 
 def called_beside(source: str | None, line: int | None) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from dynadiag.explanation.blocks import (
     is_loop_condition,
     only_raises,
     unsplittable_block,
+    writes_through,
 )
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
@@ -163,6 +164,11 @@ class BreakCase:
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def masked_write(self) -> str | None:
+        """The first write of a branch ``if mask.any():`` that does nothing but write through the mask."""
+        return writes_through(self.source, self.item.span) if self.is_branch else None
 
     @property
     def way(self) -> Frame | None:

@@ -39,6 +39,7 @@ _KNOWN = frozenset(
         "generator.before",
         "branch.raise",
         "branch.assert",
+        "branch.masked",
         "chance.branch",
         "library.known",
         "branch.inside",
@@ -172,6 +173,15 @@ _RULES = (
         "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
         when(theirs, lambda case: case.only_raises and case.block is None),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
+    ),
+    Remedy(
+        "branch.masked",
+        "Write without the branch: where no element of a boolean mask is True, `{write}` writes nothing, and it stays "
+        "in the graph.",
+        when(
+            theirs, lambda case: case.masked_write is not None, write=lambda case: case.masked_write or "the assignment"
+        ),
+        trials=(Trial("writes_if_any", case="GB0170"),),
     ),
     Remedy(
         "failed.no_fake",

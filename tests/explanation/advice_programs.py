@@ -330,6 +330,20 @@ def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
     return [result]
 
 
+def writes_if_any(v: torch.Tensor) -> torch.Tensor:
+    low = v < 0.5
+    half = v / 2
+    if low.any():
+        half[low] = 0.0
+    return half + 1
+
+
+def writes_always(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    half[v < 0.5] = 0.0
+    return half + 1
+
+
 def asserts_in_place(v: torch.Tensor) -> torch.Tensor:
     half = v / 2
     torch._assert_async((half >= 0).all(), "negative")
@@ -2171,6 +2185,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_by_what_is_made, branches_by_what_is_made),
         whole(branches_as_always, branches_as_always),
     ),
+    "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),

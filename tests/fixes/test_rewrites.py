@@ -232,9 +232,28 @@ def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:
     [
         ("torch.isnan(x) | ~(x < 9)", "ids % 3"),  # integers name elements
         ("bad = bad.to(x.device)", "bad = bad.to(torch.long)"),
-        ("bad = bad.to(x.device)", "bad += 1"),
+        ("bad = bad.to(x.device)", "bad &= x < 9"),
         ("bad = bad.to(x.device)", "bad, ids = ids, bad"),
         ("bad = bad.to(x.device)", "bad = mask"),
+    ],
+)
+def test_a_mask_that_may_name_elements_is_asked_for_its_dtype(old: str, new: str, tmp_path: Path) -> None:
+    text = WRITES.replace(old, new)
+    (write,) = (each for each in candidates(text, problem_at(text, "bad.any()"), tmp_path) if "write" in each.title)
+    (made,) = changed(text, [write])
+    assert "\n    if bad.dtype == torch.bool or bad.any():\n        x[bad] = -1.0\n" in made
+    spaces: list[dict[str, Any]] = [{}, {}]
+    exec(made, spaces[0])
+    exec(text, spaces[1])
+    compiled = torch.compile(spaces[0]["f"], backend="eager")
+    for mask in (torch.tensor([True, False, False]), torch.tensor([0, 0, 0]), torch.tensor([0, 2, 0])):
+        given = [(torch.tensor([1.0, float("nan"), 10.0]), torch.tensor([0, 1, 2]), mask) for _ in range(2)]
+        torch.testing.assert_close(compiled(*given[0]), spaces[1]["f"](*given[1]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
         ("x[bad] = -1.0", "x[~bad] = -1.0"),
         ("x[bad] = -1.0", "x[bad] = ids.pop_()"),
         ("x[bad] = -1.0", "x[bad] += 1.0"),

@@ -53,7 +53,7 @@ CATALOGUE = (
     Rewrite("tensor_checks", at_break(call_at, library_calls.tensor_checks)),
     Rewrite("gradient_flags", at_break(flag_at, gradient_flags.candidates)),
     Rewrite("chances", at_break(if_around, chances.candidates), ("chance.branch",)),
-    Rewrite("masked_writes", at_break(if_around, masked_writes.candidates)),
+    Rewrite("masked_writes", at_break(if_around, masked_writes.candidates), ("branch.masked",)),
     Rewrite("copies", at_break(call_at, library_calls.copies)),
     Rewrite("object_copies", at_break(call_at, while_compiling.object_copies)),
     Rewrite("uniform_bounds", at_break(call_at, library_calls.uniform_bounds)),

@@ -1,8 +1,8 @@
 """A write to the elements of a mask, made only `if mask.any()`: it is made always.
 
 Right because a write through a mask without an element writes nothing. The mask must be boolean, as an index of
-integers names elements. A value that is not a number is computed also where nothing is written, and must fit then too,
-so the proof has to see both.
+integers names elements: where that cannot be read from the function, the branch asks for the dtype first. A value that
+is not a number is computed also where nothing is written, and must fit then too, so the proof has to see both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NUMBER = (
 
 
 def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
-    """The body of the branch in place of the branch."""
+    """The body of the branch in place of the branch, or below a condition that holds for each boolean mask."""
     file, branch = site.file, site.node
     function = file.enclosing(branch, cst.FunctionDef)
     above = file.parent(branch)
@@ -53,7 +53,8 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
     is_elif = isinstance(above, cst.If) and above.orelse is branch
     if len(values) != len(writes) or is_elif:
         return
-    if not _is_boolean(file, mask, function):
+    is_boolean = _is_boolean(file, mask, function)
+    if not is_boolean and not (m.matches(mask, m.Name()) and file.imports("torch")):
         return
     numbers = all(m.matches(each, _NUMBER) for each in values)
     try:
@@ -63,9 +64,16 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
         return
     both_sides = () if numbers else (Condition(file.name, *file.range(branch.test)),)
     pad, end = file.indent(branch), file.newline
-    text = end.join(f"{pad if place else ''}{file.code(each).strip()}" for place, each in enumerate(branch.body.body))
-    title = f"write through `{file.code(mask)}` without asking whether it has an element"
-    yield Candidate(title, "source", (file.replace(branch, text),), _WHY, both_sides, leaves_out_condition=True)
+    name = file.code(mask)
+    if is_boolean:
+        text = end.join(
+            f"{pad if place else ''}{file.code(each).strip()}" for place, each in enumerate(branch.body.body)
+        )
+        edit = file.replace(branch, text)
+    else:
+        edit = file.replace(branch.test, f"{name}.dtype == torch.bool or {file.code(branch.test)}")
+    title = f"write through `{name}` without asking whether it has an element"
+    yield Candidate(title, "source", (edit,), _WHY, both_sides, leaves_out_condition=True)
 
 
 def _write(
