@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.code_origin import module_at, path_in_packages
@@ -81,13 +84,30 @@ class Project:
                 raise DynadiagError(f"{path}: cannot read it as UTF-8 ({error})") from error
         return self.sources[name]
 
-    def copy_to(self, folder: Path, changed: Mapping[str, str]) -> Project:
-        """A copy of the project in ``folder``, with these files changed. Changed files of packages are beside it."""
+    def copy_to(self, folder: Path) -> Project:
+        """A copy of the project in ``folder``."""
         root = folder / (self.root.name or "root")
         _copy_tree(self.root, root, _Budget())
-        for name, content in {**self.added, **{name: text.encode() for name, text in changed.items()}}.items():
-            write_new((folder if is_library(name) else root) / name, content)
+        for name, content in self.added.items():
+            write_new(root / name, content)
         return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
+
+    def restore(self, copy: Project, before: Entries) -> None:
+        """Make a copy of this project as it was, when `entries_of` its root were ``before``."""
+        now = entries_of(copy.root)
+        for name in sorted(now.keys() - before.keys()):
+            _remove(copy.root / name)
+        for name in sorted(name for name, entry in before.items() if now.get(name) != entry):
+            place = copy.root / name
+            _remove(place)
+            if stat.S_ISDIR(before[name].kind):
+                place.mkdir()
+            elif name in self.added:
+                place.write_bytes(self.added[name])
+            elif stat.S_ISLNK(before[name].kind):
+                place.symlink_to(self.root / name)
+            elif (self.root / name).is_file():
+                shutil.copyfile(self.root / name, place)
 
     def _moved(self, root: Path) -> Program:
         if not self.program.target.endswith(".py") or self.program.module:
@@ -100,6 +120,38 @@ class Project:
         except ValueError:
             return self.cwd
         return moved if moved.is_dir() else root
+
+
+class Entry(NamedTuple):
+    """What tells whether an entry of a folder changed: the type of file, and of all but folders mtime (ns) and size."""
+
+    kind: int
+    modified: int
+    size: int
+
+
+Entries = dict[str, Entry]
+
+
+def entries_of(root: Path) -> Entries:
+    """All that is in a folder, by its path relative to the folder."""
+    entries: Entries = {}
+    for folder, folders, files in os.walk(root):
+        inside = os.path.relpath(folder, root)
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):
+                found = os.lstat(f"{folder}/{name}")
+                kind, is_folder = stat.S_IFMT(found.st_mode), stat.S_ISDIR(found.st_mode)
+                plain = Entry(kind, 0, 0) if is_folder else Entry(kind, found.st_mtime_ns, found.st_size)
+                entries[name if inside == "." else f"{inside}/{name}"] = plain
+    return entries
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def write_new(place: Path, content: bytes) -> None:

@@ -30,7 +30,7 @@ from dynadiag.fixes.observation import (
 from dynadiag.fixes.overlay_file import changes_of, overlay_text
 from dynadiag.fixes.printed_output import comparable, comparable_run
 from dynadiag.fixes.problems import FixProblem, RunSummary, problems_of, summarize
-from dynadiag.fixes.project import Project, is_library, module_of, write_new
+from dynadiag.fixes.project import Project, entries_of, is_library, module_of, write_new
 from dynadiag.overlay import VARIABLE
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
@@ -135,6 +135,7 @@ class Trials:
     count: int = 0
     libraries: set[str] = field(default_factory=set)
     _stopped: tuple[Runner, Project] | None = None  # the program at its first compiled call, and its copy
+    _started: Project | None = None  # the copy in which the program starts anew
     _open: ExitStack = field(default_factory=ExitStack)
     _slowest: float = 0.0  # seconds of the unchanged program under the recorder
     _registry: Registry = field(default_factory=Registry.installed)
@@ -149,7 +150,7 @@ class Trials:
         """Fork later trials from the program stopped at its first compiled call, where that is possible. Changes of the
         user's own files cannot be tried then.
         """
-        copy = self.project.copy_to(Path(tempfile.mkdtemp(dir=self.runner.scratch)), {})
+        copy = self._new_copy()
         runner = self._open.enter_context(self.runner.for_program(copy.program, copy.cwd))
         if runner.has_forks and runner.start_forks(threads) is None:
             self._stopped = runner, copy
@@ -289,34 +290,29 @@ class Trials:
 
     @contextmanager
     def _copy(self, edits: Iterable[Edit], *, fresh: bool = False) -> Iterator[tuple[Path, Project]]:
-        """A folder with a changed copy of the project, removed afterwards. A fork of the stopped program has its copy,
-        and the folder has the changed files of packages.
+        """A folder, removed afterwards, and a changed copy of the project, restored afterwards.
+
+        A fork of the stopped program has its copy. The folder has the changed files of packages.
         """
         wanted = tuple(edits)
         sources = {edit.file: self.project.source(edit.file) for edit in wanted}
         folder, changed = Path(tempfile.mkdtemp(dir=self.runner.scratch)), apply_edits(sources, wanted)
-        stopped = None if fresh else self._stopped
-        before = snapshot(stopped[1].root) if stopped is not None else {}
+        is_forked = self._stopped is not None and not fresh
+        if self._stopped is not None and is_forked:
+            copy = self._stopped[1]
+        else:
+            copy = self._started = self._started or self._new_copy()
+        before = entries_of(copy.root)
         try:
-            if stopped is None:
-                yield folder, self.project.copy_to(folder, changed)
-            else:
-                for name, text in changed.items():
-                    write_new(folder / name, text.encode())
-                yield folder, stopped[1]
+            for name, text in changed.items():
+                write_new((folder if is_forked or is_library(name) else copy.root) / name, text.encode())
+            yield folder, copy
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            if stopped is not None:
-                self._restore(stopped[1], changed_files(before, snapshot(stopped[1].root)))
+            self.project.restore(copy, before)
 
-    def _restore(self, copy: Project, files: Iterable[str]) -> None:
-        """Make files of a copy as they are in the project, so that the next trial finds them so."""
-        for path in map(Path, files):
-            original = self.project.root / path.relative_to(copy.root)
-            if original.is_file():
-                write_new(path, original.read_bytes())
-            elif path.is_file():
-                path.unlink()
+    def _new_copy(self) -> Project:
+        return self.project.copy_to(Path(tempfile.mkdtemp(dir=self.runner.scratch)))
 
     @contextmanager
     def _runner(self, copy: Project, *, fresh: bool) -> Iterator[Runner]:
