@@ -62,7 +62,8 @@ def test_a_recorded_cell_is_named_by_its_number(notebook: Notebook, tmp_path: Pa
         f"with dynadiag.record({str(tmp_path / 'run.dynadiag')!r}) as path:\n"
         '    torch.compile(step, backend="eager")(torch.ones(3))'
     )
-    _, shown = notebook.run("opened = dynadiag.open(path)\nprint(opened.report())\nopened.breaks")
+    assert "Not one graph" in notebook.run("opened = dynadiag.open(path)\nopened")[1]["text/html"]
+    _, shown = notebook.run("print(opened.report())\nopened.breaks")
     report = shown["stdout"]
     assert "    --> In[1]:5:5" in report
     assert '5 |     print("seen")' in report
@@ -95,3 +96,33 @@ def test_the_magic_refuses_what_it_cannot_do_in_one_line(notebook: Notebook, lin
     _, shown = notebook.run(f"%%dynadiag {line}\nran = True")
     assert "UsageError: " in shown["stderr"]
     assert "Traceback" not in shown["stderr"]
+
+
+def test_the_change_of_a_cell_is_shown(notebook: Notebook) -> None:
+    notebook.run("SCALE = torch.full((), 2.0)\nhandle = open('/dev/null')\nclass Sizes:\n    low = SCALE")
+    number, _ = notebook.run(
+        "%%dynadiag\ndef chosen(x, sizes=Sizes()):\n    y = x.sin() * sizes.low\n    if y.sum() > 0:\n        z = y * 2\n"
+        "    else:\n        z = y - 1\n    return z\nraise SystemExit('what else is in the cell is not run again')"
+    )
+    _, shown = notebook.run("made = dynadiag.fix(chosen, torch.ones(3))\nmade")
+    text = shown["text/plain"]
+    assert text.startswith("1 of 1 cause has a proved fix"), text
+    assert f"break [GB0170] at In[{number}]:4" in text
+    assert "\n+    z = torch.where(y.sum() > 0, y * 2, y - 1)" in text
+    assert "torch.where" in shown["text/html"]
+
+
+def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_uses(notebook: Notebook) -> None:
+    notebook.run("handle = open('/dev/null')\ndef reads(x):\n    return x, handle")
+    assert "`handle`, which the call uses, cannot be pickled" in notebook.run("dynadiag.fix(reads, 1)")[1]["error"]
+    notebook.run("for _ in range(1):\n    def inner(x):\n        return x")
+    assert "no cell of this notebook defines inner" in notebook.run("dynadiag.fix(inner, 1)")[1]["error"]
+
+
+def test_a_verdict_names_the_cell(notebook: Notebook) -> None:
+    number, shown = notebook.run(
+        "import torch._inductor.config\ndef relus(x):\n    return torch.relu(x) + 1\n"
+        'with torch._inductor.config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):\n'
+        "    verdict = dynadiag.bisect(relus, (torch.randn(8),))\nverdict"
+    )
+    assert f"--> In[{number}]:3\n     |\n   3 |     return torch.relu(x) + 1" in shown["text/plain"]

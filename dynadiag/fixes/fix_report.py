@@ -102,7 +102,7 @@ class FixReport:
     def _repr_html_(self) -> str:
         """What a notebook shows: the report, with the lines that a change removes and adds in colours."""
         lines = "\n".join(map(_html_line, str(self).splitlines()))
-        return f"<pre>{lines}</pre>"
+        return f'<pre style="font-family: monospace">{lines}</pre>'
 
 
 def _html_line(line: str) -> str:
