@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,18 +100,31 @@ def test_the_magic_refuses_what_it_cannot_do_in_one_line(notebook: Notebook, lin
     assert "Traceback" not in shown["stderr"]
 
 
-def test_the_change_of_a_cell_is_shown(notebook: Notebook) -> None:
-    notebook.run("SCALE = torch.full((), 2.0)\nhandle = open('/dev/null')\nclass Sizes:\n    low = SCALE")
+_MADE_AGAIN = """\
+import json, subprocess, sys, tempfile
+from pathlib import Path
+from dynadiag.fixes.pickled_call import project_of_call
+with tempfile.TemporaryDirectory() as folder:
+    project = project_of_call(chosen, (torch.ones(3),), {}, Path(folder))
+    name, = (file.name for file in Path(folder).iterdir() if "def chosen" in file.read_text())
+    text = project.source(name).replace("x.sin()", "torch.cos(x) * json.loads('3')")
+    with tempfile.TemporaryDirectory() as copy:
+        root = project.copy_to(Path(copy), {name: "import json\\n" + text}).root
+        call = "import dynadiag_call; fn, args, _ = dynadiag_call.call(); print(fn(*args).tolist(), fn.__code__)"
+        done = subprocess.run([sys.executable, "-c", call], cwd=root, capture_output=True, text=True)
+print(done.stdout, done.stderr)"""
+
+
+def test_a_call_is_made_again_from_the_cells_that_it_needs(notebook: Notebook) -> None:
+    notebook.run("SCALE = torch.full((), 2.0)\nclass Sizes:\n    low = SCALE\nsizes = Sizes()\nsizes.low = SCALE / 4")
     number, _ = notebook.run(
-        "%%dynadiag\ndef chosen(x, sizes=Sizes()):\n    y = x.sin() * sizes.low\n    if y.sum() > 0:\n        z = y * 2\n"
-        "    else:\n        z = y - 1\n    return z\nraise SystemExit('what else is in the cell is not run again')"
+        "%%dynadiag\ndef chosen(x, sizes=sizes):\n    y = x.sin() * sizes.low\n    return y + Sizes.low\n"
+        "raise SystemExit('what else is in the cell is not run again')"
     )
-    _, shown = notebook.run("made = dynadiag.fix(chosen, torch.ones(3))\nmade")
-    text = shown["text/plain"]
-    assert text.startswith("1 of 1 cause has a proved fix"), text
-    assert f"break [GB0170] at In[{number}]:4" in text
-    assert "\n+    z = torch.where(y.sum() > 0, y * 2, y - 1)" in text
-    assert "torch.where" in shown["text/html"]
+    said = notebook.run(_MADE_AGAIN)[1]["stdout"]
+    value = 3 * math.cos(1) / 2 + 2
+    assert json.loads(said.partition("]")[0] + "]") == pytest.approx([value] * 3), said
+    assert f'/In[{number}].py", line 3' in said
 
 
 def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_uses(notebook: Notebook) -> None:
@@ -121,8 +136,9 @@ def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_us
 
 def test_a_verdict_names_the_cell(notebook: Notebook) -> None:
     number, shown = notebook.run(
-        "import torch._inductor.config\ndef relus(x):\n    return torch.relu(x) + 1\n"
-        'with torch._inductor.config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):\n'
-        "    verdict = dynadiag.bisect(relus, (torch.randn(8),))\nverdict"
+        "from dynadiag.api import _with_cells_named\nfrom dynadiag.bisection.verdict import Culprit, Verdict\n"
+        "def relus(x):\n    return torch.relu(x) + 1\n"
+        'culprit = Culprit("lowering", "relu", lines=((relus.__code__.co_filename, 4),))\n'
+        '_with_cells_named(Verdict("found", {}, "inductor", culprits=(culprit,)))'
     )
-    assert f"--> In[{number}]:3\n     |\n   3 |     return torch.relu(x) + 1" in shown["text/plain"]
+    assert f"--> In[{number}]:4\n     |\n   4 |     return torch.relu(x) + 1" in shown["text/plain"]
