@@ -109,7 +109,8 @@ with tempfile.TemporaryDirectory() as folder:
     name, = (file.name for file in Path(folder).iterdir() if "def chosen" in file.read_text())
     text = project.source(name).replace("x.sin()", "torch.cos(x) * json.loads('3')")
     with tempfile.TemporaryDirectory() as copy:
-        root = project.copy_to(Path(copy), {name: "import json\\n" + text}).root
+        root = project.copy_to(Path(copy)).root
+        (root / name).write_text("import json\\n" + text)
         call = "import dynadiag_call; fn, args, _ = dynadiag_call.call(); print(fn(*args).tolist(), fn.__code__)"
         done = subprocess.run([sys.executable, "-c", call], cwd=root, capture_output=True, text=True)
 print(done.stdout, done.stderr)"""
