@@ -119,7 +119,7 @@ print(done.stdout, done.stderr)"""
 def test_a_call_is_made_again_from_the_cells_that_it_needs(notebook: Notebook) -> None:
     notebook.run("SCALE = torch.full((), 2.0)\nclass Sizes:\n    low = SCALE\nsizes = Sizes()\nsizes.low = SCALE / 4")
     number, _ = notebook.run(
-        "%%dynadiag\ndef chosen(x, sizes=sizes):\n    y = x.sin() * sizes.low\n    return y + Sizes.low\n"
+        "%%time\ndef chosen(x, sizes=sizes):\n    y = x.sin() * sizes.low\n    return y + Sizes.low\n"
         "raise SystemExit('what else is in the cell is not run again')"
     )
     said = notebook.run(_MADE_AGAIN)[1]["stdout"]

@@ -25,6 +25,7 @@ from dynadiag.errors import DynadiagError
 MODULE = "dynadiag_notebook"  # stands for the notebook's ``__main__``
 _STATE = f"{MODULE}.pickle"
 _SCRIPT = "from dynadiag.fixes.notebook_cells import load_cells\n\nload_cells(globals(), __file__)\n"
+_RUN_BY_MAGIC = ("%%dynadiag", "%%time", "%%capture", "%%prun")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Added = _Definition | ast.Import | ast.ImportFrom | ast.Assign  # what a change adds beside what it changes
 
@@ -89,12 +90,13 @@ def write_cells(folder: Path, needed: set[str]) -> Mapping[str, bytes]:
             values[name], others = _pickled(name, known[name])
             needed |= others
             wanted += others
-    names = {f"In[{number}].py": run[number] for number in sorted(run)}
-    for file, number in zip(names, sorted(run), strict=True):
-        (folder / file).write_text(cells.texts[number], encoding="utf-8")
-    originals = {file: {ast.dump(each) for each in ast.parse((folder / file).read_text()).body} for file in names}
-    state = {"path": [str(Path(entry).absolute()) for entry in sys.path], "values": values}
-    state |= {"names": names, "originals": originals}
+    names, originals = dict[str, set[str]](), dict[str, set[str]]()
+    for number in sorted(run):
+        file, text = f"In[{number}].py", cells.texts[number]
+        (folder / file).write_text(text, encoding="utf-8")
+        names[file], originals[file] = run[number], {ast.dump(each) for each in ast.parse(text).body}
+    path = [str(Path(entry).absolute()) for entry in sys.path]
+    state = {"path": path, "values": values, "names": names, "originals": originals}
     return {f"{MODULE}.py": _SCRIPT.encode(), _STATE: pickle.dumps(state)}
 
 
@@ -121,9 +123,9 @@ class _Cells:
 
 
 def _without_magic(text: str) -> str:
-    """The code below ``%%dynadiag``, on the same lines."""
+    """The code below a magic that runs it in the notebook, on the same lines."""
     first, _, rest = text.partition("\n")
-    return f"# {first}\n{rest}" if first.startswith("%%dynadiag") else text
+    return f"# {first}\n{rest}" if first.split(" ")[0] in _RUN_BY_MAGIC else text
 
 
 def _globals_of(statement: _Definition) -> list[str]:
