@@ -29,13 +29,14 @@ async def session(calls: list[dict[str, Any]], folder: Path, log: Path | None) -
         await client.initialize()
         tools = await client.list_tools()
         print(f"{len(tools.tools)} tools: {', '.join(tool.name for tool in tools.tools)}", flush=True)
+        runs = {tool.name for tool in tools.tools if "run" in tool.input_schema["properties"]}
         for call in calls:
             began, lines = time.monotonic(), list[str]()
 
             async def hear(_done: float, _total: float | None, message: str | None, lines: list[str] = lines) -> None:
                 lines.append(message or "")
 
-            arguments = {**call["arguments"], "run": True}
+            arguments = {**call["arguments"], **({"run": True} if call["tool"] in runs else {})}
             result = await client.call_tool(call["tool"], arguments, progress_callback=hear)
             text = "\n".join(part.text for part in result.content if part.type == "text")
             print(
