@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import math
 import os
 import tempfile
@@ -14,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dynadiag.capture.run_metadata import notebook_name, run_footer, run_header, text_of
+from dynadiag.capture.run_metadata import cell_namer, notebook_name, run_footer, run_header, text_of
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem
@@ -265,7 +266,24 @@ def bisect(
             f"bisect({_target_name(fn)}): CUDA is in use in this process, which cannot be forked then. "
             "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
         )
-    return bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout)
+    return _with_cells_named(bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout))
+
+
+def _with_cells_named(verdict: Verdict) -> Verdict:
+    """In a notebook, name cells as recordings do, and let their lines be found by that name."""
+    namer = cell_namer()
+    if namer is None:
+        return verdict
+    culprits = []
+    for culprit in verdict.culprits:
+        named = tuple((namer(file), line) for file, line in culprit.lines)
+        linecache.cache |= {
+            new: linecache.cache[old]
+            for (new, _), (old, _) in zip(named, culprit.lines, strict=True)
+            if old in linecache.cache
+        }
+        culprits.append(replace(culprit, lines=named))
+    return replace(verdict, culprits=tuple(culprits))
 
 
 def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:

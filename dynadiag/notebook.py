@@ -13,6 +13,7 @@ import dynadiag
 from dynadiag.errors import DynadiagError
 from dynadiag.render.report import Report
 
+_NOTHING_NEW = "code that an earlier cell compiled is used again, and not seen here: torch.compiler.reset() drops it"
 _USAGE = "%%dynadiag [--live] [FILE.dynadiag]"
 
 
@@ -51,6 +52,8 @@ def _run_cell(shell: Any, words: list[str], cell: str) -> Report:
         _record_cell(shell, path, cell)
         with dynadiag.open(path) as recording:
             report = recording.report()
+        if not report.compiles:
+            report = replace(report, notes=(*report.notes, _NOTHING_NEW))
         return report if files else replace(report, path=None)
 
 

@@ -125,6 +125,13 @@ class OpenRecording(Recording):
         """Open a recording, or a journal that is not folded yet. Raises `UnreadableInput`."""
         return open_recording_as(path, cls)
 
+    def __repr__(self) -> str:
+        return f"<recording {clean_line(str(self.path))}, {self.report()!r}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary of its report."""
+        return self.report()._repr_html_()
+
     @cached_property
     def _report(self) -> Report:
         return replace(report(self), path=str(self.path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,8 @@ def test_a_recorded_cell_is_named_by_its_number(notebook: Notebook, tmp_path: Pa
         f"with dynadiag.record({str(tmp_path / 'run.dynadiag')!r}) as path:\n"
         '    torch.compile(step, backend="eager")(torch.ones(3))'
     )
-    _, shown = notebook.run("opened = dynadiag.open(path)\nprint(opened.report())\nopened.breaks")
+    assert "Not one graph" in notebook.run("opened = dynadiag.open(path)\nopened")[1]["text/html"]
+    _, shown = notebook.run("print(opened.report())\nopened.breaks")
     report = shown["stdout"]
     assert "    --> In[1]:5:5" in report
     assert '5 |     print("seen")' in report
@@ -95,3 +98,48 @@ def test_the_magic_refuses_what_it_cannot_do_in_one_line(notebook: Notebook, lin
     _, shown = notebook.run(f"%%dynadiag {line}\nran = True")
     assert "UsageError: " in shown["stderr"]
     assert "Traceback" not in shown["stderr"]
+
+
+_MADE_AGAIN = """\
+import json, subprocess, sys, tempfile
+from pathlib import Path
+from dynadiag.fixes.pickled_call import project_of_call
+with tempfile.TemporaryDirectory() as folder:
+    project = project_of_call(chosen, (torch.ones(3),), {}, Path(folder))
+    name, = (file.name for file in Path(folder).iterdir() if "def chosen" in file.read_text())
+    text = project.source(name).replace("x.sin()", "torch.cos(x) * json.loads('3')")
+    with tempfile.TemporaryDirectory() as copy:
+        root = project.copy_to(Path(copy)).root
+        (root / name).write_text("import json\\n" + text)
+        call = "import dynadiag_call; fn, args, _ = dynadiag_call.call(); print(fn(*args).tolist(), fn.__code__)"
+        done = subprocess.run([sys.executable, "-c", call], cwd=root, capture_output=True, text=True)
+print(done.stdout, done.stderr)"""
+
+
+def test_a_call_is_made_again_from_the_cells_that_it_needs(notebook: Notebook) -> None:
+    notebook.run("SCALE = torch.full((), 2.0)\nclass Sizes:\n    low = SCALE\nsizes = Sizes()\nsizes.low = SCALE / 4")
+    number, _ = notebook.run(
+        "%%time\ndef chosen(x, sizes=sizes):\n    y = x.sin() * sizes.low\n    return y + Sizes.low\n"
+        "raise SystemExit('what else is in the cell is not run again')"
+    )
+    said = notebook.run(_MADE_AGAIN)[1]["stdout"]
+    value = 3 * math.cos(1) / 2 + 2
+    assert json.loads(said.partition("]")[0] + "]") == pytest.approx([value] * 3), said
+    assert f'/In[{number}].py", line 3' in said
+
+
+def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_uses(notebook: Notebook) -> None:
+    notebook.run("handle = open('/dev/null')\ndef reads(x):\n    return x, handle")
+    assert "`handle`, which the call uses, cannot be pickled" in notebook.run("dynadiag.fix(reads, 1)")[1]["error"]
+    notebook.run("for _ in range(1):\n    def inner(x):\n        return x")
+    assert "no cell of this notebook defines inner" in notebook.run("dynadiag.fix(inner, 1)")[1]["error"]
+
+
+def test_a_verdict_names_the_cell(notebook: Notebook) -> None:
+    number, shown = notebook.run(
+        "from dynadiag.api import _with_cells_named\nfrom dynadiag.bisection.verdict import Culprit, Verdict\n"
+        "def relus(x):\n    return torch.relu(x) + 1\n"
+        'culprit = Culprit("lowering", "relu", lines=((relus.__code__.co_filename, 4),))\n'
+        '_with_cells_named(Verdict("found", {}, "inductor", culprits=(culprit,)))'
+    )
+    assert f"--> In[{number}]:4\n     |\n   4 |     return torch.relu(x) + 1" in shown["text/plain"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.selection import left_out, long_tests
+from tests.selection import chosen_list, left_out, long_tests
 
 
 def test_long_tests_are_left_out_and_each_function_keeps_its_cheapest_case() -> None:
@@ -11,5 +11,13 @@ def test_long_tests_are_left_out_and_each_function_keeps_its_cheapest_case() -> 
     assert left_out(names, seconds) == {"a[1]", "b", "c[1]"}
 
 
-def test_the_list_can_be_read_and_names_tests_that_took_a_second_or_more() -> None:
-    assert all(seconds >= 1 and "::" in name for name, seconds in long_tests().items())
+def test_what_is_left_takes_a_third_of_the_time() -> None:
+    measured = {f"{name}[{case}]": 0.01 * number * case for number, name in enumerate("abcdefgh") for case in range(9)}
+    out = left_out(measured, chosen_list(measured))
+    left = sum(seconds for name, seconds in measured.items() if name not in out)
+    assert 0.28 * sum(measured.values()) < left <= sum(measured.values()) / 3
+    assert {name.partition("[")[0] for name in set(measured) - out} == set("abcdefgh")
+
+
+def test_the_list_can_be_read() -> None:
+    assert all(seconds > 0 and "::" in name for name, seconds in long_tests().items())

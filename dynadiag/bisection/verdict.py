@@ -38,7 +38,7 @@ class Culprit:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
     """The answer of a bisection.
 
@@ -77,6 +77,9 @@ class Verdict:
     def exit_code(self) -> int:
         """The exit code of the command."""
         return EXIT_CODES[self.verdict]
+
+    def __repr__(self) -> str:
+        return self.text(Printer()).rstrip("\n")
 
     def __str__(self) -> str:
         return self.text(Printer())

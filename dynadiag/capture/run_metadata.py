@@ -209,7 +209,7 @@ def _peak_memory() -> int | None:
 _NAME = re.compile(r"[^\s\"'<>]*/ipykernel_\d+/\d+\.py|<ipython-input-\d+-[0-9a-f]+>")
 
 
-def _shell() -> Any:
+def running_shell() -> Any:
     """The running IPython shell, or None. Nothing is imported."""
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()
@@ -217,14 +217,14 @@ def _shell() -> Any:
 
 def notebook_name() -> str | None:
     """Return what names this notebook in a report, or None outside of IPython."""
-    if _shell() is None:
+    if running_shell() is None:
         return None
     return os.environ.get("JPY_SESSION_NAME") or "the notebook"  # Jupyter's server sets the variable to the path
 
 
 def cell_namer() -> Callable[[Any], Any] | None:
     """Return a function that names cells by their number in every text of a JSON value; None outside of IPython."""
-    shell = _shell()
+    shell = running_shell()
     if shell is None:
         return None
 

@@ -200,11 +200,12 @@ def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Itera
 
 def _relative_name(name: str, root: Path) -> str:
     """A file's name from the root on, so that a target has one name wherever the command is run."""
-    file, colon, function = name.rpartition(":") if ".py:" in name else (name, "", "")
+    before, suffix, after = name.partition(".py:")  # of FILE.py:NAME or FILE.py::TEST
+    file, rest = (f"{before}.py", f":{after}") if suffix else (name, "")
     if not Path(file).is_file():
         return name
     inside = os.path.relpath(Path(file).absolute(), root)
-    return f"{file if inside.startswith('..') else inside}{colon}{function}"
+    return f"{file if inside.startswith('..') else inside}{rest}"
 
 
 def _report(result: CheckResult, fixes: ProvedFixes, args: argparse.Namespace) -> None:

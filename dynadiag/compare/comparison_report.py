@@ -30,7 +30,7 @@ Column = tuple[str, Callable[[VariantResult], str]]
 
 
 def comparison_text(comparison: VariantComparison, target: str, printer: Printer) -> str:
-    """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
+    """The answer, then the tables: times, what was compiled, compile times by part; failures and notes below."""
     return "\n".join(_ComparisonPrinter(comparison, target, printer).lines()) + "\n"
 
 
@@ -65,7 +65,9 @@ class _ComparisonPrinter:
         parts += [count(threads, "thread")] if threads else []
         step = _STEPS[comparison.results[0].variant.step]
         shown = printer.paint(truncate_middle(clean_line(self._target), printer.columns - len(step) - 2), "strong")
-        return [", ".join(part for part in parts if part), f"{shown}, {step}"]
+        answer = _answer(comparison)
+        first = [printer.paint(line, "strong") for line in printer.wrap(answer)] if answer else []
+        return [*first, ", ".join(part for part in parts if part), f"{shown}, {step}"]
 
     def _table(self, results: Sequence[VariantResult], columns: Sequence[Column]) -> list[str]:
         names = [_name(result, results) for result in results]
@@ -95,6 +97,22 @@ class _ComparisonPrinter:
             yield from ("", self._printer.paint(f"what the breaks cost in a warm call: {name}", "strong"), *costs)
         if codes := entries_table(summary.entries, self._printer):
             yield from ("", self._printer.paint(f"compiled code in a warm call: {name}", "strong"), *codes)
+
+
+def _answer(comparison: VariantComparison) -> str:
+    """Whether compiling pays: the fastest variant, or that none is faster. Empty where none was measured."""
+    results = comparison.results
+    speeds = [(speed, result) for result in results if (speed := comparison.against_eager(result))]
+    if not speeds:
+        return ""
+    clear = [(speed.ratio, speed, result) for speed, result in speeds if not speed.noise]
+    if not clear:
+        return "No variant is faster or slower than eager by more than the noise."
+    _, best, fastest = max(clear, key=lambda each: each[0])
+    told = f"{clean_line(_name(fastest, results))} is {_speed(best)} than eager"
+    if best.ratio > 1:
+        return f"{told}, and pays after {_break_even(best)}."
+    return f"Compiling does not pay here: {told}{', and no variant is faster' if len(speeds) > 1 else ''}."
 
 
 def _name(result: VariantResult, results: Sequence[VariantResult]) -> str:

@@ -11,7 +11,7 @@ import libcst as cst
 
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
-from dynadiag.fixes.project import Project
+from dynadiag.fixes.project import Project, is_library
 from dynadiag.recording.records import Span
 
 N = TypeVar("N", bound=cst.CSTNode)
@@ -75,8 +75,9 @@ class Sources:
         if not name:
             return None
         if name not in self._files:
+            imported = frozenset() if is_library(name) else self._project.imported
             try:
-                self._files[name] = ParsedSource(name, self._project.source(name))
+                self._files[name] = ParsedSource(name, self._project.source(name), imported)
             except cst.ParserSyntaxError:
                 self._files[name] = None
         return self._files[name]

@@ -10,7 +10,7 @@ import bisect
 import difflib
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -136,10 +136,13 @@ class SourceMap:
 
 
 class ParsedSource:
-    """A file of the user's: its text and its syntax tree with positions. Raises `libcst.ParserSyntaxError`."""
+    """A file of the user's: its text and its syntax tree with positions. ``imported`` are packages that it has without
+    an import of its own, as a cell of a notebook does. Raises `libcst.ParserSyntaxError`.
+    """
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, imported: Set[str] = frozenset()) -> None:
         self.name, self.text = name, text
+        self._imported = imported
         self._given: set[str] = set()
         self._names: dict[tuple[cst.CSTNode, tuple[str, ...]], str] = {}
         self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
@@ -272,7 +275,9 @@ class ParsedSource:
 
     def imports(self, package: str) -> bool:
         """Whether an import at the top of the file gives a package its own name. `import torch.nn` does."""
-        return any(_binds(name, package) for statement in self.module.body for name in _plain_imports(statement))
+        return package in self._imported or any(
+            _binds(name, package) for statement in self.module.body for name in _plain_imports(statement)
+        )
 
     def line_above(self, node: cst.CSTNode) -> int:
         """The line of the statement of the module that a node is in, with its decorators and comments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 
 import msgspec
@@ -9,9 +10,11 @@ import msgspec
 from dynadiag import __version__
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 
 _MAX_CAUSES = 4  # of one change
+_COLOURS = {"-": "#b3261e", "+": "#1a7f37", "@": "#6f42c1"}  # of the lines of a diff; no other line begins so
 
 
 class ProblemPlace(msgspec.Struct, frozen=True):
@@ -83,15 +86,28 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FixReport:
     """What `dynadiag.fix` found: the document, and the diff of all proved fixes together, for `patch -p1`."""
 
     document: FixDocument
     diff: str
 
+    def __repr__(self) -> str:
+        return report_text(self.document, Printer()).rstrip("\n")
+
     def __str__(self) -> str:
         return report_text(self.document, Printer())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report, with the lines that a change removes and adds in colours."""
+        lines = "\n".join(map(_html_line, str(self).splitlines()))
+        return f'<pre style="font-family: monospace">{lines}</pre>'
+
+
+def _html_line(line: str) -> str:
+    colour = _COLOURS.get(line[:1])
+    return f'<span style="color: {colour}">{html.escape(line)}</span>' if colour else html.escape(line)
 
 
 def encode_document(document: FixDocument) -> bytes:
@@ -146,7 +162,8 @@ def _change(entries: list[FixEntry], printer: Printer, told: Evidence | None) ->
 def _cause(entry: FixEntry) -> str:
     problem = entry.problem
     id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
-    return f"{problem.kind} {id_}at {f'{problem.file}:{problem.line}' if problem.file else 'a library'}"
+    place = source_location(problem.file, problem.line, None, None) if problem.file else "a library"
+    return f"{problem.kind} {id_}at {place}"
 
 
 def evidence_lines(evidence: Evidence) -> list[str]:

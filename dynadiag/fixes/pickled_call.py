@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import inspect
 import io
-import pickle
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from dynadiag.capture.run_metadata import running_shell
 from dynadiag.errors import DynadiagError
 from dynadiag.fixes.edits import unified_diff
-from dynadiag.fixes.fix_report import FixReport
+from dynadiag.fixes.fix_report import FixDocument, FixReport
 from dynadiag.fixes.fix_result import document_of
 from dynadiag.fixes.fix_search import find_fixes
+from dynadiag.fixes.notebook_cells import MODULE, CallPickler, CallUnpickler, imported_packages, write_cells
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.prover import FailsUncompiled
 from dynadiag.fixes.trials import Trials, runner_of
@@ -31,49 +36,44 @@ _TEXT = (
 )
 
 
-def project_of_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Project:
+def project_of_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], cells: Path) -> Project:
     """The folder from which the function's module is imported, with a program that makes the call.
 
-    Raises `DynadiagError` if the function is in no file, or the call cannot be pickled (a closure, a lambda).
+    The cells of a notebook are written into the folder ``cells``. Raises `DynadiagError` if the function is in neither
+    a file nor a cell, or the call cannot be pickled (a closure, a lambda).
     """
     file, module = _source(fn)
+    stream = io.BytesIO()
+    pickler = CallPickler(stream)
     try:
-        pickled = pickle.dumps((fn, tuple(args), dict(kwargs)))
+        pickler.dump((fn, tuple(args), dict(kwargs)))
     except Exception as error:
         raise DynadiagError(
             f"fix({_name(fn)}): the call cannot be pickled ({error}). Put it into a file: dynadiag fix FILE.py:NAME"
         ) from error
-    root = file.parents[module.count(".")]
-    added = {_SCRIPT: _TEXT.format(file.stem).encode(), _PICKLE: pickled}
-    return Project(Program(str(root / _SCRIPT), name="call"), root, Path.cwd(), added=added)
+    if file is None:
+        root, main, written, imported = cells, MODULE, write_cells(cells, pickler.names), imported_packages()
+    else:
+        root, main, written, imported = file.parents[module.count(".")], file.stem, {}, set()
+    added = {**written, _SCRIPT: _TEXT.format(main).encode(), _PICKLE: stream.getvalue()}
+    return Project(Program(str(root / _SCRIPT), name="call"), root, Path.cwd(), added=added, imported=imported)
 
 
 def load_pickled(script: str, main: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The call that was pickled beside the script. ``main`` is the module that was the caller's main program."""
     made: tuple[Any, tuple[Any, ...], dict[str, Any]]
-    made = _Unpickler(Path(script).with_name(_PICKLE).read_bytes(), main).load()
+    made = CallUnpickler(Path(script).with_name(_PICKLE).read_bytes(), main).load()
     return made
 
 
-class _Unpickler(pickle.Unpickler):
-    """Imports what the caller's main program defines by the name of its file."""
-
-    def __init__(self, data: bytes, main: str) -> None:
-        super().__init__(io.BytesIO(data))
-        self._main = main
-
-    def find_class(self, module: str, name: str) -> Any:
-        return super().find_class(self._main if module == "__main__" else module, name)
-
-
-def _source(fn: Callable[..., Any]) -> tuple[Path, str]:
-    """The file and the module of a function, or of the class of a module."""
+def _source(fn: Callable[..., Any]) -> tuple[Path | None, str]:
+    """The file and the module of a function, or of the class of a module. In a notebook there is no file."""
     named = inspect.unwrap(fn) if hasattr(fn, "__qualname__") else type(fn)
     module = sys.modules.get(named.__module__)
     file = getattr(module, "__file__", None)
-    if file is None:
+    if file is None and not (named.__module__ == "__main__" and running_shell() is not None):
         raise DynadiagError(f"fix({_name(fn)}): its source is in no file, so there is nothing to change")
-    return Path(file).absolute(), named.__module__
+    return file and Path(file).absolute(), named.__module__
 
 
 def _name(fn: object) -> str:
@@ -82,13 +82,27 @@ def _name(fn: object) -> str:
 
 def fix_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> FixReport:
     """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, or fails uncompiled."""
-    project = project_of_call(fn, args, kwargs)
     began = time.monotonic()
-    with runner_of(project.program) as runner:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-cells-")))
+        project = project_of_call(fn, args, kwargs, folder)
+        runner = stack.enter_context(runner_of(project.program))
         trials = Trials(project, runner, lambda *_: None)
         try:
             result = find_fixes(trials, lambda _: None)
         except FailsUncompiled as failed:
             raise DynadiagError(f"fix: the call fails uncompiled: {failed}") from failed
-    document = document_of(result, project, trials.count, time.monotonic() - began)
-    return FixReport(document, unified_diff({name: project.source(name) for name in result.changed}, result.changed))
+        document = document_of(result, project, trials.count, time.monotonic() - began)
+        sources = {name: project.source(name) for name in result.changed}
+    return FixReport(_with_cells_named(document, folder), unified_diff(sources, result.changed))
+
+
+def _with_cells_named(document: FixDocument, folder: Path) -> FixDocument:
+    """A document in which a cell is a file as in recordings, ``<In[3]>``."""
+    fixes = []
+    for entry in document.fixes:
+        file = Path(entry.problem.file or "")
+        if file.parent == folder:
+            entry = replace(entry, problem=replace(entry.problem, file=f"<{file.stem}>"))
+        fixes.append(entry)
+    return replace(document, fixes=tuple(fixes))

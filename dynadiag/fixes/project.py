@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ class Project:
 
     ``sources`` has the texts of the files that were asked for, by their path relative to ``root``. ``added`` are files
     that every copy has besides the user's. ``installed`` has the files of packages by their names, which begin with
-    "site-packages/".
+    "site-packages/". ``imported`` are packages that the user's files have without an import of their own.
     """
 
     program: Program
@@ -40,6 +40,7 @@ class Project:
     sources: dict[str, str] = field(default_factory=dict)
     added: Mapping[str, bytes] = field(default_factory=dict)
     installed: dict[str, Path] = field(default_factory=dict)
+    imported: Set[str] = frozenset()
 
     @classmethod
     def of(cls, program: Program) -> Project:

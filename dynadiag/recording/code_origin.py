@@ -25,6 +25,8 @@ _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<inside>.+)", re.S
 _GENERATED = re.compile(r"(?<!\.py)(?<!\]>)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
 # The recorder's name of a notebook's cell (`capture.cells`).
 _CELL = re.compile(r"<(In\[\d+\])>")
+# pytest and what runs it, which call a test.
+_PYTEST = re.compile(r"/(?:_?pytest|pluggy|xdist|execnet)/[^/]*(?:/[^/]*)?$|/bin/(?:pytest|py\.test)$")
 # Our own code that calls the program's.
 _OURS = re.compile(r"/dynadiag/(?:api|compare/\w+|trial/\w+)\.py$")
 
@@ -90,11 +92,12 @@ def is_user_file(file: str | None) -> bool:
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return a stack with the user's frames only. If there are none, return the whole stack.
 
-    Code from ``-c`` that calls ours starts the program: it is not the user's, and neither are the frames of a kernel,
-    which come before those of a notebook's cells.
+    Code from ``-c`` that calls ours starts the program: it is not the user's. Neither are the frames of a kernel, which
+    come before those of a notebook's cells, nor those of pytest, which come before those of a test or of a fixture.
     """
     first_cell = next((index for index, frame in enumerate(stack) if cell_label(frame.file)), 0)
-    stack = stack[first_cell:]
+    behind_pytest = max((index for index, frame in enumerate(stack, 1) if _PYTEST.search(frame.file)), default=0)
+    stack = stack[max(first_cell, behind_pytest) :] or stack
     starts = {frame for frame, called in pairwise(stack) if frame.file == "<string>" and _OURS.search(called.file)}
     return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
 

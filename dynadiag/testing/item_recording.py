@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 import shutil
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,6 @@ from dynadiag.render.findings import finding_text
 from dynadiag.render.printer import Printer
 from dynadiag.torch_private.loggers import TRACE_LOGGER
 
-_PYTEST = re.compile(r"/(?:_?pytest|pluggy|xdist|execnet)/[^/]*(?:/[^/]*)?$|/bin/(?:pytest|py\.test)$|^<string>$")
 _WIDTH = 100  # columns of a report in a section of pytest's
 
 
@@ -106,21 +103,9 @@ def measurement_of(explanation: Explanation, node: str) -> Measurement:
     printer = Printer(width=_WIDTH)
 
     def show(item: Finding) -> str:
-        return "\n".join(finding_text(_from_the_test_on(item), explanation, printer))
+        return "\n".join(finding_text(item, explanation, printer))
 
     return measure(explanation, (), node.partition("[")[0], names=(node,), show=show)
-
-
-def _from_the_test_on(item: Finding) -> Finding:
-    """The finding without pytest's own frames, which call the test."""
-    called = item.called
-    last = max((number for number, frame in enumerate(called, 1) if _is_pytest(frame.file)), default=0)
-    evidence = tuple(fact for fact in item.evidence if fact.span is None or not _is_pytest(fact.span.file))
-    return replace(item, called=called[last:], evidence=evidence)
-
-
-def _is_pytest(file: str | None) -> bool:
-    return file is not None and _PYTEST.search(file) is not None
 
 
 def _free_name(folder: Path, name: str) -> Path:

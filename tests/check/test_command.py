@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from dynadiag.__main__ import main
+from dynadiag.commands.check import _relative_name
 from tests.commands.build import journal, recording
 from tests.interpreters import DYNADIAG
 
@@ -133,22 +133,8 @@ def test_a_program_gets_its_arguments_and_its_failure_is_a_problem(tmp_path: Pat
     assert done.stderr.endswith(".dynadiag\n")
 
 
-def test_the_action_runs_as_it_stands(tmp_path: Path) -> None:
-    """The action's last step, with the environment that GitHub would set."""
-    text = (Path(__file__).parents[2] / "action.yml").read_text()
-    script = text.rpartition("run: ")[2].strip()
-    recording(tmp_path / "one.dynadiag")
-    environment = {
-        **os.environ,
-        "PATH": f"{DYNADIAG.parent}:{os.environ['PATH']}",
-        "TARGETS": "one.dynadiag",
-        "OPTIONS": "--max-breaks 1 --max-recompiles 1",
-        "SARIF": "out.sarif",
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-    }
-    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], env=environment, check=False)
-    assert done.returncode == 0
-    assert Path("out.sarif").exists()
-    assert Path("summary.md").read_text().startswith("## dynadiag check passes")
-    for name in ("TARGETS", "OPTIONS", "SARIF"):
-        assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in text
+@pytest.mark.parametrize("rest", ["", ":case", "::test_net", "::TestNet::test_size[a:b.py:1]"])
+def test_a_target_has_the_name_that_pytest_gives_a_test(rest: str, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_net.py").touch()
+    assert _relative_name(f"{tmp_path}/tests/test_net.py{rest}", tmp_path) == f"tests/test_net.py{rest}"

@@ -59,7 +59,8 @@ def text(*rows: VariantResult, interrupted: bool = False, style: Printer | None 
 
 def test_the_table_says_how_each_stands_against_eager() -> None:
     shown = text(measured("default", 5.0, 0.005, COMPILED), measured("max-autotune", 9.0, 0.02, COMPILED))
-    default = next(line for line in shown.splitlines() if line.startswith("default "))
+    assert shown.startswith("default is 2.00x faster than eager, and pays after 988 calls.\ndynadiag ")
+    default = next(line for line in shown.splitlines() if line.startswith("default  "))
     assert re.findall(r"\S+", default)[:3] == ["default", "5.00", "s"]
     assert "2.00x faster" in default
     assert re.search(r"2.00x slower +never", shown)
@@ -68,6 +69,7 @@ def test_the_table_says_how_each_stands_against_eager() -> None:
 
 def test_what_is_within_the_noise_is_said_to_be() -> None:
     shown = text(measured("default", 5.0, 0.01, COMPILED))
+    assert shown.startswith("No variant is faster or slower than eager by more than the noise.\n")
     assert "within the noise" in shown
     assert "--repeat" in shown
     document = json.loads(
@@ -92,6 +94,14 @@ def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None
     document = json.loads(encode(compare_document(VariantComparison((EAGER, row), False), "t.py:make")))
     assert document["rows"][1]["failure"]["message"].endswith("second line")
     assert (document["schema"], document["torch"]) == (1, "2.13.0")
+
+
+def test_what_is_slower_does_not_pay() -> None:
+    slower, same = measured("max-autotune", 9.0, 0.02, COMPILED), measured("default", 5.0, 0.01)
+    told = "Compiling does not pay here: max-autotune is 2.00x slower than eager"
+    assert text(slower).startswith(f"{told}.\n")
+    assert " ".join(text(slower, same).split()).startswith(f"{told}, and no variant is faster. dynadiag ")
+    assert text(VariantResult(Variant("make", "default"), None)).startswith("dynadiag ")
 
 
 def test_a_gpu_has_its_own_columns() -> None:

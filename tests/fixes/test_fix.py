@@ -16,6 +16,8 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
+from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemPlace
+from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.project import Project
 from dynadiag.trial.program import Program
 
@@ -85,6 +87,17 @@ def test_a_call_is_fixed_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "2 of 2 causes have a proved fix" in str(report)
     assert "torch.where(condition, " in report.diff
     assert (tmp_path / "program_to_fix.py").read_text() == PROGRAM
+
+
+def test_a_change_of_a_cell_is_named_by_the_cell_and_shown_in_colours(tmp_path: Path) -> None:
+    problem = ProblemPlace("break", "GB0170", "0/0", str(tmp_path / "In[3].py"), 2)
+    entry = FixEntry(problem, "proved", "choose", "source", "-if a < b:\n+torch.where(a < b)\n", "", None, ())
+    document = FixDocument(
+        torch=None, target="", folder="", fixes=(entry,), patch=None, evidence=None, trials=1, seconds=1
+    )
+    report = FixReport(_with_cells_named(document, tmp_path), entry.diff)
+    assert "break [GB0170] at In[3]:2\n" in repr(report)
+    assert '<span style="color: #1a7f37">+torch.where(a &lt; b)</span>' in report._repr_html_()
 
 
 def test_a_call_that_cannot_be_pickled_is_refused() -> None:

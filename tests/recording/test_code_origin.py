@@ -43,3 +43,10 @@ def test_how_we_start_a_program_is_no_frame_of_the_user() -> None:
     assert user_frames((script, ours, typed)) == (script, typed)
     assert user_frames((typed,)) == (typed,)
     assert user_frames(()) == ()
+
+
+def test_pytest_is_no_frame_of_the_user() -> None:
+    runs = Frame("/env/lib/python3.11/site-packages/_pytest/python.py", 187, "pytest_pyfunc_call")
+    command, test = Frame("/env/bin/pytest", 8, "<module>"), Frame("/home/me/tests/test_net.py", 3, "test_net")
+    assert user_frames((command, runs, test)) == (test,)
+    assert user_frames((command, runs)) == (command, runs)
