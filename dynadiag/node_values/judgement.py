@@ -22,7 +22,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,10 +42,21 @@ _FILL_OWN, _FILL_WIDE = 0.0, math.nan  # of uninitialized memory: what depends o
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """What compiled code stored or returned for a node. ``kernel`` is None where only the result shows it."""
+    """What compiled code stored or returned for a node.
+
+    ``kernel`` stored it, None where only those show it that read or return it. ``overwritten`` stored another value in
+    its place: the memory was written to before the value was read.
+    """
 
     value: torch.Tensor
     kernel: str | None
+    overwritten: str | None = None
+
+    def like(self, own: torch.Tensor | None) -> StoredValue:
+        """Return it with the shape of the node's uncompiled value, if that has as many elements."""
+        if own is None or own.shape == self.value.shape or own.numel() != self.value.numel():
+            return self
+        return replace(self, value=self.value.reshape(own.shape))
 
 
 @dataclass(frozen=True, slots=True)
