@@ -102,9 +102,20 @@ def final_source(node: Node) -> tuple[str | None, bool]:
     while node.target in _VIEWS and _count(node) == _count(node.all_input_nodes[0]):
         node = node.all_input_nodes[0]  # Inductor stores a value where it is first viewed
     source = _source(node)
-    later = [user for user in node.users if source is not None and _source(user) == source]
-    is_kept = all(user.target in (*_VIEWS, _CAST) and _count(user) == _count(node) for user in later)
-    return (source if is_kept else None), bool(later)
+    return (source if _keeps(node, source) else None), bool(_of_source(node, source))
+
+
+def _of_source(node: Node, source: str | None) -> list[Node]:
+    """The nodes of an origin that read a node."""
+    return [user for user in node.users if source is not None and _source(user) == source]
+
+
+def _keeps(node: Node, source: str | None) -> bool:
+    """Whether what is computed of a node for its origin has its elements."""
+    return all(
+        user.target in (*_VIEWS, _CAST) and _count(user) == _count(node) and _keeps(user, source)
+        for user in _of_source(node, source)
+    )
 
 
 def _count(node: Node) -> Any:
