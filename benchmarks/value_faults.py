@@ -157,8 +157,8 @@ def kernel_text(pattern: str, replacement: str, name: str) -> Callable[[], None]
     return plant
 
 
-def overwriting(name: str) -> Callable[[], None]:
-    """Write to a buffer that was stored before, after the kernel whose name matches: as a race of kernels would."""
+def overwriting(name: str, which: int = -1) -> Callable[[], None]:
+    """Write to a buffer of the kernel whose name matches, after it: as a race of kernels would."""
 
     def plant() -> None:
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -169,7 +169,8 @@ def overwriting(name: str) -> Callable[[], None]:
             made = own(self, kernel, arguments, *args, **kwargs)
             if not done and re.search(name, kernel):
                 stored = [each for each in arguments if str(each).startswith("buf")]
-                self.writeline(f"{stored[-1]}.view(-1)[::7].add_(0.25)")
+                buffer = stored[which]
+                self.writeline(f"{buffer}.as_strided(({buffer}.numel() // 7,), (7,)).add_(0.25)")
                 done.append(kernel)
             return made
 
@@ -214,7 +215,7 @@ def _masked_by_product(graph: fx.Graph, node: fx.Node) -> None:
     with graph.inserting_before(node):
         keep = graph.call_function(prims.convert_element_type.default, (mask, torch.float32))
         keep.meta = {**mask.meta, "val": mask.meta["val"].float()}
-        lost = graph.call_function(aten.rsub.Scalar, (keep, 1))
+        lost = graph.call_function(aten.sub.Tensor, (1, keep))
         lost.meta = dict(keep.meta)
         first = graph.call_function(aten.mul.Tensor, (keep, a))
         first.meta = dict(node.meta)
@@ -290,22 +291,22 @@ FAULTS: dict[str, Fault] = {
         "backward",
         "vit",
         "torch.tanh(",
-        in_graph(aten.mul.Tensor, followed_by(aten.mul.Tensor, 1.01), backward=True, which=8),
+        in_graph(aten.mul.Tensor, followed_by(aten.mul.Tensor, 1.01), backward=True, which=3),
         "backward",
     ),
     # NaN
     "gpt2 mask by a product": Fault("nan", "gpt2", "masked_fill(", in_graph(aten.where.self, _masked_by_product)),
     # memory that is not written
     "unet store left out": Fault(
-        "uninitialized", "unet", "F.interpolate(", kernel_text(r"tmp\d+\.store\(([^;]*)\);", ";", "index|interpolate")
+        "uninitialized", "unet", "F.interpolate(", kernel_text(r"tmp\d+\.store\((out_ptr1[^;]*)\);", ";", "index")
     ),
     "vit store left out": Fault(
         "uninitialized", "vit", "torch.cat(", kernel_text(r"tmp\d+\.store\(([^;]*)\);", ";", "cat")
     ),
     # a buffer that another kernel writes to
-    "gpt2 overwritten buffer": Fault("race", "gpt2", "", overwriting("softmax")),
-    "mamba overwritten buffer": Fault("race", "mamba", "", overwriting("softplus")),
-    "unet overwritten buffer": Fault("race", "unet", "", overwriting("relu")),
+    "gpt2 overwritten buffer": Fault("race", "gpt2", "mixed = (shares @ v)", overwriting("softmax")),
+    "mamba overwritten buffer": Fault("race", "mamba", "decays = ", overwriting("softplus")),
+    "unet overwritten buffer": Fault("race", "unet", "torch.relu(", overwriting("relu", 0)),
 }
 
 

@@ -94,6 +94,7 @@ class UNet(nn.Module):
     def forward(self, images: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
         angles = steps[:, None] * torch.exp(-torch.arange(4) / 4)
         waves = torch.cat([torch.sin(angles), torch.cos(angles)], -1)
+        waves = waves.to(images.dtype)
         first = self.into(images)
         first = self.norm(first)
         first = F.silu(first)
@@ -148,11 +149,11 @@ class Loop(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.first(x)
         hidden = F.leaky_relu(hidden)
-        wide = hidden.to(torch.bfloat16).float()
+        wide = hidden.to(torch.bfloat16).to(hidden.dtype)
         total = wide.sum(-1, keepdim=True)
         hidden = hidden / (1 + total.abs())
         scores = self.second(hidden)
-        level = (scores * 4).to(torch.int32).float()
+        level = (scores * 4).to(torch.int32).to(scores.dtype)
         self.average.mul_(0.9).add_(0.1 * scores.detach().mean(0))
         weights = torch.clamp(scores, -1, 1)
         worst = torch.logsumexp(scores, -1)

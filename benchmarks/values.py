@@ -1,7 +1,7 @@
 """What `dynadiag values` names of faults that are planted in the compiler, and what it costs.
 
     python benchmarks/values.py faults [--only TEXT]    30 faults: is the node that is wrong first named, and its line
-    python benchmarks/values.py controls                10 sound programs of low precision: nothing may be accused
+    python benchmarks/values.py controls [--threads N]  10 sound programs of low precision: nothing may be accused
     python benchmarks/values.py cost                    GPT-2 of 12 layers: time against an uncompiled call, and bytes
 
 Exit code: 0 if all faults are named, and no control is accused.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import linecache
+import os
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,11 @@ def faults(only: str) -> bool:
         is_line = wrong is not None and fault.text in text and bool(text)
         is_named = is_line and wrong is not None and wrong["graph"] == fault.graph
         total, named, lines = total + 1, named + is_named, lines + is_line
-        told = "nothing" if wrong is None else f"{wrong['graph']} {wrong['node']} ({found['kernel']}): {text}"
+        told = (
+            f"nothing, exit code {found['exit_code']}"
+            if wrong is None
+            else f"{wrong['graph']} {wrong['node']} ({found['kernel']}): {text}"
+        )
         print(f"{'named' if is_named else 'MISSED':7} {name}: {told}", flush=True)
     print(f"\n{named} of {total} named, the line of {lines}")
     return named == total
@@ -80,9 +85,11 @@ CONTROLS = {
 }
 
 
-def controls() -> bool:
-    """Run sound programs, and print what is accused."""
-    accused = 0
+def controls(threads: int | None) -> bool:
+    """Run sound programs, and print what is accused. One of which nothing is stored proves nothing."""
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+    accused = failed = 0
     for name, source in CONTROLS.items():
         text = (
             "import torch, torch.nn.functional as F\nfrom value_models import *\ntorch.manual_seed(0)\n"
@@ -97,13 +104,12 @@ def controls() -> bool:
         wrong = None if found["first_wrong"] is None else found["nodes"][found["first_wrong"]]
         accused += wrong is not None
         stored = sum(each["stored"] is not None for each in found["nodes"])
+        failed += found["exit_code"] != 0 or not stored
         told = "" if wrong is None else f"{wrong['graph']} {wrong['node']}, {wrong['op']}, {found['kernel']}"
-        print(
-            f"{'ACCUSED' if wrong else 'sound':7} {name}: {stored} stored values of {len(found['nodes'])} {told}",
-            flush=True,
-        )
-    print(f"\n{accused} of {len(CONTROLS)} accused")
-    return not accused
+        verdict = "ACCUSED" if wrong else "sound" if found["exit_code"] == 0 and stored else "FAILED"
+        print(f"{verdict:7} {name}: {stored} stored values of {len(found['nodes'])} {told}", flush=True)
+    print(f"\n{accused} of {len(CONTROLS)} accused, {failed} without stored values")
+    return not accused + failed
 
 
 def cost() -> bool:
@@ -141,9 +147,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("faults", "controls", "cost"))
     parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--threads", type=int, help="OMP_NUM_THREADS of the controls")
     args = parser.parse_args()
     began = time.perf_counter()
-    good = faults(args.only) if args.what == "faults" else controls() if args.what == "controls" else cost()
+    good = faults(args.only) if args.what == "faults" else controls(args.threads) if args.what == "controls" else cost()
     print(f"{time.perf_counter() - began:.0f} s")
     raise SystemExit(0 if good else 1)
 

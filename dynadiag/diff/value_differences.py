@@ -1,8 +1,9 @@
 """The first node of each matched graph whose inputs agree in both runs, and whose value does not.
 
 Values agree in bits, or to rounding. Rounding grows from node to node, and a node amplifies what it reads, so a value
-is beyond rounding where it is much further apart than the values that it was computed of. Only summaries are compared:
-up to 64 elements, the extremes, and how many elements are not finite.
+is beyond rounding where it is much further apart than the values that it was computed of. Where the uncompiled values
+agree, those that compiled code stored are compared. Only summaries are compared: up to 64 elements, the extremes, and
+how many elements are not finite.
 """
 
 from __future__ import annotations
@@ -69,13 +70,23 @@ def _name(call: ValuesCall) -> str:
 
 
 def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[ValuesCall, ValuesCall]) -> Difference | None:
-    """The first node that is beyond rounding; where there is none, the first with other bits."""
+    """The first node that is beyond rounding, or else the first that compiled code stores so, or the first with other
+    bits. Compiled code may store other bits in each run of one program: those are no difference.
+    """
     pairs = _matched_nodes(before.nodes_of(calls[0]), after.nodes_of(calls[1]))
     apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
-    if not apart:
-        return None
     distances = {new.node: _distance(old.summary, new.summary) for old, new in pairs}
     beyond = [pair for pair in apart if _is_beyond(*pair, distances)]
+    if not beyond and (stored := _first_stored(before, after, pairs, distances)) is not None:
+        old, new = stored
+        by = f" by kernel {kernel}" if (kernel := after.stored[new.index].kernel) else ""
+        ranges = [range_text(node, table.stored[node.index].summary) for table, node in ((after, new), (before, old))]
+        text = f"{new.node} ({operator_name(new.op)}) comes out different as compiled{by}: {ranges[0]}, was {ranges[1]}"
+        return Difference(
+            "values", _ids(calls), new.span.file, new.span.line, f"{text}, in {_name(calls[1])}", calls[1].graph
+        )
+    if not apart:
+        return None
     known = {new.node for _, new in pairs}
     differing = {new.node for _, new in apart}
     own = [pair for pair in apart if not differing & (set(pair[1].inputs) & known)]
@@ -92,6 +103,25 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
         for one, other in apart[:_MAX_NODES]
     )
     return Difference("values", _ids(calls), new.span.file, new.span.line, text, calls[1].graph, nodes)
+
+
+def _first_stored(
+    before: ValueTable,
+    after: ValueTable,
+    pairs: Sequence[tuple[NodeValue, NodeValue]],
+    distances: Mapping[str, float],
+) -> tuple[NodeValue, NodeValue] | None:
+    """The first node whose value, as compiled code stored it in both runs, is apart beyond rounding."""
+    apart = dict(distances)
+    for old, new in pairs:
+        stored = before.stored.get(old.index), after.stored.get(new.index)
+        if stored[0] is None or stored[1] is None:
+            apart[new.node] = max(apart[new.node], *(apart.get(name, 0.0) for name in new.inputs), 0.0)
+            continue
+        apart[new.node] = _distance(stored[0].summary, stored[1].summary)
+        if _is_beyond(old, new, apart):
+            return old, new
+    return None
 
 
 def _node_text(node: NodeValue) -> str:

@@ -173,9 +173,9 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
-def range_text(node: NodeValue) -> str:
-    """Return a node's value in short: ``float32 (4, 8), -1.2 .. 3.4, 3 NaN``."""
-    summary = node.summary
+def range_text(node: NodeValue, stored: ValueSummary | None = None) -> str:
+    """Return a node's value in short, or what was stored for it: ``float32 (4, 8), -1.2 .. 3.4, 3 NaN``."""
+    summary = stored or node.summary
     parts = [f"{summary.dtype} ({', '.join(summary.shape)}{',' if len(summary.shape) == 1 else ''})"]
     parts += filter(None, [bounds_text(summary, 6)])
     parts += [f"{number:,} {what}" for number, what in ((summary.nan, "NaN"), (summary.inf, "infinite")) if number]

@@ -20,8 +20,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,10 +42,21 @@ _FILL_OWN, _FILL_WIDE = 0.0, math.nan  # of uninitialized memory: what depends o
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """What compiled code stored or returned for a node. ``kernel`` is None where only the result shows it."""
+    """What compiled code stored or returned for a node.
+
+    ``kernel`` stored it, None where only those show it that read or return it. ``overwritten`` stored another value in
+    its place: the memory was written to before the value was read.
+    """
 
     value: torch.Tensor
     kernel: str | None
+    overwritten: str | None = None
+
+    def like(self, own: torch.Tensor | None) -> StoredValue:
+        """Return it with the shape of the node's uncompiled value, if that has as many elements."""
+        if own is None or own.shape == self.value.shape or own.numel() != self.value.numel():
+            return self
+        return replace(self, value=self.value.reshape(own.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ def agrees(own: torch.Tensor, stored: torch.Tensor) -> bool:
     """Whether a stored value is so near to the uncompiled one that there is nothing to judge."""
     if own.shape != stored.shape or own.dtype != stored.dtype:
         return False
-    rtol, atol = _tolerance(own, own)
+    rtol, atol = _tolerance(own, own, _eps(own))
     return bool(torch.isclose(stored, own, _NEAR * rtol, _NEAR * atol, equal_nan=True).all())
 
 
@@ -83,42 +95,80 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
         wide = run(float64_operators(precision), _FILL_WIDE, wide=True)
     except Exception:  # noqa: BLE001 - an operator without a kernel for float64
         return Judgements({}, {})
+    eps = _narrowest(module, stored, own.env)
     samples: list[_SyncedRun] = []
 
     def sampled(name: str) -> Iterator[torch.Tensor]:
         for number in range(_MAX_SAMPLES):
             if number == len(samples):
-                samples.append(run(StochasticRounding(number), _FILL_OWN))
+                rounding = StochasticRounding(number)
+                samples.append(_run(module, inputs, _moved(stored, rounding), state, rounding, _FILL_OWN))
             yield to_float64(samples[number].computed[name])
 
     made = {
-        name: _judge(own.computed[name], stored[name].value, wide.computed[name], sampled, name)
+        name: _judge(own.computed[name], stored[name].value, wide.computed[name], sampled(name), eps[name])
         for name in own.computed
         if name in wide.computed
     }
     return Judgements(made, {node.name: value for node, value in own.env.items()})
 
 
+def _continued(stored: Mapping[str, StoredValue]) -> set[str]:
+    """The values whose kernel stores others as well: it goes on with them as they were before they were rounded."""
+    kernels = Counter(each.kernel for each in stored.values())
+    return {name for name, each in stored.items() if kernels[each.kernel] > 1}
+
+
+def _moved(stored: Mapping[str, StoredValue], rounding: StochasticRounding) -> dict[str, StoredValue]:
+    """The stored values, those of 16 bits that their kernel goes on with moved by what rounding may have lost."""
+    continued = _continued(stored)
+    return {
+        name: StoredValue(rounding.moved(each.value), each.kernel)
+        if name in continued and _eps(each.value) > _NARROW
+        else each
+        for name, each in stored.items()
+    }
+
+
+def _eps(value: Any) -> float:
+    """The machine epsilon of a value; 0 for what is no floating number."""
+    is_floating = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return torch.finfo(value.dtype).eps if is_floating else 0.0
+
+
+def _narrowest(module: GraphModule, stored: Mapping[str, StoredValue], values: Mapping[Node, Any]) -> dict[str, float]:
+    """For each node the largest machine epsilon of what its kernel computes it of, and its own.
+
+    A sum in float32 of products in bfloat16 is no more precise than these, whether or not they are rounded.
+    """
+    continued, before, largest = _continued(stored), dict[Node, float](), dict[str, float]()
+    for node in module.graph.nodes:
+        own = _eps(values.get(node)) if node.op.startswith("call_") else 0.0
+        read = max((before[each] for each in node.all_input_nodes), default=0.0)
+        largest[node.name] = max(own, read)
+        before[node] = largest[node.name] if node.name not in stored else own if node.name in continued else 0.0
+    return largest
+
+
 def _judge(
     own: torch.Tensor,
     stored: torch.Tensor,
     wide: torch.Tensor,
-    sampled: Callable[[str], Iterator[torch.Tensor]],
-    name: str,
+    samples: Iterator[torch.Tensor],
+    eps: float,
 ) -> Judgement:
     if own.shape != wide.shape or not own.numel():
         return Judgement(None, None)
     values = to_float64(own), to_float64(stored)
     truth = to_float64(wide)
-    wrong = beyond_rounding(values, truth, sampled(name), _tolerance(own, truth))
+    wrong = beyond_rounding(values, truth, samples, _tolerance(own, truth, eps))
     return Judgement(distance(stored, wide), bool(wrong.any()))
 
 
-def _tolerance(own: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
+def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[float, float]:
     """(rtol, atol): some units in the last place of an element, and of a typical element."""
-    if not (own.is_floating_point() or own.is_complex()):
+    if not _eps(own):
         return 0.0, 0.0
-    eps = torch.finfo(own.dtype).eps
     rtol = (_UNITS_NARROW if eps > _NARROW else _UNITS) * eps
     finite = truth.abs()[truth.isfinite()]
     typical = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
@@ -142,10 +192,11 @@ def _run(
 ) -> _SyncedRun:
     """Run the graph on copies of its inputs, in a mode."""
     given = copy_tensors(inputs)
+    given = float64_copies(given) if wide else given  # not under the mode, where memory is not shared as it was
     run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors)
     set_random_state(state)
     with torch.no_grad(), under:
-        run.run(*(float64_copies(given) if wide else given))
+        run.run(*given)
     return run
 
 

@@ -125,15 +125,17 @@ class _Watcher:
             graph_calls.replace_call(compiled, lambda call: lambda given: self._observed(watched, call, given))
         return compiled
 
-    def label(self, node: Node, _computed: kernel_codegen.KernelNodes, kernel: str) -> str:
-        """Name a buffer: the graph that it is in, the kernel that stores it, and the node whose value it has."""
+    def label(self, node: Node, _computed: kernel_codegen.KernelNodes, kernel: str | None) -> str:
+        """Name a buffer: the graph that it is in, the kernel if it stores it, the node whose value it has, and whether
+        that is still to be cast or reshaped.
+        """
         kind = self.compiling[-1]
-        name: str | None
+        name: tuple[str | None, bool]
         if graph_calls.is_lowering_subgraph():  # a loop's body has nodes with the names of its outer graph's
-            name = None
+            name = None, False
         else:
-            name = node.name if kind == "backward" else graph_calls.final_source(node)
-        return json.dumps(["backward" if kind == "backward" else "forward", kernel, name])
+            name = (node.name, False) if kind == "backward" else graph_calls.final_source(node)
+        return json.dumps(["backward" if kind == "backward" else "forward", kernel, *name])
 
     def _observed(self, graph: _Graph, call: Callable[[Any], Any], arguments: Any) -> Any:
         """Make a call of a compiled graph, and record its values if the options take it."""
@@ -234,6 +236,7 @@ class _Watcher:
         self, graph: _Graph, run: NodeRun, given: list[Any], stored: Mapping[str, StoredValue], state: Any
     ) -> None:
         """Add to each node what compiled code stored for it."""
+        stored = {name: each.like(run.values.get(name)) for name, each in stored.items()}
         apart = any(not agrees(run.values[name], each.value) for name, each in stored.items() if name in run.values)
         judged = judge(graph.module, tuple(given), stored, state) if apart else Judgements({}, {})
         judgements = dict(judged.of)
@@ -253,6 +256,9 @@ class _Watcher:
                 else distance(each.value, run.values[node["node"]].double()),
                 "wrong": bool(judgement is not None and judgement.wrong),
             }
+            if node["stored"]["wrong"] and (kernel := each.overwritten) is not None:
+                told = f"kernel {kernel} stored another {node['node']}: its memory is written to before it is read"
+                run.notes[told] = None
 
     def _narrowed(
         self,
@@ -336,20 +342,22 @@ def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tup
     A buffer is shown by the kernel that stores it and by those that read it. If they show different values, another
     kernel has written to it in between: the value that is read counts.
     """
-    stored: dict[str, StoredValue] = {}
+    stored, unfinished = dict[str, StoredValue](), dict[str, StoredValue]()
     kind = "backward" if graph.graph == "backward" else "forward"
 
     def on_value(label: str, value: Any) -> None:
-        of, kernel, name = json.loads(label)
+        of, kernel, name, is_unfinished = json.loads(label)
         if of != kind or name is None or not is_summarized(value):
             return
-        known = stored.get(name)
+        values = unfinished if is_unfinished else stored
+        known = values.get(name)
         if known is None or not have_same_bits(known.value, value):
-            stored[name] = StoredValue(value.detach().clone(), kernel)
+            overwritten = known.kernel or known.overwritten if known is not None and kernel is None else None
+            values[name] = StoredValue(value.detach().clone(), kernel, overwritten)
 
     with kernel_codegen.intermediate_hook(on_value):
         returned = call(arguments)
-    return stored, returned
+    return unfinished | stored, returned
 
 
 def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredValue]) -> None:

@@ -14,6 +14,16 @@ from torch.utils import _pytree as pytree
 from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_CAST = torch.ops.prims.convert_element_type.default
+_VIEWS = (  # that keep the elements in their order, if they keep their number
+    torch.ops.aten.view.default,
+    torch.ops.aten._unsafe_view.default,
+    torch.ops.aten.reshape.default,
+    torch.ops.aten.expand.default,
+    torch.ops.aten.unsqueeze.default,
+    torch.ops.aten.squeeze.dim,
+    torch.ops.aten.squeeze.dims,
+)
 
 
 @contextlib.contextmanager
@@ -82,14 +92,36 @@ def is_lowering_subgraph() -> bool:
     return isinstance(V.graph, SubgraphLowering)
 
 
-def final_source(node: Node) -> str | None:
-    """Return the node of Dynamo's graph that has the value of a node of the lowered forward graph.
+def final_source(node: Node) -> tuple[str | None, bool]:
+    """Return the node of Dynamo's graph that has the elements of a node of the lowered forward graph, and whether that
+    is still to be cast or reshaped.
 
     A node of Dynamo's becomes several. The last has its value: no node of the same origin reads it. ``from_node`` names
     the origin. None if it has none, as nodes that only the backward needs.
     """
+    while node.target in _VIEWS and _count(node) == _count(node.all_input_nodes[0]):
+        node = node.all_input_nodes[0]  # Inductor stores a value where it is first viewed
     source = _source(node)
-    return source if source is not None and all(_source(user) != source for user in node.users) else None
+    return (source if _keeps(node, source) else None), bool(_of_source(node, source))
+
+
+def _of_source(node: Node, source: str | None) -> list[Node]:
+    """The nodes of an origin that read a node."""
+    return [user for user in node.users if source is not None and _source(user) == source]
+
+
+def _keeps(node: Node, source: str | None) -> bool:
+    """Whether what is computed of a node for its origin has its elements."""
+    return all(
+        user.target in (*_VIEWS, _CAST) and _count(user) == _count(node) and _keeps(user, source)
+        for user in _of_source(node, source)
+    )
+
+
+def _count(node: Node) -> Any:
+    """How many elements a node's tensor has, None if it is none."""
+    value = node.meta.get("val")
+    return value.numel() if isinstance(value, torch.Tensor) else None
 
 
 def _source(node: Node) -> str | None:

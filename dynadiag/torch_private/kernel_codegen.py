@@ -19,6 +19,8 @@ from dynadiag.torch_private.bisect import origin_nodes
 
 intermediate_hook = hooks.intermediate_hook
 _LABEL = "<node>"
+_BUFFER = re.compile(r"\bbuf\d+\b")
+Label = Callable[[Node, "KernelNodes", str | None], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,14 @@ _nodes_by_kernel: dict[str, KernelNodes] = {}  # by kernel name; the last kernel
 def wrap_kernel_call(
     is_active: Callable[[], bool],
     begun: Callable[[KernelNodes], str] | None,
-    label: Callable[[Node, KernelNodes, str], str],
+    label: Label,
 ) -> None:
     """Make generated modules call the intermediate hooks before and after each kernel.
 
     Before the kernel: with the result of ``begun(computed)`` and None. After it, for each buffer with the value of an
     FX node: with the result of ``label(node, computed, kernel)`` and the buffer. At last: with "" and None.
-    ``computed`` are the nodes that the kernel computes. Without ``begun`` only the buffers are reported. Nothing is
-    done when ``is_active()`` is false.
+    ``computed`` are the nodes that the kernel that stores the buffer computes; ``kernel`` is None where this one only
+    reads it. Without ``begun`` only the buffers are reported. Nothing is done when ``is_active()`` is false.
     """
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonScheduling
@@ -65,10 +67,13 @@ def wrap_kernel_call(
             begins = begun(_nodes_by_kernel.get(kernel_name, NO_NODES))
             self.writeline(f"run_intermediate_hooks({begins!r}, None)")
         result = inner(self, kernel_name, call_args, *args, **kwargs)
+        own = _nodes_by_kernel.get(kernel_name, NO_NODES).names
         for name in call_args:
             node = _node_of_buffer(name)
             if node is not None:
-                text = label(node, _nodes_of_kernel_writing(node, name), kernel_name)
+                computed = _nodes_of_kernel_writing(node, name)
+                is_stored = not own or set(computed.names) <= set(own)
+                text = label(node, computed, kernel_name if is_stored else None)
                 self.writeline(f"run_intermediate_hooks({text!r}, {name})")
         if begun is not None:
             self.writeline("run_intermediate_hooks('', None)")
@@ -79,11 +84,12 @@ def wrap_kernel_call(
     TritonScheduling.define_kernel = _remember_nodes(is_active, TritonScheduling.define_kernel)
 
 
-def wrap_library_call(is_active: Callable[[], bool], label: Callable[[Node, KernelNodes, str], str]) -> None:
+def wrap_library_call(is_active: Callable[[], bool], label: Label) -> None:
     """Make generated modules call the intermediate hooks after each call of a library, such as a matrix product.
 
-    The hooks get the result of ``label(node, computed, function)`` and the buffer. The function is named as the
-    recording names it: "mm", "aten.sort.default". Nothing is done when ``is_active()`` is false.
+    The hooks get the result of ``label(node, computed, function)`` and the buffer: first for those that it reads, with
+    None as the function, then for its result. The function is named as the recording names it: "mm",
+    "aten.sort.default". Nothing is done when ``is_active()`` is false.
     """
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
@@ -92,24 +98,27 @@ def wrap_library_call(is_active: Callable[[], bool], label: Callable[[Node, Kern
         PythonWrapperCodegen._generate_extern_kernel_alloc_helper,
     )
 
-    def report(wrapper: Any, function: str, name: str) -> None:
-        node = _node_of_buffer(name) if is_active() and wrapper.supports_intermediate_hooks else None
-        if node is not None:
-            called = function.removeprefix("extern_kernels.").removeprefix("torch.ops.")
-            wrapper.writeline(
-                f"run_intermediate_hooks({label(node, KernelNodes.from_nodes([node]), called)!r}, {name})"
-            )
+    def report(wrapper: Any, function: str, name: str, read: Sequence[str]) -> None:
+        if not is_active() or not wrapper.supports_intermediate_hooks:
+            return
+        called = function.removeprefix("extern_kernels.").removeprefix("torch.ops.")
+        buffers = dict.fromkeys(_BUFFER.findall(" ".join(map(str, read))))
+        for buffer, by in (*((each, None) for each in buffers if each != name), (name, called)):
+            if (node := _node_of_buffer(buffer)) is not None:
+                text = label(node, KernelNodes.from_nodes([node]), by)
+                wrapper.writeline(f"run_intermediate_hooks({text!r}, {buffer})")
 
     @functools.wraps(into)
-    def generate_out(self: Any, kernel: str, out: str, *args: Any, **kwargs: Any) -> Any:
-        result = into(self, kernel, out, *args, **kwargs)
-        report(self, kernel, out)
+    def generate_out(self: Any, kernel: str, out: str, view: Any, read: list[str], *args: Any, **kwargs: Any) -> Any:
+        given = tuple(read)  # torch adds the result to the list
+        result = into(self, kernel, out, view, read, *args, **kwargs)
+        report(self, kernel, out, given)
         return result
 
     @functools.wraps(made)
-    def generate_alloc(self: Any, extern_kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        result = made(self, extern_kernel, *args, **kwargs)
-        report(self, str(extern_kernel.get_kernel_name()), extern_kernel.get_name())
+    def generate_alloc(self: Any, extern_kernel: Any, read: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+        result = made(self, extern_kernel, read, *args, **kwargs)
+        report(self, str(extern_kernel.get_kernel_name()), extern_kernel.get_name(), read)
         return result
 
     PythonWrapperCodegen._generate_extern_kernel_out_helper = generate_out

@@ -121,7 +121,8 @@ class _Float64Copier:
     """
 
     def __init__(self) -> None:
-        self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+        # The source is kept with its copy: another storage would get the address of one that is freed.
+        self._storages: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not _is_floating(leaf):
@@ -141,8 +142,8 @@ class _Float64Copier:
             count = leaf.untyped_storage().nbytes() // leaf.element_size()
             whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
-            self._storages[key] = _float64_copy(whole).clone()
-        return self._storages[key]
+            self._storages[key] = leaf, _float64_copy(whole).clone()
+        return self._storages[key][1]
 
 
 def _float64_copy(leaf: torch.Tensor) -> torch.Tensor:

@@ -47,6 +47,11 @@ class StochasticRounding(TorchDispatchMode):
             self._round_results(func, results, before)
         return result
 
+    def moved(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the value moved by up to a unit in the last place: with as much as rounding it may have lost."""
+        wide = value.double()
+        return (wide + self._uniform(wide, -1.0, 1.0) * _ulp(wide, value.dtype)).to(value.dtype)
+
     def _round_results(self, func: Any, results: list[Any], before: Any) -> None:
         pointwise = torch.Tag.pointwise in func.tags or func._schema.name in _CAST_OPERATORS
         eps = next(_computing_eps(own.dtype) for own in results if _is_roundable(own))

@@ -164,6 +164,36 @@ def test_the_body_of_a_loop_does_not_stand_for_what_goes_into_it(tmp_path: Path)
     assert [node["node"] for node in made["nodes"] if node["stored"]] != []
 
 
+OVERWRITTEN = """
+import torch
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+own = PythonWrapperCodegen.generate_kernel_call
+def call(self, kernel, arguments, *args, **kwargs):
+    own(self, kernel, arguments, *args, **kwargs)
+    if "sin" in kernel:
+        self.writeline(f"{[each for each in arguments if each.startswith('buf')][-1]}[0].add_(0.25)")
+PythonWrapperCodegen.generate_kernel_call = call
+
+@torch.compile
+def step(x, w, v, b):
+    waves = torch.sin(x)
+    product = waves @ w
+    moved = torch.nn.functional.linear(waves.transpose(1, 2), v, b)
+    return torch.relu(product), torch.relu(moved)
+step(torch.randn(2, 4, 8), torch.randn(8, 8), torch.randn(4, 4, requires_grad=True), torch.randn(4))
+"""
+
+
+def test_memory_that_is_written_to_before_it_is_read_accuses_no_kernel(tmp_path: Path) -> None:
+    (tmp_path / "overwritten.py").write_text(OVERWRITTEN)
+    made, _ = document(tmp_path, "overwritten.py")
+    wrong = [(node["node"], node["stored"]["kernel"]) for node in made["nodes"] if (node["stored"] or {}).get("wrong")]
+    assert wrong == [("waves", None)]  # the bias of `moved` is added after its product is stored
+    assert any("sin" in note and "stored another waves" in note for note in made["notes"])
+    kernels = {node["node"]: node["stored"]["kernel"] for node in made["nodes"] if node["stored"]}
+    assert kernels["product"] == "mm"  # which stores it before it is viewed
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dynadiag.diff.compile_matching import CompilePair
 from dynadiag.diff.value_differences import value_differences, value_notes
-from dynadiag.recording.records import NodeValue
+from dynadiag.recording.records import NodeValue, StoredNodeValue
 from tests.explanation.build import FakeRecording, a_compile
-from tests.explanation.test_values import a_call, a_node
+from tests.explanation.test_values import a_call, a_node, a_summary
 
 
 def recording(*nodes: NodeValue, seed: str = "s", **call: Any) -> Any:
@@ -51,6 +53,17 @@ def test_other_bits_within_rounding_are_told_as_such() -> None:
     after = chain(y={"hash": "o", "samples": ("1.0000001", "2.0")}, z={"hash": "p"})
     (found,) = differences(recording(*chain()), recording(*after))
     assert found.text.startswith("y (mul) differs, and what it reads does not, within rounding")
+
+
+@pytest.mark.parametrize(("sample", "is_told"), [("2.5", True), ("2.0000005", False)])
+def test_what_compiled_code_stores_is_compared_where_the_values_agree(sample: str, is_told: bool) -> None:
+    def run(hash_: str, *samples: str) -> Any:
+        stored = StoredNodeValue(1, "cpp_fused_mul_0", None, False, a_summary(hash=hash_, samples=samples))
+        return FakeRecording(value_records=(a_call(), *chain(), stored))
+
+    found = differences(run("a", "1.0", "2.0"), run("b", "1.0", sample))
+    told = "y (mul) comes out different as compiled by kernel cpp_fused_mul_0: float32 (4,)"
+    assert [one.text.startswith(told) for one in found] == ([True] if is_told else [])
 
 
 def test_what_amplifies_its_input_is_not_told_as_the_first() -> None:

@@ -92,6 +92,21 @@ def test_a_more_precise_value_of_a_narrow_type_is_right(dtype: torch.dtype) -> N
     assert made.of["softmax"].wrong is False
 
 
+def test_a_kernel_goes_on_with_values_before_they_are_rounded() -> None:
+    """A sum in float32 is judged by the bfloat16 that the graph computes it of."""
+    x, y, z = (torch.randn(64, 64).bfloat16() for _ in range(3))
+    module = fx.symbolic_trace(lambda x, y, z: (x * y + z).float() * 2)
+    product = x.float() * y.float()
+    precise = {"mul": product.bfloat16(), "float_1": product + z.float(), "mul_1": (product + z.float()) * 2}
+
+    def judged(**stored: torch.Tensor) -> list[str]:
+        values = {name: StoredValue(value, "kernel") for name, value in (precise | stored).items()}
+        return [name for name, one in judge(module, (x, y, z), values, random_state()).of.items() if one.wrong]
+
+    assert judged() == []
+    assert judged(float_1=precise["float_1"] * 1.2) == ["float_1", "mul_1"]
+
+
 def test_what_depends_on_random_numbers_is_not_judged_until_it_was_stored() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         dropped = F.dropout(x, 0.5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._higher_order_ops.while_loop import while_loop
 
-from dynadiag.trial.float64 import run_in_float64
+from dynadiag.trial.float64 import float64_copies, float64_operators, run_in_float64
 from dynadiag.trial.reference_run import ReplayableCall
 
 DRAWN = {
@@ -59,3 +59,11 @@ def test_casts_and_constants_do_not_round() -> None:
     x = torch.linspace(0.1, 1, 16)
     true = _true(lambda x: x.half() * torch.full((16,), 0.1), x)
     torch.testing.assert_close(true, x.double() * 0.1, rtol=1e-15, atol=0)
+
+
+def test_copies_made_while_operators_run_in_float64_are_right() -> None:
+    given = [torch.randn(8).bfloat16() for _ in range(64)]
+    expected = [each.double() for each in given]
+    with float64_operators(torch.float32):
+        copies = float64_copies(given)
+    assert all(map(torch.equal, copies, expected))
