@@ -19,7 +19,7 @@ from tui.widgets.table import Column, Row, Table
 _COLUMNS = (
     Column("program", max_width=36, is_path=True),
     Column("what came of it", max_width=48),
-    Column("size", numeric=True, spare=True),
+    Column("size", numeric=True, spare=1),
     Column("age", max_width=14),
     Column("file"),
 )

@@ -42,5 +42,5 @@ def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
             if fact.span is not None:
                 yield fact.span, fact.note or fact.text
         return
-    for span in dict.fromkeys((finding.span, *finding.places)):
+    for span in dict.fromkeys((finding.own_span, finding.span, *finding.places)):
         yield span, f"{finding.id} {finding.title}" if finding.id else finding.title

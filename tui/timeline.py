@@ -27,7 +27,7 @@ _CPP_COMPILE = "compile_file"  # a section in a thread of Inductor's
 _COLUMNS = (
     Column("start", numeric=True),
     Column("seconds", numeric=True),
-    Column("rank", spare=True),
+    Column("rank", spare=1),
     Column("compile"),
     Column("kind", max_width=9),
     Column("what", max_width=32),

@@ -37,7 +37,7 @@ class EventsView(ListingView):
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
-        Column("time", max_width=12, spare=True),
+        Column("time", max_width=12, spare=1),
         Column("compile", max_width=7),
         Column("payload", numeric=True),
         Column("kind and name", max_width=84),

@@ -121,7 +121,7 @@ class GuardsView(ListingView):
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40, is_path=True),
-        Column("kind", max_width=31, spare=True),
+        Column("kind", max_width=31, spare=1),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200, min_last_width=36),
     )

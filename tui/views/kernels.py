@@ -44,15 +44,15 @@ class KernelsView(ListingView):
     NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor` generates them"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", numeric=True, spare=True),
-        Column("compile", spare=True),
+        Column("#", numeric=True, spare=2),
+        Column("compile", spare=1),
         Column("pass"),
-        Column("language", spare=True),  # most names begin with it
+        Column("language", spare=3),  # most names begin with it
         Column("bytes", numeric=True),
-        Column("shape", max_width=20, spare=True),
+        Column("shape", max_width=20, spare=1),
         Column("module", max_width=30, is_path=True),
         Column("where", max_width=28, is_path=True),
-        Column("name", max_width=200, is_name=True),
+        Column("name", max_width=200, is_name=True, min_last_width=22),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(

@@ -79,7 +79,7 @@ _COMPARED_COLUMNS = (
     Column("against eager", numeric=True),
     Column("pays after", numeric=True),
     Column("first call", numeric=True),
-    *(Column(kind, numeric=True, spare=True) for kind in ("graphs", "recompiles", "kernels")),
+    *(Column(kind, numeric=True, spare=1) for kind in ("graphs", "recompiles", "kernels")),
     Column("breaks", numeric=True),
 )  # of the recordings of `dynadiag compare`
 

@@ -58,7 +58,7 @@ class TrialsView(ListingView):
         Column("decides"),
         Column("ended", max_width=12),
         Column("seconds", numeric=True),
-        Column("process", numeric=True, spare=True),
+        Column("process", numeric=True, spare=1),
         Column("tried", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
