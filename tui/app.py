@@ -68,10 +68,10 @@ class Browser(ScreensApp, SettingsApp, CommandActionsApp, BookmarkActionsApp):
         Binding("less_than_sign", "rank(-1)", "previous recording", show=False, id="ranks.previous"),
         Binding("tab", "pane(1)", "next pane", show=False, priority=True, id="app.next-pane"),
         Binding("shift+tab", "pane(-1)", "previous pane", show=False, priority=True, id="app.previous-pane"),
-        Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
+        Binding("backspace,H,ctrl+o", "back", "back", id="app.back"),
         Binding("L", "forward", "forward", show=False, id="app.forward"),
-        Binding("question_mark,f1", "help", "help", key_display="?", id="app.help"),
-        Binding("colon,ctrl+p", "command_palette", "all actions", key_display=":", id="app.palette"),
+        Binding("question_mark,f1", "help", "help", id="app.help"),
+        Binding("colon,ctrl+p", "command_palette", "all actions", id="app.palette"),
         Binding("B", "search_program('bisect')", "find the part of the compiler at fault", show=False, id="app.bisect"),
         Binding("M", "search_program('minify')", "write a small program with the failure", show=False, id="app.minify"),
         Binding(

@@ -24,7 +24,7 @@ class BookmarkList(Dialog[Location]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="bookmarks.close"),
-        Binding("D,delete", "remove", "remove", key_display="D", id="bookmarks.remove", tooltip="remove the bookmark"),
+        Binding("D,delete", "remove", "remove", id="bookmarks.remove", tooltip="remove the bookmark"),
     ]
 
     def __init__(self, marks: Sequence[Bookmark], changed: Callable[[list[Bookmark]], None]) -> None:

@@ -32,8 +32,8 @@ class DiffScreen(CommandScreen):
     """The differences above, both sides below. Enter on a side goes to that line in its recording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("full_stop", "change(1)", "next change", key_display=".", id="diff.next"),
-        Binding("comma", "change(-1)", "previous change", show=False, key_display=",", id="diff.previous"),
+        Binding("full_stop", "change(1)", "next change", id="diff.next"),
+        Binding("comma", "change(-1)", "previous change", show=False, id="diff.previous"),
     ]
 
     CLOSES: ClassVar[str] = "escape stops it and closes"

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.keys import format_key
 
 from tui.dialog import Dialog
 from tui.styled_text import Line, line, one_line
@@ -19,31 +20,12 @@ from tui.widgets.tree import Tree
 
 _KEY_WIDTH = 20  # columns for the keys
 _MIN_TEXT_WIDTH = 20  # minimum columns for a description
-_KEY_NAMES = {
-    "slash": "/",
-    "question_mark": "?",
-    "ampersand": "&",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "right_curly_bracket": "}",
-    "left_curly_bracket": "{",
-    "greater_than_sign": ">",
-    "less_than_sign": "<",
-    "plus": "+",
-    "minus": "-",
-    "full_stop": ".",
-    "comma": ",",
-    "asterisk": "*",
-    "colon": ":",
-    "apostrophe": "'",
-    "space": "space",
-}
 
 
 def key_label(binding: Binding, chosen: Mapping[str, str]) -> str:
     """Return the keys of a binding as users write them; ``chosen`` are their own by the id of the binding."""
     keys = chosen.get(binding.id or "", binding.key)
-    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "^")) for key in keys.split(","))
+    return " ".join(format_key(key).replace("ctrl+", "^") for key in keys.split(","))
 
 
 def help_lines(

@@ -31,7 +31,7 @@ class Picker(Dialog[Path]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "close", id="picker.close"),
         Binding("q", "leave", "close", id="picker.leave"),
-        Binding("D,delete", "delete", "delete", key_display="D", id="picker.delete", tooltip="delete the recording"),
+        Binding("D,delete", "delete", "delete", id="picker.delete", tooltip="delete the recording"),
     ]
 
     def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool, verb: str) -> None:

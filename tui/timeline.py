@@ -101,9 +101,9 @@ class TimelineScreen(Dialog[Location]):
     """Returns the compile to go to, or ``None``. It may be sorted by any column, filtered, and zoomed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,v", "dismiss", "close", key_display="esc", id="timeline.close"),
-        Binding("plus,equals_sign", "zoom(0.5)", "zoom in", key_display="+", id="timeline.in"),
-        Binding("minus", "zoom(2.0)", "zoom out", key_display="-", id="timeline.out"),
+        Binding("escape,q,v", "dismiss", "close", id="timeline.close"),
+        Binding("plus,equals_sign", "zoom(0.5)", "zoom in", id="timeline.in"),
+        Binding("minus", "zoom(2.0)", "zoom out", id="timeline.out"),
         Binding(
             "z", "fit", "zoom to it", id="timeline.fit", tooltip="show the slice under the cursor in the full width"
         ),

@@ -35,8 +35,8 @@ class ValueScreen(Dialog[Location]):
         Binding("escape,q,V", "close", "close", id="value.close"),
         Binding("n", "step(1)", "next node", id="value.next"),
         Binding("N", "step(-1)", "former node", id="value.former"),
-        Binding("right_parenthesis", "call(1)", "next call", key_display=")", id="value.next-call"),
-        Binding("left_parenthesis", "call(-1)", "former call", key_display="(", id="value.former-call"),
+        Binding("right_parenthesis", "call(1)", "next call", id="value.next-call"),
+        Binding("left_parenthesis", "call(-1)", "former call", id="value.former-call"),
     ]
 
     def __init__(

@@ -119,11 +119,13 @@ async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         search = await _begun(pilot)
+        assert " x stop " in screen(pilot).split("\n")[-1]
         await press(pilot, "x", "x")  # the second one would end it before it has put away what was tried
         assert "● stopping" in screen(pilot)
         await _ended(pilot, search)
         assert search.exit_code == 130
         assert "stopped" in screen(pilot)
+        assert " x stop " not in screen(pilot).split("\n")[-1]
 
 
 @pytest.mark.parametrize("shown", ["first", "other"])

@@ -59,19 +59,13 @@ class CodeView(GraphActions, StageActions):
     TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "full_stop",
-            "finding(1)",
-            "finding",
-            key_display=".",
-            id="code.finding",
-            tooltip="go to the next finding in the source",
+            "full_stop", "finding(1)", "finding", id="code.finding", tooltip="go to the next finding in the source"
         ),
         Binding(
             "comma",
             "finding(-1)",
             "previous finding",
             show=False,
-            key_display=",",
             id="code.finding-back",
             tooltip="go to the previous finding in the source",
         ),
@@ -105,7 +99,6 @@ class CodeView(GraphActions, StageActions):
             "call(1)",
             "next call",
             show=False,
-            key_display=")",
             id="code.next-call",
             tooltip="show the values of the next recorded call",
         ),
@@ -114,7 +107,6 @@ class CodeView(GraphActions, StageActions):
             "call(-1)",
             "former call",
             show=False,
-            key_display="(",
             id="code.former-call",
             tooltip="show the values of the recorded call before",
         ),

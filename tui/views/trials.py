@@ -76,15 +76,8 @@ class TrialsView(ListingView):
             id="search.minify",
             tooltip="minify the program: write a small program with the same failure",
         ),
-        Binding(
-            "x",
-            "stop",
-            "stop",
-            show=False,
-            id="search.stop",
-            tooltip="stop the search; its trials are kept",
-        ),
-        Binding("c", "resume", "resume a search that was stopped", show=False, id="search.resume"),
+        Binding("x", "stop", "stop", id="search.stop", tooltip="stop the search; its trials are kept"),
+        Binding("c", "resume", "resume", id="search.resume", tooltip="resume a search that was stopped"),
     ]
 
     def __init__(self) -> None:
@@ -110,6 +103,15 @@ class TrialsView(ListingView):
     def on_mount(self) -> None:
         self.head.border_title = "Search"
         self.set_interval(_TICK_SECONDS, self._tick)
+
+    def offers(self, action: str) -> bool:
+        """Whether a key does something now: what runs can be stopped, and what was stopped resumed."""
+        is_running = self.browser.commands.running(SEARCH) is not None
+        if action == "stop":
+            return is_running and self.search is not None and self.search.running
+        if action == "resume":
+            return not is_running and self._resumable() is not None
+        return super().offers(action) and not (is_running and action.startswith("start"))
 
     # Start and stop
 
@@ -225,6 +227,7 @@ class TrialsView(ListingView):
         rows = [*(trial_row(item, content.deciding) for item in content.trials), *map(running_row, content.new)]
         self._show(rows)
         self._show_head()
+        self.refresh_bindings()
         if content.search is not None and not content.search.finished and at_end:
             self.table.move_to(len(rows) - 1)
         kind, self._pending_kind = self._pending_kind, ""

@@ -58,19 +58,17 @@ class Lines(ScrollView, can_focus=True):
         Binding("G,end", "last", "last line", show=False, id="lines.last"),
         Binding("h,left", "side(-1)", "scroll left", show=False, id="lines.left"),
         Binding("l,right", "side(1)", "scroll right", show=False, id="lines.right"),
-        Binding("enter", "choose", "go", show=True, id="lines.choose"),
+        Binding("enter", "choose", "go", id="lines.choose"),
         Binding(
             "slash",
             "app.search",
             "find",
-            key_display="/",
-            show=True,
             id="lines.search",
             tooltip="find a text in this list or text; 0 searches everything",
         ),
         Binding("right_curly_bracket,f3", "find(1)", "next match", show=False, id="lines.next"),
         Binding("left_curly_bracket,shift+f3", "find(-1)", "previous match", show=False, id="lines.previous"),
-        Binding("y", "copy", "copy", show=True, id="lines.copy", tooltip="copy the line"),
+        Binding("y", "copy", "copy", id="lines.copy", tooltip="copy the line"),
         Binding("Y", "copy_all", "copy all lines", show=False, id="lines.copy-all"),
         Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
     ]
@@ -396,7 +394,7 @@ class FilterableLines(Lines):
 
     filter = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="lines.filter"),
+        Binding("f,ampersand", "app.filter", "filter", id="lines.filter"),
     ]
 
     def empty_text(self) -> str:
