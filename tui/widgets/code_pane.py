@@ -169,11 +169,16 @@ class CodePane(Lines):
         palette = self.palette
         pieces = self.document.highlighter.line(index) if self.document else ()
         line = [Segment(text, syntax_style(kind, palette)) for text, kind in pieces]
-        if (note := self.notes.get(index)) is not None:
+        if (note := self.notes.get(index)) is not None and not self._is_named_at_margin(index, note):
             line.append(Segment(f"   {note.sign} ", role_style(note.role, palette)))
             line.append(Segment(note.text, role_style("dim", palette)))
         saved = self._saved_indent(index)
         return cut_columns(line, saved) if saved else line
+
+    def _is_named_at_margin(self, index: int, note: SourceNote) -> bool:
+        """Whether a line has no room for its finding: then its name stands at the right margin."""
+        room = self._line_width - self._margin - _width(self.text_of(index))
+        return room < _NOTE_GAP + len(note.name or note.text)
 
     def _saved_indent(self, index: int) -> int:
         """Return how much of a line's indentation is not drawn: half of it in generated code, which nests deeply."""
@@ -206,13 +211,15 @@ class CodePane(Lines):
 
     @property
     def min_text_columns(self) -> int:
-        return _MIN_CODE_COLUMNS if self.values else super().min_text_columns
+        return _MIN_CODE_COLUMNS if self.values or self.notes else super().min_text_columns
 
     def line_suffix(self, index: int) -> list[Segment]:
         if (value := self.values.get(index)) is not None:
             room = self._line_width - self._margin - min(self.min_text_columns, _width(self.text_of(index)) + 1)
             text = next((text for text in value.texts if cell_len(text) < room), value.texts[-1])
             return [Segment(f" {one_line(text)}", role_style(value.role, self.palette))]
+        if (note := self.notes.get(index)) is not None and self._is_named_at_margin(index, note):
+            return [Segment(f" {note.sign} ", role_style(note.role, self.palette)), Segment(note.name)]
         margins = self.document.margins if self.document else ()
         margin = margins[index] if index < len(margins) else ""
         return [Segment(f" {printable_code(margin)}", role_style("dim", self.palette))] if margin else []
