@@ -40,9 +40,9 @@ def read_graph_picture(session: Session, ref: DocumentRef, start: str, values: M
 
     ``values`` are texts of the values of nodes.
     """
-    graph = next((one for one in session.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
+    graph = next((one for one in session.recording.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
     origins = read_origins(session.recording, graph) if graph is not None else {}
-    parsed = parse_graph(session.payload(ref.event))
+    parsed = parse_graph(session.recording.payload(ref.event))
     first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
     return (
         DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}, values), first)

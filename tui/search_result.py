@@ -89,7 +89,7 @@ def _payload(session: Session, kind: str) -> dict[str, Any]:
     if event is None:
         return {}
     try:
-        found = json.loads(session.payload(event.index))
+        found = json.loads(session.recording.payload(event.index))
     except (ValueError, RecursionError):  # a damaged verdict: the trials are shown anyway
         return {}
     return found if isinstance(found, dict) else {}

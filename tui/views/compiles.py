@@ -63,8 +63,8 @@ class CompilesView(View):
         self.fetch("forest", self._read, self._show)
 
     def _read(self) -> tuple[CompileTree, list[Branch]]:
-        session = self.session
-        made = CompileTree.build(session.explanation(), session.graphs, session.kernels, session.payload)
+        recording = self.session.recording
+        made = CompileTree.build(self.session.explanation(), recording.graphs, recording.kernels, recording.payload)
         return made, compile_branches(made)
 
     def show_problem(self, reason: str) -> None:

@@ -292,7 +292,7 @@ class GuardsView(ListingView):
             if guard.file
             else "torch did not report the line that made it"
         )
-        text = self.session.source(guard.file) if guard.file else None
+        text = self.session.recording.source(guard.file) if guard.file else None
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
         again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None

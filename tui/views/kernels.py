@@ -137,7 +137,7 @@ class KernelsView(ListingView):
             return []
         if kernel.event is None:
             return [line(("the source of this kernel is not in the recording", "dim"))]
-        lines = split_lines(self.session.payload(kernel.event))
+        lines = split_lines(self.session.recording.payload(kernel.event))
         first, last = kernel_bounds(lines, kernel.name)
         if kernel.language == "extern" and cost is not None:  # this call, with the comment above it
             first, last = max(0, cost.line - 2), cost.line
@@ -160,7 +160,7 @@ class KernelsView(ListingView):
             return None
         if kernel.language == "extern" and cost is not None:
             return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=cost.line)
-        first, last = kernel_bounds(split_lines(self.session.payload(kernel.event)), kernel.name)
+        first, last = kernel_bounds(split_lines(self.session.recording.payload(kernel.event)), kernel.name)
         called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 

@@ -184,7 +184,7 @@ class SearchView(ListingView):
 
     def _context_lines(self, target: Location) -> list[Line]:
         kind, _, name = (target.document or "").partition(":")
-        text = self.session.source(name) if kind == "source" else self.session.payload(int(name))
+        text = self.session.recording.source(name) if kind == "source" else self.session.recording.payload(int(name))
         lines = (text or "").split("\n")
         here = (target.line or 1) - 1
         first = max(0, here - _CONTEXT_LINES)

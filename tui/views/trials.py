@@ -309,7 +309,7 @@ def _read_content(session: Session, search: CommandProcess | None, known: _Conte
     is_known = known is not None and known.session is session
     recorded = known.recorded if known is not None and is_known else read_search_result(session)
     if search is None:
-        trials, verdict = session.trials(), recorded.verdict if recorded is not None else {}
+        trials, verdict = session.recording.trials(), recorded.verdict if recorded is not None else {}
         return _Content(session, recorded, None, trials, (), deciding_trials(trials, verdict))
     path = search.recording or search.command.resume
     new = () if search.recording is not None else tuple(search.trials)
