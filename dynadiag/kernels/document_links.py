@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -22,7 +22,7 @@ from dynadiag.kernels.module_parser import Comment, KernelDefinition, ModuleCall
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Frame, Graph
+from dynadiag.recording.records import Frame, Graph, Node
 
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _ROOT = re.compile(r"[LG]\['(\w+)'\]\.?")  # Dynamo's name of the variable that holds a model
@@ -310,12 +310,24 @@ _PAGE_ROWS = 5_000  # rows of nodes read at once
 _MAX_SPANS = 200_000  # nodes whose source lines are kept
 
 
+class CompileTexts(Protocol):
+    """What is read of a recording."""
+
+    def payload(self, event: int) -> str:
+        """The payload of an event."""
+        ...
+
+    def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> Sequence[Node]:
+        """The nodes of a graph that were recorded as data."""
+        ...
+
+
 class RecordedLinks:
     """Links the documents of one compile. Dynamo's graphs must be linked first."""
 
     def __init__(
         self,
-        texts: Recording,
+        texts: CompileTexts,
         graphs: Sequence[Graph],
         *,
         from_cache: bool,

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
@@ -197,7 +198,7 @@ async def test_of_damaged_trials_an_empty_list_of_hits_reads_nothing(
         raise UnreadableInput("damaged")
 
     async with browsing(build.recording(tmp_path, build.search_events(0, FOUND))) as pilot:
-        monkeypatch.setattr(Session, "trials", damaged)
+        monkeypatch.setattr(Recording, "trials", damaged)
         await press(pilot, "0", *"xyz", "enter")
         assert pilot.app.is_running
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
 from tui.location import Location
-from tui.session import Session
 from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
 from tui.widgets.ground import Columns
@@ -73,7 +73,7 @@ class EventsView(ListingView):
     def rows(self) -> EventRows:
         counts = self.session.recording.counts()
         number = sum(counts.values()) if self._kind is None else counts.get(self._kind, 0)
-        rows = EventRows(self.session, self._kind, number)
+        rows = EventRows(self.session.recording, self._kind, number)
         if number:
             rows[0], rows[number - 1]  # read here, in the worker, what the table shows first
         self._rows = rows
@@ -125,10 +125,10 @@ class EventsView(ListingView):
 class EventRows(LazyRows):
     """The rows of a log, read in pages on demand."""
 
-    def __init__(self, session: Session, kind: str | None, number: int) -> None:
+    def __init__(self, recording: Recording, kind: str | None, number: int) -> None:
         page_of = lru_cache(_MAX_PAGES)(self._read)
         super().__init__(number, lambda index: page_of(index // _PAGE_EVENTS)[index % _PAGE_EVENTS])
-        self._recording, self._kind, self._number = session.recording, kind, number
+        self._recording, self._kind, self._number = recording, kind, number
 
     def _read(self, page: int) -> list[Row]:
         """Return the rows of a page. This runs while the screen is drawn, so damage becomes a row and no error."""

@@ -301,7 +301,7 @@ class TrialsView(ListingView):
         if search is None or search.recording is None:
             return self.session.recording.source(name)
         with Session.open(search.recording) as recording:
-            return recording.source(name)
+            return recording.recording.source(name)
 
 
 def _read_content(session: Session, search: CommandProcess | None, known: _Content | None) -> _Content:
@@ -324,7 +324,7 @@ def _trials_in(path: Path | None) -> tuple[Trial, ...]:
     if path is None:
         return ()
     with Session.open(path) as recording:
-        return recording.trials()
+        return recording.recording.trials()
 
 
 def _runs_elsewhere(search: CommandProcess) -> str:
