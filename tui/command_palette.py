@@ -27,7 +27,7 @@ from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
 if TYPE_CHECKING:
-    from tui.recording_app import RecordingApp
+    from tui.app import Browser
 
 
 RunAction = Callable[[], Awaitable[object]]
@@ -72,8 +72,8 @@ class ActionProvider(Provider):
     def _actions(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the title, the id and the callback of each action."""
         seen: set[str] = set()
-        chosen = cast("RecordingApp", self.app).chosen_keys
-        node: DOMNode | None = self.focused or cast("RecordingApp", self.app).current
+        chosen = cast("Browser", self.app).chosen_keys
+        node: DOMNode | None = self.focused or cast("Browser", self.app).current
         while node is not None:
             for binding in described_bindings(node):
                 if binding.id and binding.id not in seen:
@@ -84,7 +84,7 @@ class ActionProvider(Provider):
 
     def _other_screens(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the actions of screens that are not shown. Running one switches to its screen first."""
-        browser = cast("RecordingApp", self.app)
+        browser = cast("Browser", self.app)
         for screen in SCREENS:
             if screen.name != browser.current.id:
                 for binding in screen.view_class().__dict__.get("BINDINGS", ()):
@@ -93,7 +93,7 @@ class ActionProvider(Provider):
                         yield f"{screen.title}: {_title(binding, browser.chosen_keys)}", binding.id, run
 
     async def _run_on_screen(self, screen: str, action: str) -> None:
-        browser = cast("RecordingApp", self.app)
+        browser = cast("Browser", self.app)
         await browser.action_view(screen)
         await browser.run_action(action, browser.current)
 

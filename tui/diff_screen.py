@@ -63,10 +63,10 @@ class DiffScreen(CommandScreen):
         return self.query_one("#side-before", StyledLines), self.query_one("#side-after", StyledLines)
 
     def _refresh(self) -> None:
-        if not self.process.verdict or not self.is_open:
+        if not self.process.document or not self.is_open:
             super()._refresh()
         elif self._found is None:
-            self._found = msgspec.convert(self.process.verdict, Comparison)
+            self._found = msgspec.convert(self.process.document, Comparison)
             self.lines.border_subtitle = ". next change, enter on a side goes there, escape closes"
             self.lines.show(list(_difference_lines(self._found, self._after.run.cwd)))
             if self._found.first is not None:

@@ -82,7 +82,7 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
         assert "live" in screen(pilot).splitlines()[-2]
         await press(pilot, "8", "c")
         assert "as written" in screen(pilot)
-        assert "● running in another terminal" in screen(pilot)
+        assert "● running" in screen(pilot)
         assert "there is no stopped search" in screen(pilot)
         rows.add("two", Outcome(None, 1.0, 8, 0), "same", "all off: lowering")
         for finish in (False, True):

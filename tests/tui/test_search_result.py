@@ -105,9 +105,9 @@ async def test_a_program_that_ends_well_is_searched_for_calls_that_are_wrong(
     events = _program_here(tmp_path, [*build.run_events(), *build.end_events(code)])
     async with browsing(build.recording(tmp_path, events)) as pilot:
         await press(pilot, "8", "B")
-        assert ("bisect --accuracy prog.py" in screen(pilot)) is first
+        assert ("bisect --accuracy" in screen(pilot)) is first
         await press(pilot, "a")
-        assert ("bisect --accuracy prog.py" in screen(pilot)) is not first
+        assert ("bisect --accuracy" in screen(pilot)) is not first
 
 
 async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
