@@ -43,7 +43,7 @@ class CodePane(Lines):
         self._document: Document | None = None
         self.links = _EMPTY
         self._colors: Mapping[LineKey, int] = {}
-        self._highlighted: Mapping[int, LineKey] = {}
+        self._highlighted: Mapping[int, LineKey | None] = {}
         self._called: frozenset[int] = frozenset()  # lines that the cursor's line led to by a call, or the other way
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
@@ -109,7 +109,7 @@ class CodePane(Lines):
         return len(lines)
 
     def _keys(self, line: int) -> frozenset[LineKey]:
-        return self.links.keys_of(line) or self.links.callers[line]
+        return self.links.keys_of(line) or self.links.callers.get(line, frozenset())
 
     def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:
         """Return the linked lines; if a kernel line is given, only the lines linked to it."""
@@ -251,9 +251,9 @@ def _wrapped(note: str, columns: int) -> list[str]:
     return textwrap.wrap(note, columns)
 
 
-def _color_key(places: Set[LineKey]) -> LineKey:
-    """Return the key that colors a line: the source line if there is one."""
-    return min(places, key=lambda place: (is_kernel_line(place), place))
+def _color_key(places: Set[LineKey]) -> LineKey | None:
+    """Return the key that colors a line: the source line if there is one. Other links may be shown by now."""
+    return min(places, key=lambda place: (is_kernel_line(place), place), default=None)
 
 
 def _width(line: str) -> int:
