@@ -21,7 +21,8 @@ from tui.key_queue import KeyQueue
 from tui.location import Location
 from tui.session import Session
 from tui.settings_app import SettingsApp
-from tui.views import RANKS, SCREENS, View
+from tui.views import RANKS, SCREENS
+from tui.views.base import View
 from tui.views.overview import MIN_DETAILED, MIN_WIDE
 from tui.widgets.ground import GroundContainer, GroundScreen
 from tui.widgets.keys import Keys

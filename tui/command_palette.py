@@ -19,6 +19,8 @@ from tui.diff_screen import DiffScreen
 from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label
 from tui.picker import Picker
+from tui.timeline import TimelineScreen
+from tui.value_screen import ValueScreen
 from tui.views import RANKS, SCREENS
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -47,6 +49,7 @@ def all_binding_ids(app: type[App[Any]]) -> set[str]:
     """Return the id of every action that a user may give other keys: of this application, its screens and widgets."""
     kinds: list[type] = [app, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
     kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, DiffScreen, GraphScreen]
+    kinds += [TimelineScreen, ValueScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}

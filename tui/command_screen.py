@@ -66,11 +66,7 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
         """What is shown."""
         return self.query_one(StyledLines)
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
+    def on_lines_chosen(self, _: Lines.Chosen) -> None:
         recording = self.process.recording
         if recording is not None:
             self.dismiss((recording, Location("trials" if self.process.command.slot == SEARCH else "overview")))

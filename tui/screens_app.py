@@ -14,7 +14,8 @@ from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.recording_app import RecordingApp
 from tui.session import Session
 from tui.styled_text import one_line
-from tui.views import RANKS, SCREENS, ScreenInfo, View, import_screens, screen_named
+from tui.views import RANKS, SCREENS, ScreenInfo, import_screens, screen_named
+from tui.views.base import View
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
 

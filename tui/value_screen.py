@@ -52,11 +52,7 @@ class ValueScreen(Dialog[Location]):
     def on_mount(self) -> None:
         self._show()
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
+    def on_lines_chosen(self, _: Lines.Chosen) -> None:
         self.action_close()
 
     def action_close(self) -> None:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard, GuardFailure, Span
@@ -175,9 +174,6 @@ class GuardsView(ListingView):
         """The list or the tree, whichever is shown."""
         return self.tree_ if self.tree_.display else self.table
 
-    def first_focus(self) -> Widget:
-        return self.lines
-
     def nothing(self, words: str) -> str:
         item = self.session.compile(self._compile or "-")
         return super().nothing(_FAILED if item is not None and item.outcome == "error" else words)
@@ -190,7 +186,7 @@ class GuardsView(ListingView):
 
     def action_form(self) -> None:
         """Switch between list and tree. The cursor stays on the same guard if it is visible."""
-        key = self._key()
+        key = self.key
         self.table.display, self.tree_.display = self.tree_.display, self.table.display
         self.lines.focus()
         if isinstance(key, int):
@@ -211,7 +207,7 @@ class GuardsView(ListingView):
         super().go_to(place)
 
     def location(self) -> Location:
-        key = self._key()
+        key = self.key
         return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
 
     def load(self) -> None:
@@ -256,30 +252,21 @@ class GuardsView(ListingView):
         """Show the title in the status line, because a small screen has no frames."""
         self.show_status(self._title, "")
 
-    def _key(self) -> int | str | None:
+    @property
+    def key(self) -> int | str | None:
         if not self.tree_.display:
             return self.table.key
         branch = self.tree_.branch
         kind, _, number = (branch.key if branch else "").partition("/")
         return int(number) if kind == "guard" else None
 
-    def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.lines:
-            self.debounce(self._describe)
-
-    def _describe(self) -> None:
-        key = self._key()
-        if isinstance(key, int) and key in self._guards:
-            self.fetch_detail(key)
-
     def line_chosen(self, lines: Lines) -> None:
-        key = self._key()
-        target = self.details.target if lines is self.details else None
-        target = target or (self.target_of(key) if isinstance(key, int) else None)
-        if target is not None:
-            self.browser.go_to(target)
-        elif lines is self.tree_:
+        if lines is self.details and self.details.target is None:
+            lines = self.lines  # the line that made the guard
+        if lines is self.tree_ and self.key is None:
             self.tree_.action_toggle_branch()
+        else:
+            super().line_chosen(lines)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards.get(int(key))
