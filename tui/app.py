@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
 from dynadiag.errors import DynadiagError
 from tui.bookmark_actions import BookmarkActionsApp
 from tui.command_actions import CommandActionsApp
+from tui.key_bindings import footer_key, hidden_key
 from tui.key_queue import KeyQueue
 from tui.location import Location
 from tui.session import Session
@@ -56,40 +57,33 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MIN_DETAILED, "-medium"), (MIN_WIDE, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")
+            hidden_key(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", f"view.{one.name}")
             for one in (*SCREENS, RANKS)
         ),
-        Binding("greater_than_sign", "rank(1)", "next recording", show=False, id="ranks.next"),
-        Binding("less_than_sign", "rank(-1)", "previous recording", show=False, id="ranks.previous"),
-        Binding("tab", "pane(1)", "next pane", show=False, priority=True, id="app.next-pane"),
-        Binding("shift+tab", "pane(-1)", "previous pane", show=False, priority=True, id="app.previous-pane"),
-        Binding("backspace,H,ctrl+o", "back", "back", id="app.back"),
-        Binding("L", "forward", "forward", show=False, id="app.forward"),
-        Binding("question_mark,f1", "help", "help", id="app.help"),
-        Binding("colon,ctrl+p", "command_palette", "all actions", id="app.palette"),
-        Binding("B", "search_program('bisect')", "find the part of the compiler at fault", show=False, id="app.bisect"),
-        Binding("M", "search_program('minify')", "write a small program with the failure", show=False, id="app.minify"),
-        Binding(
-            "t",
-            "theme",
-            "next theme",
-            show=False,
-            id="app.theme",
-            tooltip="next theme: dark, light, the terminal's 16 colors, color-blind",
-        ),
-        Binding("X", "explain", "run the program again and record it (explain)", show=False, id="app.explain"),
-        Binding("F", "fix", "look for changes that remove breaks and recompiles (fix)", show=False, id="app.fix"),
-        Binding("T", "compare", "time the function in each compile mode (compare)", show=False, id="app.compare"),
-        Binding("C", "diff", "compare with another recording (diff)", show=False, id="app.diff"),
-        Binding("O", "open", "open another recording, too", show=False, id="app.open"),
-        Binding("m", "mark", "bookmark this line, with a note", show=False, id="app.mark"),
-        Binding("apostrophe", "marks", "list the bookmarks", show=False, id="app.marks"),
-        Binding("W", "export", "write the screen to a file, as SVG or text", show=False, id="app.export"),
-        Binding("P", "report", "write the recording as an HTML page (report)", show=False, id="app.report"),
-        Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
-        Binding("q", "quit", "quit", id="app.quit"),
-        Binding("ctrl+z", "suspend_process", "suspend (`fg` resumes)", show=False, id="app.suspend"),
-        Binding("escape", "escape", "clear the search and the filter, or go back", show=False, id="app.escape"),
+        hidden_key(">", "rank(1)", "next recording", "ranks.next"),
+        hidden_key("<", "rank(-1)", "previous recording", "ranks.previous"),
+        hidden_key("tab", "pane(1)", "next pane", "app.next-pane", priority=True),
+        hidden_key("shift+tab", "pane(-1)", "previous pane", "app.previous-pane", priority=True),
+        footer_key("backspace,H,ctrl+o", "back", "back", "app.back"),
+        hidden_key("L", "forward", "forward", "app.forward"),
+        footer_key("?,f1", "help", "help", "app.help"),
+        footer_key(":,ctrl+p", "command_palette", "all actions", "app.palette"),
+        hidden_key("B", "search_program('bisect')", "find the part of the compiler at fault", "app.bisect"),
+        hidden_key("M", "search_program('minify')", "write a small program with the failure", "app.minify"),
+        hidden_key("t", "theme", "next theme", "app.theme", "next theme: dark, light, 16 colors, color-blind"),
+        hidden_key("X", "explain", "run the program again and record it (explain)", "app.explain"),
+        hidden_key("F", "fix", "look for changes that remove breaks and recompiles (fix)", "app.fix"),
+        hidden_key("T", "compare", "time the function in each compile mode (compare)", "app.compare"),
+        hidden_key("C", "diff", "compare with another recording (diff)", "app.diff"),
+        hidden_key("O", "open", "open another recording, too", "app.open"),
+        hidden_key("m", "mark", "bookmark this line, with a note", "app.mark"),
+        hidden_key("'", "marks", "list the bookmarks", "app.marks"),
+        hidden_key("W", "export", "write the screen to a file, as SVG or text", "app.export"),
+        hidden_key("P", "report", "write the recording as an HTML page (report)", "app.report"),
+        hidden_key("r", "reload", "reload the recording", "app.reload"),
+        footer_key("q", "quit", "quit", "app.quit"),
+        hidden_key("ctrl+z", "suspend_process", "suspend (`fg` resumes)", "app.suspend"),
+        hidden_key("escape", "escape", "clear the search and the filter, or go back", "app.escape"),
     ]
 
     def __init__(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.bookmarks import Bookmark
 from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.styled_text import one_line
 from tui.views import screen_named
@@ -20,8 +21,8 @@ class BookmarkList(ListDialog[Bookmark, Location]):
 
     COLUMNS: ClassVar[Sequence[Column]] = (Column("where", max_width=40), Column("line", max_width=60), Column("note"))
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "close", id="bookmarks.close"),
-        Binding("D,delete", "remove", "remove", id="bookmarks.remove", tooltip="remove the bookmark"),
+        footer_key("escape,q", "dismiss", "close", "bookmarks.close"),
+        footer_key("D,delete", "remove", "remove", "bookmarks.remove", "remove the bookmark"),
     ]
 
     def __init__(self, marks: Sequence[Bookmark], changed: Callable[[list[Bookmark]], None]) -> None:

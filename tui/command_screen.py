@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 
 from tui.command_process import SEARCH, CommandProcess
 from tui.dialog import Dialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.search_summary import search_words
 from tui.styled_text import Fragment, Line, line, one_line
@@ -42,8 +43,8 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
     """Shows a command. It goes on when the screen is closed; `x` stops it, and enter opens what it has recorded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "stop", "stop", id="command.stop", tooltip="stop the command"),
-        Binding("escape,q", "leave", "close", id="command.close", tooltip="close; the command goes on"),
+        footer_key("x", "stop", "stop", "command.stop", "stop the command"),
+        footer_key("escape,q", "leave", "close", "command.close", "close; the command goes on"),
     ]
 
     CLOSES: ClassVar[str] = "escape closes, and it goes on"  # what escape does while the command runs

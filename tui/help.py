@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.keys import format_key
 
 from tui.dialog import Dialog
+from tui.key_bindings import footer_key
 from tui.styled_text import Line, line, one_line
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -60,7 +61,7 @@ class HelpScreen(Dialog[None]):
     """Lists the keys of one screen, then the keys that work on every screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
+        footer_key("escape,q,?", "dismiss", "close", "help.close"),
     ]
 
     def __init__(

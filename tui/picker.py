@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.confirm import Choice, Confirm
 from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.recording_list import ListedRecording, age_of, list_recordings, size_text
 from tui.styled_text import line, one_line
 from tui.widgets.table import Column, Row
@@ -26,9 +27,9 @@ class Picker(ListDialog[ListedRecording, Path]):
         Column("file"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "close", id="picker.close"),
-        Binding("q", "leave", "close", id="picker.leave"),
-        Binding("D,delete", "delete", "delete", id="picker.delete", tooltip="delete the recording"),
+        footer_key("escape", "dismiss", "close", "picker.close"),
+        footer_key("q", "leave", "close", "picker.leave"),
+        footer_key("D,delete", "delete", "delete", "picker.delete", "delete the recording"),
     ]
 
     def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool, verb: str) -> None:

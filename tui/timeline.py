@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.caches import timed_sections
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import duration
 from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import one_line
@@ -99,12 +100,10 @@ class TimelineScreen(ListDialog[Slice, Location]):
         Column("time line", min_last_width=_MIN_BAR),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,v", "dismiss", "close", id="timeline.close"),
-        Binding("plus,equals_sign", "zoom(0.5)", "zoom in", id="timeline.in"),
-        Binding("minus", "zoom(2.0)", "zoom out", id="timeline.out"),
-        Binding(
-            "z", "fit", "zoom to it", id="timeline.fit", tooltip="show the slice under the cursor in the full width"
-        ),
+        footer_key("escape,q,v", "dismiss", "close", "timeline.close"),
+        footer_key("plus,equals_sign", "zoom(0.5)", "zoom in", "timeline.in"),
+        footer_key("minus", "zoom(2.0)", "zoom out", "timeline.out"),
+        footer_key("z", "fit", "zoom to it", "timeline.fit", "show the slice under the cursor in the full width"),
     ]
 
     def __init__(self, session: Session, rank: int, paths: Sequence[Path], start: str | None) -> None:

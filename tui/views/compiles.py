@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.recording.records import Compile
 from tui.compile_tree import CompileTree, call_lines, compile_branches, compile_lines
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.styled_text import Line, line
 from tui.timeline import TimelineScreen
@@ -25,12 +26,8 @@ class CompilesView(ListingView):
     TITLE: ClassVar[str] = "Compiles"
     DETAIL: ClassVar[str] = "compile"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "v",
-            "timeline",
-            "time line",
-            id="compiles.timeline",
-            tooltip="show the time line of the run, zoomed to this compile",
+        footer_key(
+            "v", "timeline", "time line", "compiles.timeline", "show the run's time line, zoomed to this compile"
         ),
     ]
 

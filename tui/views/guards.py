@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard, GuardFailure, Span
 from dynadiag.recording.torch_text.guards import tensor_check
 from dynadiag.recording.torch_text.sources import is_global, source_components, source_text
 from dynadiag.render.paths import source_location
+from tui.key_bindings import footer_key, hidden_key
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_report import RolePrinter, styled_report_lines
@@ -125,29 +126,9 @@ class GuardsView(ListingView):
         Column("condition", max_width=200, min_last_width=36),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "v",
-            "form",
-            "tree, list",
-            id="guards.form",
-            tooltip="show the guards as a tree of the values that they check, or as a list",
-        ),
-        Binding(
-            "J",
-            "compile(1)",
-            "compile",
-            key_display="J/K",
-            id="guards.next",
-            tooltip="show the guards of the next compile",
-        ),
-        Binding(
-            "K",
-            "compile(-1)",
-            "previous compile",
-            show=False,
-            id="guards.previous",
-            tooltip="show the guards of the previous compile",
-        ),
+        footer_key("v", "form", "tree, list", "guards.form", "show the guards as a tree of values, or as a list"),
+        footer_key("J", "compile(1)", "compile", "guards.next", "show the guards of the next compile", display="J/K"),
+        hidden_key("K", "compile(-1)", "previous compile", "guards.previous"),
     ]
 
     def __init__(self) -> None:

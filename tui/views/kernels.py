@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import list_some
 from dynadiag.recording.records import Kernel
@@ -14,6 +14,7 @@ from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -55,9 +56,7 @@ class KernelsView(ListingView):
         Column("name", max_width=200, is_name=True, min_last_width=22),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "T", "app.measure", "time", id="kernels.measure", tooltip="run the generated code, and time each kernel"
-        ),
+        footer_key("T", "app.measure", "time", "kernels.measure", "run the generated code, and time each kernel"),
     ]
 
     def __init__(self) -> None:

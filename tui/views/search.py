@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.recording_search import MAX_HITS, RecordingSearch
 from tui.search_hits import Hit, HitGroup, group_hits
@@ -38,7 +39,7 @@ class SearchView(ListingView):
         Column("text", max_width=240),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "stop", "stop", id="everywhere.stop", tooltip="stop the search"),
+        footer_key("x", "stop", "stop", "everywhere.stop", "stop the search"),
     ]
 
     def __init__(self) -> None:

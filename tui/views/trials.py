@@ -9,13 +9,14 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
 from tui.command_process import SEARCH, CommandProcess
 from tui.command_screen import state_line
 from tui.highlighting import Highlighter
+from tui.key_bindings import footer_key
 from tui.location import FILE_VIEW
 from tui.search_result import SearchResult, read_search_result
 from tui.search_summary import search_lines
@@ -55,22 +56,22 @@ class TrialsView(ListingView):
         Column("tried", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
+        footer_key(
             "B",
             "app.search_program('bisect')",
             "bisect",
-            id="search.bisect",
-            tooltip="bisect the program: find the part of the compiler at fault",
+            "search.bisect",
+            "bisect: find the part of the compiler at fault",
         ),
-        Binding(
+        footer_key(
             "M",
             "app.search_program('minify')",
             "minify",
-            id="search.minify",
-            tooltip="minify the program: write a small program with the same failure",
+            "search.minify",
+            "minify: write a small program that fails so",
         ),
-        Binding("x", "stop", "stop", id="search.stop", tooltip="stop the search; its trials are kept"),
-        Binding("c", "app.resume_search", "resume", id="search.resume", tooltip="resume a search that was stopped"),
+        footer_key("x", "stop", "stop", "search.stop", "stop the search; its trials are kept"),
+        footer_key("c", "app.resume_search", "resume", "search.resume", "resume a search that was stopped"),
     ]
 
     def __init__(self) -> None:

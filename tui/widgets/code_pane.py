@@ -10,11 +10,12 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from tui.colors import line_color, role_style, syntax_style, tint
 from tui.documents import Document
+from tui.key_bindings import footer_key
 from tui.line_links import LineKey, LineLinks
 from tui.node_values import ValueMargin
 from tui.source_findings import SourceNote
@@ -35,7 +36,7 @@ class CodePane(Lines):
     """Shows a document. A linked line has a bar in the color of its source line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "edit", id="code.edit", tooltip="open this line in $EDITOR"),
+        footer_key("e", "app.edit", "edit", "code.edit", "open this line in $EDITOR"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002

@@ -9,11 +9,12 @@ from typing import ClassVar, overload
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from dynadiag.render.wrap import truncate_middle
 from tui.colors import role_style
+from tui.key_bindings import hidden_key
 from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
@@ -83,8 +84,8 @@ class Table(FilterableLines):
     Table > .table--header { text-style: bold; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
-        Binding("S", "reverse", "reverse the order", show=False, id="table.reverse"),
+        hidden_key("s", "sort(1)", "sort by the next column", "table.sort"),
+        hidden_key("S", "reverse", "reverse the order", "table.reverse"),
     ]
 
     def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
