@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
