@@ -70,11 +70,13 @@ async def drive(app, rows):
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 DRIVE = f"""{HARNESS}
+from tests.tui.conftest import counting
 from tui.app import Browser
 from tui.session import Session
 
 with Session.open(Path(sys.argv[1])) as session:
-    asyncio.run(drive(Browser(session, ahead=True), lambda: session.rows_read))
+    counter = counting(session)
+    asyncio.run(drive(Browser(session, ahead=True), lambda: counter.rows_read))
 """
 BARE = f"""{HARNESS}
 from textual.app import App

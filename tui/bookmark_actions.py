@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dynadiag.errors import DynadiagError
 from tui.location import Location
-from tui.recording_app import RecordingApp
+from tui.screens_app import ScreensApp
 
 if TYPE_CHECKING:
     from tui.bookmarks import Bookmark
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
 
 
-class BookmarkActionsApp(RecordingApp):
+class BookmarkActionsApp(ScreensApp):
     """Makes bookmarks, lists them and goes to one."""
 
     async def action_mark(self) -> None:

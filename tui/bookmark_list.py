@@ -5,60 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.bookmarks import Bookmark
-from tui.dialog import Dialog
+from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.styled_text import one_line
 from tui.views import screen_named
-from tui.widgets.lines import Lines
-from tui.widgets.table import Column, Row, Table
-
-_COLUMNS = (Column("where", max_width=40), Column("line", max_width=60), Column("note"))
+from tui.widgets.table import Column, Row
 
 
-class BookmarkList(Dialog[Location]):
+class BookmarkList(ListDialog[Bookmark, Location]):
     """Returns the location that the user chose, or ``None``."""
 
+    COLUMNS: ClassVar[Sequence[Column]] = (Column("where", max_width=40), Column("line", max_width=60), Column("note"))
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "close", id="bookmarks.close"),
-        Binding("D,delete", "remove", "remove", key_display="D", id="bookmarks.remove", tooltip="remove the bookmark"),
+        footer_key("escape,q", "dismiss", "close", "bookmarks.close"),
+        footer_key("D,delete", "remove", "remove", "bookmarks.remove", "remove the bookmark"),
     ]
 
     def __init__(self, marks: Sequence[Bookmark], changed: Callable[[list[Bookmark]], None]) -> None:
         """``changed`` is called with what is left when one is removed."""
-        super().__init__()
-        self._marks, self._changed = list(marks), changed
-
-    def compose(self) -> ComposeResult:
-        yield Table(_COLUMNS)
+        super().__init__(marks)
+        self._changed = changed
 
     def on_mount(self) -> None:
-        self.query_one(Table).border_subtitle = "enter goes there, D removes it, escape closes"
+        self.table.border_subtitle = "enter goes there, D removes it, escape closes"
         self._show()
 
     def _show(self) -> None:
-        table = self.query_one(Table)
-        table.border_title = f"bookmarks: {len(self._marks):,}"
-        table.show([_row(number, mark) for number, mark in enumerate(self._marks)])
+        self.table.border_title = f"bookmarks: {len(self.items):,}"
+        self.table.show([_row(number, mark) for number, mark in enumerate(self.items)])
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
-        key = self.query_one(Table).key
-        if isinstance(key, int):
-            self.dismiss(self._marks[key].place)
+    def answer(self, item: Bookmark) -> Location:
+        return item.place
 
     def action_remove(self) -> None:
         """Remove the bookmark under the cursor."""
-        key = self.query_one(Table).key
-        if isinstance(key, int):
-            del self._marks[key]
-            self._changed(self._marks)
+        if self.selected is not None:
+            del self.items[int(self.table.key or 0)]
+            self._changed(self.items)
             self._show()
 
 

@@ -139,8 +139,8 @@ def read_panes(
     Source files that `before` has read are taken from it, so that the pane keeps its place in them.
     """
     item = session.compile(compile_id)
-    graphs = session.graphs(compile_id)
-    kernels = session.kernels(compile_id)
+    graphs = session.recording.graphs(compile_id)
+    kernels = session.recording.kernels(compile_id)
     if item is None:
         refs: dict[str, list[DocumentRef]] = {pane: [] for pane in PANES}
     else:
@@ -151,7 +151,7 @@ def read_panes(
     origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
     callers = item.user_stack[:-1] if item is not None else ()
     linker = RecordedLinks(
-        session,
+        session.recording,
         graphs,
         from_cache=item is not None and "hit" in (item.cache or ""),
         origins=origins,
@@ -289,7 +289,7 @@ def read_document(session: Session, ref: DocumentRef) -> Document:
         text = session.recording.source(name)
         note = "" if text is not None else "this file is not in the recording"
     else:
-        text = session.payload(ref.event)
+        text = session.recording.payload(ref.event)
         note = "" if text else "this event has no payload"
     lines = split_lines(text or "")
     return Document(ref, lines, language_regions(ref, lines), note)

@@ -4,48 +4,99 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import unused_path
 from tui.location import Location
-from tui.recording_app import RecordingApp
 from tui.running_commands import RunningCommands
+from tui.screens_app import ScreensApp
 from tui.styled_text import one_line
 
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
     from tui.confirm import Choice
-    from tui.session import Session
 
 
+_ACCURACY = "--accuracy"
 _RUNS_ONCE = "This runs the program of the recording, with all its side effects."
 
 
-class CommandActionsApp(RecordingApp):
+class CommandActionsApp(ScreensApp):
     """Asks what a command needs, shows it while it runs, and goes on with it while other screens are shown.
 
     Of each kind one command runs at a time, whatever recordings are open, and of the two kinds of searches one. Its key
     shows it again until its end was seen, in the recording that it was started on.
     """
 
-    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, folder: Path | None = None) -> None:
-        super().__init__(session, paths, rank, folder)
-        self._commands = RunningCommands(self._command_changed)
+    @cached_property
+    def commands(self) -> RunningCommands:
+        """The commands that were started here."""
+        return RunningCommands(self._command_changed)
 
     async def on_unmount(self) -> None:
-        await self._commands.shut_down()
+        await self.commands.shut_down()
 
     def action_explain(self) -> None:
         """Ask the user, then run the program again and record it. Enter opens the recording, also while it runs."""
         from tui.command_process import program_command
 
-        run, folder = self.session.run, self.folder or self.session.path.parent
+        run, output = self.session.run, self._new_recording()
+        self._ask_and_run("explain", lambda: program_command("explain", run, output=output), (_RUNS_ONCE,))
+
+    def _new_recording(self) -> Path:
+        """Where a command writes a new recording."""
+        folder = self.folder or self.session.path.parent
         with suppress(OSError):  # the command says what it cannot write
             folder.mkdir(parents=True, exist_ok=True)
-        output = unused_path(folder, run.target)
-        self._ask_and_run("explain", lambda: program_command("explain", run, output=output), (_RUNS_ONCE,))
+        return unused_path(folder, self.session.run.target)
+
+    def action_search_program(self, kind: str) -> None:
+        """Show the search that runs; if none does, ask the user and start a bisection or a minification.
+
+        If the program succeeded, propose `--accuracy` first. A recorded search has its own options.
+        """
+        from tui.command_process import SEARCH, program_command
+        from tui.search_result import read_search_result
+
+        def choices() -> list[Choice[Command]]:
+            run, known, output = self.session.run, read_search_result(self.session), self._new_recording()
+            plain, compared = (), (_ACCURACY,)
+            ways = [plain, compared] if run.exit_code else [compared, plain]
+            options = ways if known is None else [known.options]
+            return [_search_choice(program_command(kind, run, each, output=output)) for each in options]
+
+        if not self._show_running(SEARCH):
+            self.ask_to_run(choices)
+
+    def action_resume_search(self) -> None:
+        """Ask the user, then resume the search of this recording, which was stopped."""
+        from tui.command_process import SEARCH, program_command
+        from tui.search_result import read_search_result
+
+        known = read_search_result(self.session)
+        if self._show_running(SEARCH):
+            return
+        if known is None or known.is_finished or known.kind is None:
+            self.notify("there is no stopped search: B and M start one", severity="warning")
+        else:
+            command = (known.kind, self.session.run, known.options, self.session.final_path)
+            self.ask_to_run(lambda: [_search_choice(program_command(*command))])
+
+    def stop_search(self) -> None:
+        """Stop the search that was started on this recording, or goes on with it. Its trials are kept."""
+        from tui.command_process import SEARCH
+
+        search, running = self.commands.find(SEARCH, self.session.final_path), self.commands.running(SEARCH)
+        if search is not None and search.running:
+            search.stop()
+        elif running is not None:
+            name = one_line(running.subject.name)
+            self.notify(f"the search on {name} runs: x on its Trials screen stops it", markup=False)
+        else:
+            self.notify("no search is running")
 
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
@@ -123,10 +174,6 @@ class CommandActionsApp(RecordingApp):
 
     # Commands that run
 
-    @property
-    def commands(self) -> RunningCommands:
-        return self._commands
-
     def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
         """Show the command of this kind that runs; if none does, ask the user and start one."""
         from tui.confirm import command_choice
@@ -135,6 +182,7 @@ class CommandActionsApp(RecordingApp):
             self.ask_to_run(lambda: [command_choice(make(), *told)])
 
     def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
+        """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
         from tui.confirm import Confirm
 
         subject = self.session.final_path  # another one may be open when the user answers
@@ -146,28 +194,24 @@ class CommandActionsApp(RecordingApp):
             self.push_screen(Confirm(*choices), lambda command: self._run_and_show(command, subject))
 
     def _run_and_show(self, command: Command | None, subject: Path) -> None:
-        from tui.command_process import SEARCH
-
         if command is not None:
-            process = self._start(command, subject)
-            if command.slot != SEARCH:  # the Trials screen shows it
-                self._show(process)
+            self._show(self._start(command, subject))
 
     def _start(self, command: Command, subject: Path) -> CommandProcess:
         from tui.command_screen import text_columns
 
-        return self._commands.start(command, subject, text_columns(self.size.width))
+        return self.commands.start(command, subject, text_columns(self.size.width))
 
     def _show_running(self, kind: str) -> bool:
         """Show the command of this kind that runs, or whose end was not seen. Return whether there is one."""
-        here = self._commands.find(kind, self.session.final_path)
-        process = here or self._commands.running(kind)
+        here = self.commands.find(kind, self.session.final_path)
+        process = here or self.commands.running(kind)
         if process is None:
             return False
         self._show(process)
         if here is None:
             name = one_line(process.subject.name)
-            self.notify(f"{kind} runs on {name}: one at a time", severity="warning", markup=False)
+            self.notify(f"{process.command.kind} runs on {name}: one at a time", severity="warning", markup=False)
         return True
 
     def _show(self, process: CommandProcess) -> None:
@@ -175,14 +219,13 @@ class CommandActionsApp(RecordingApp):
 
         def closed(chosen: tuple[Path, Location] | None) -> None:
             if process.finished:
-                self._commands.remove(process)
+                self.commands.remove(process)
             self._open_chosen(chosen)
 
         self.push_screen(CommandScreen(process), closed)
 
     def _command_changed(self, process: CommandProcess) -> None:
         """Show what is new of a command: on its screen, or that it has ended."""
-        from tui.command_process import SEARCH
         from tui.command_screen import CommandScreen
 
         if not self.screen_stack:  # the browser ends
@@ -190,23 +233,21 @@ class CommandActionsApp(RecordingApp):
         screen, slot = self.screen, process.command.slot
         if isinstance(screen, CommandScreen) and screen.process is process:
             screen.refresh_soon()
-        elif not (slot == SEARCH and self.search_changed(process)) and process.finished and slot != "diff":
+        elif process.finished and slot != "diff":
             self._report_end(process)
         if process.finished and slot == "diff":  # only the screen that started it shows it
-            self._commands.remove(process)
+            self.commands.remove(process)
         if process.finished and _written(process) == self.session.final_path.resolve():
             self.action_reload()
 
     def _report_end(self, process: CommandProcess) -> None:
-        from tui.command_process import SEARCH
         from tui.command_screen import result_of
 
         command = process.command
         is_here = process.belongs_to(self.session.final_path.resolve())
         name = command.kind if is_here else f"{command.kind} of {one_line(process.subject.name)}"
-        shows = "its Trials screen" if command.slot == SEARCH else "its key"
         where = "" if is_here else " there"
-        self.notify(f"{name}: {result_of(process)[0]}; {shows} shows it{where}", timeout=10, markup=False)
+        self.notify(f"{name}: {result_of(process)[0]}; its key shows it{where}", timeout=10, markup=False)
 
     def pick_recording(
         self, then: Callable[[Path | None], None], cursor: Path, *, first: bool = False, verb: str = "opens"
@@ -217,6 +258,14 @@ class CommandActionsApp(RecordingApp):
         opened = self.paths or [self.session.path]
         folders = [*([self.folder] if self.folder else []), *(path.parent for path in opened)]
         self.push_screen(Picker(folders, cursor, first=first, verb=verb), then)
+
+
+def _search_choice(command: Command) -> Choice[Command]:
+    from tui.confirm import RUNS_OFTEN, command_choice
+
+    compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in command.options else ""
+    shown = compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."
+    return command_choice(command, shown, RUNS_OFTEN)
 
 
 def _written(process: CommandProcess) -> Path | None:

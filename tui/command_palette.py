@@ -19,6 +19,8 @@ from tui.diff_screen import DiffScreen
 from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label
 from tui.picker import Picker
+from tui.timeline import TimelineScreen
+from tui.value_screen import ValueScreen
 from tui.views import RANKS, SCREENS
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -27,7 +29,7 @@ from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
 if TYPE_CHECKING:
-    from tui.recording_app import RecordingApp
+    from tui.app import Browser
 
 
 RunAction = Callable[[], Awaitable[object]]
@@ -47,6 +49,7 @@ def all_binding_ids(app: type[App[Any]]) -> set[str]:
     """Return the id of every action that a user may give other keys: of this application, its screens and widgets."""
     kinds: list[type] = [app, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
     kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen, DiffScreen, GraphScreen]
+    kinds += [TimelineScreen, ValueScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}
@@ -72,8 +75,8 @@ class ActionProvider(Provider):
     def _actions(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the title, the id and the callback of each action."""
         seen: set[str] = set()
-        chosen = cast("RecordingApp", self.app).chosen_keys
-        node: DOMNode | None = self.focused or cast("RecordingApp", self.app).current
+        chosen = cast("Browser", self.app).chosen_keys
+        node: DOMNode | None = self.focused or cast("Browser", self.app).current
         while node is not None:
             for binding in described_bindings(node):
                 if binding.id and binding.id not in seen:
@@ -84,7 +87,7 @@ class ActionProvider(Provider):
 
     def _other_screens(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the actions of screens that are not shown. Running one switches to its screen first."""
-        browser = cast("RecordingApp", self.app)
+        browser = cast("Browser", self.app)
         for screen in SCREENS:
             if screen.name != browser.current.id:
                 for binding in screen.view_class().__dict__.get("BINDINGS", ()):
@@ -93,7 +96,7 @@ class ActionProvider(Provider):
                         yield f"{screen.title}: {_title(binding, browser.chosen_keys)}", binding.id, run
 
     async def _run_on_screen(self, screen: str, action: str) -> None:
-        browser = cast("RecordingApp", self.app)
+        browser = cast("Browser", self.app)
         await browser.action_view(screen)
         await browser.run_action(action, browser.current)
 

@@ -32,18 +32,15 @@ SEARCH = "search"  # the slot of bisections and minifications
 
 _DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_WITH_DOCUMENT = ("bisect", "minify", "diff")  # the commands whose JSON the browser reads
+_WITH_DOCUMENT = ("diff",)  # the commands whose JSON the browser reads
 _WITHOUT_PROGRAM = ("kernels", "report", "diff")  # the commands that run no program
-_TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
-_RESUME_HINT = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
 _NOT_STARTED = 127  # exit code of a command that could not be started, as a shell gives it
 _SAVE_SECONDS = 20.0  # that a search may take to keep its trials; a second interrupt before would end it at once
 # Seconds that a command may take to stop when the browser quits, after each interrupt: a program that ignores
 # interrupts is killed at the third one.
 _SHUTDOWN_TIMEOUTS = (_SAVE_SECONDS, 1.0, 1.0)
-_MAX_TRIALS = 50_000  # trials kept
-_MAX_MESSAGES = 200  # other lines of stderr kept
+_MAX_MESSAGES = 200  # lines of stderr kept
 _LAST_WORDS_SECONDS = 5.0  # to read what is left of its output after its end
 _MAX_LINE_BYTES = 16 << 20  # bytes of one line of output
 _MAX_REPORT_LINES = 2000  # lines of stdout kept
@@ -92,7 +89,8 @@ def program_command(
         name = run.target or "the recording"
         raise DynadiagError(f"{name}: this program does not exist here; run `dynadiag {kind}` on it yourself")
     again = ("--resume", str(resume.absolute())) if resume is not None else ()
-    written = ("-o", str(output.absolute())) if output is not None else ()
+    option = "--recording" if kind == "minify" else "-o"
+    written = (option, str(output.absolute())) if output is not None else ()
     argv = (*_DYNADIAG, kind, *options, *again, *written, *words, *run.argv[1:])
     return Command(kind, argv, folder, options, resume, output)
 
@@ -118,16 +116,6 @@ def _is_program(path: Path) -> bool:
     return path.suffix == ".py" and path.is_file() and not path.name.startswith("-")
 
 
-@dataclass(frozen=True, slots=True)
-class TrialProgress:
-    """One finished trial."""
-
-    number: int
-    label: str
-    status: str
-    seconds: float
-
-
 @dataclass(slots=True, eq=False)
 class CommandProcess:
     """A command that runs or has run, started on the recording ``subject``.
@@ -141,12 +129,11 @@ class CommandProcess:
     subject: Path
     on_change: Callable[[], None]
     columns: int | None = None
-    trials: list[TrialProgress] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_MESSAGES))
     report: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_REPORT_LINES))  # what it printed last
-    verdict: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once written
+    document: dict[str, Any] = field(default_factory=dict)  # its JSON, once written
     exit_code: int | None = None  # the exit code, once known
-    finished: bool = False  # it has ended and its verdict has been read
+    finished: bool = False  # it has ended and its document has been read
     started: float = field(default_factory=time.monotonic)
     _process: asyncio.subprocess.Process | None = None
     _interrupted: float | None = None  # when it was interrupted last, as `time.monotonic` tells
@@ -170,11 +157,11 @@ class CommandProcess:
     def recording(self) -> Path | None:
         """The recording that it writes, or the folder with recordings; ``None`` until there is one.
 
-        The last line on stderr names it, after a hint if a search was stopped.
+        If the command line does not name it, the last line on stderr does.
         """
-        path = self.command.output
+        path = self.command.output or self.command.resume
         if path is None and self.messages and self.exit_code is not None:
-            path = Path(self.messages[-1].rpartition(_RESUME_HINT)[2])
+            path = Path(self.messages[-1])
         return path if path and (_is_recording(path) or has_recordings(path)) else None
 
     def belongs_to(self, recording: Path) -> bool:
@@ -185,13 +172,13 @@ class CommandProcess:
     async def run(self) -> None:
         """Run the command until it ends or `stop` is called."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
-            document = Path(scratch, "verdict.json")
+            document = Path(scratch, "document.json")
             try:
                 await self._run(document)
             except OSError as error:  # its folder is gone, or there is no room for another process
                 self.messages.append(f"{self.command.folder}: {error.strerror}")
                 self.exit_code = _NOT_STARTED
-            self.verdict = _read_verdict(document)
+            self.document = _read_document(document)
         self.finished = True
         self.on_change()
 
@@ -257,11 +244,7 @@ class CommandProcess:
             take(line.decode("utf-8", "replace").rstrip("\n"))
 
     def _add_error_line(self, text: str) -> None:
-        found = _TRIAL_LINE.search(text)
-        if found is None:
-            self.messages.append(text)
-        elif len(self.trials) < _MAX_TRIALS:
-            self.trials.append(TrialProgress(int(found[1]), found[2], found[3], float(found[4])))
+        self.messages.append(text)
         self.on_change()
 
     def _add_report_line(self, text: str) -> None:
@@ -273,9 +256,9 @@ def _is_recording(path: Path) -> bool:
     return path.suffix == SUFFIX and path.is_file()
 
 
-def _read_verdict(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it ended without a verdict; the exit code is shown
+    except (OSError, ValueError):  # it ended without one; the exit code is shown
         return {}
     return found if isinstance(found, dict) else {}

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 
 from tui.command_process import SEARCH, CommandProcess
 from tui.dialog import Dialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.search_summary import search_words
-from tui.styled_text import Line, line, one_line
+from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
@@ -23,7 +24,6 @@ _WIDTH = 0.96  # of the terminal's
 _FRAME = 5  # columns of the border, the padding and a scrollbar
 _REFRESH_SECONDS = 0.1  # seconds between two updates
 _TICK_SECONDS = 1.0
-_FIRST_SCREEN = "overview"  # of a recording that is opened
 _ROLES = {"+": "add", "-": "remove", "@": "gutter"}  # of a line of a patch, by its first character
 _RESULTS = {
     ("explain", 0): ("the program has ended; enter opens its recording", "good"),
@@ -43,8 +43,8 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
     """Shows a command. It goes on when the screen is closed; `x` stops it, and enter opens what it has recorded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "stop", "stop", id="command.stop", tooltip="stop the command"),
-        Binding("escape,q", "leave", "close", id="command.close", tooltip="close; the command goes on"),
+        footer_key("x", "stop", "stop", "command.stop", "stop the command"),
+        footer_key("escape,q", "leave", "close", "command.close", "close; the command goes on"),
     ]
 
     CLOSES: ClassVar[str] = "escape closes, and it goes on"  # what escape does while the command runs
@@ -67,14 +67,10 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
         """What is shown."""
         return self.query_one(StyledLines)
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
+    def on_lines_chosen(self, _: Lines.Chosen) -> None:
         recording = self.process.recording
         if recording is not None:
-            self.dismiss((recording, Location(_FIRST_SCREEN)))
+            self.dismiss((recording, Location("trials" if self.process.command.slot == SEARCH else "overview")))
 
     def action_stop(self) -> None:
         """Stop the command."""
@@ -112,7 +108,7 @@ def text_columns(width: int) -> int:
 def result_of(process: CommandProcess) -> tuple[str, str]:
     """What came of a command that has ended, and the role of these words."""
     if process.command.slot == SEARCH:
-        return search_words(process)
+        return search_words(process.command.kind, process.exit_code)
     if process.stopped:
         return _STOPPED
     code = process.exit_code or 0
@@ -122,12 +118,17 @@ def result_of(process: CommandProcess) -> tuple[str, str]:
     return known or (f"ended with exit code {code}", "error")
 
 
-def _command_lines(process: CommandProcess) -> Iterator[Line]:
+def state_line(process: CommandProcess, *more: Fragment) -> Line:
+    """What came of a command; of one that runs, for how long it has run."""
     if process.finished:
-        yield line(result_of(process))
-    else:
-        state = ("● stopping  ", "break") if process.stopping else ("● running  ", "good")
-        yield line(state, (f"{time.monotonic() - process.started:.0f} s  ", "dim"))
+        return line(result_of(process), *more)
+    state = ("● stopping  ", "break") if process.stopping else ("● running  ", "good")
+    return line(state, (f"{time.monotonic() - process.started:.0f} s  ", "dim"), *more)
+
+
+def _command_lines(process: CommandProcess) -> Iterator[Line]:
+    yield state_line(process)
+    if not process.finished:
         yield from (line(f"  {text}") for text in _phases(process))
     yield line((f"in {process.command.folder}", "dim"))
     yield Line()
@@ -139,5 +140,4 @@ def _command_lines(process: CommandProcess) -> Iterator[Line]:
 
 def _phases(process: CommandProcess) -> Iterator[str]:
     """What the command said last, the newest first."""
-    trials = [f"trial {item.number}: {item.label}: {item.status}" for item in process.trials[-1:]]
-    yield from (one_line(text) for text in (*trials, *list(process.messages)[:-4:-1]))
+    yield from map(one_line, list(process.messages)[:-4:-1])

@@ -61,8 +61,7 @@ class Confirm(Dialog["T | None"], Generic[T]):
         other = "a shows the other choice, " if len(self._choices) > 1 else ""
         box.border_subtitle = f"y {self._verb}, {other}escape cancels"
 
-    def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
-        message.stop()
+    def on_lines_chosen(self, _: StyledLines.Chosen) -> None:
         self.action_answer(True)
 
     def action_other(self) -> None:

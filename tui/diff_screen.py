@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from dynadiag.diff.difference import Comparison, Difference
@@ -17,6 +17,7 @@ from dynadiag.render.paths import source_location
 from tui.command_process import CommandProcess
 from tui.command_screen import CommandScreen
 from tui.diff_sides import Sides, read_sides
+from tui.key_bindings import footer_key, hidden_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -32,8 +33,8 @@ class DiffScreen(CommandScreen):
     """The differences above, both sides below. Enter on a side goes to that line in its recording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("full_stop", "change(1)", "next change", key_display=".", id="diff.next"),
-        Binding("comma", "change(-1)", "previous change", show=False, key_display=",", id="diff.previous"),
+        footer_key(".", "change(1)", "next change", "diff.next"),
+        hidden_key("comma", "change(-1)", "previous change", "diff.previous"),
     ]
 
     CLOSES: ClassVar[str] = "escape stops it and closes"
@@ -63,10 +64,10 @@ class DiffScreen(CommandScreen):
         return self.query_one("#side-before", StyledLines), self.query_one("#side-after", StyledLines)
 
     def _refresh(self) -> None:
-        if not self.process.verdict or not self.is_open:
+        if not self.process.document or not self.is_open:
             super()._refresh()
         elif self._found is None:
-            self._found = msgspec.convert(self.process.verdict, Comparison)
+            self._found = msgspec.convert(self.process.document, Comparison)
             self.lines.border_subtitle = ". next change, enter on a side goes there, escape closes"
             self.lines.show(list(_difference_lines(self._found, self._after.run.cwd)))
             if self._found.first is not None:

@@ -136,7 +136,7 @@ def _graphs(before: Session, after: Session, item: Difference) -> tuple[Document
 
 
 def _of_stage(session: Session, compile_id: str, item: Difference) -> list[Document]:
-    graphs = session.graphs(compile_id)
+    graphs = session.recording.graphs(compile_id)
     titles = graph_titles(graphs)
     return [
         _graph(session, graph, title.text)

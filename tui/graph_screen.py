@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.kernels.document_links import read_origins
 from dynadiag.kernels.graph_parser import parse_graph
@@ -16,6 +16,7 @@ from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from tui.dialog import Dialog
 from tui.documents import DocumentRef
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import one_line
@@ -40,9 +41,9 @@ def read_graph_picture(session: Session, ref: DocumentRef, start: str, values: M
 
     ``values`` are texts of the values of nodes.
     """
-    graph = next((one for one in session.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
+    graph = next((one for one in session.recording.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
     origins = read_origins(session.recording, graph) if graph is not None else {}
-    parsed = parse_graph(session.payload(ref.event))
+    parsed = parse_graph(session.recording.payload(ref.event))
     first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
     return (
         DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}, values), first)
@@ -55,18 +56,18 @@ class GraphScreen(Dialog[Location]):
     """Returns the line of the printed graph to go to, or ``None``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "walk('up')", "to what it reads", id="graph.up"),
-        Binding("down,j", "walk('down')", "to what reads it", id="graph.down"),
-        Binding("left,h", "walk('left')", "to the box on the left", id="graph.left"),
-        Binding("right,l", "walk('right')", "to the box on the right", id="graph.right"),
-        Binding("enter", "choose", "open the box, or go to the node's line", id="graph.choose"),
-        Binding("minus,backspace", "fold", "fold the module or line around this node", id="graph.fold"),
-        Binding("asterisk", "fold_all", "fold everything", id="graph.fold-all"),
-        Binding("n", "node(1)", "to the node that runs next", id="graph.next-node"),
-        Binding("N", "node(-1)", "to the node that ran before", id="graph.former-node"),
-        Binding("V", "values", "show its value uncompiled, in float64 and compiled", id="graph.values"),
-        Binding("w", "write", "write the whole graph as SVG", id="graph.write"),
-        Binding("escape,q,v", "dismiss", "close", id="graph.close"),
+        footer_key("up,k", "walk('up')", "to what it reads", "graph.up"),
+        footer_key("down,j", "walk('down')", "to what reads it", "graph.down"),
+        footer_key("left,h", "walk('left')", "to the box on the left", "graph.left"),
+        footer_key("right,l", "walk('right')", "to the box on the right", "graph.right"),
+        footer_key("enter", "choose", "open the box, or go to the node's line", "graph.choose"),
+        footer_key("minus,backspace", "fold", "fold the module or line around this node", "graph.fold"),
+        footer_key("*", "fold_all", "fold everything", "graph.fold-all"),
+        footer_key("n", "node(1)", "to the node that runs next", "graph.next-node"),
+        footer_key("N", "node(-1)", "to the node that ran before", "graph.former-node"),
+        footer_key("V", "values", "show its value uncompiled, in float64 and compiled", "graph.values"),
+        footer_key("w", "write", "write the whole graph as SVG", "graph.write"),
+        footer_key("escape,q,v", "dismiss", "close", "graph.close"),
     ]
 
     def __init__(self, drawn: DrawnGraph, write: Callable[[str, str], None], compare: Callable[[str], None]) -> None:

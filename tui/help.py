@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.keys import format_key
 
 from tui.dialog import Dialog
+from tui.key_bindings import footer_key
 from tui.styled_text import Line, line, one_line
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -19,31 +21,12 @@ from tui.widgets.tree import Tree
 
 _KEY_WIDTH = 20  # columns for the keys
 _MIN_TEXT_WIDTH = 20  # minimum columns for a description
-_KEY_NAMES = {
-    "slash": "/",
-    "question_mark": "?",
-    "ampersand": "&",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "right_curly_bracket": "}",
-    "left_curly_bracket": "{",
-    "greater_than_sign": ">",
-    "less_than_sign": "<",
-    "plus": "+",
-    "minus": "-",
-    "full_stop": ".",
-    "comma": ",",
-    "asterisk": "*",
-    "colon": ":",
-    "apostrophe": "'",
-    "space": "space",
-}
 
 
 def key_label(binding: Binding, chosen: Mapping[str, str]) -> str:
     """Return the keys of a binding as users write them; ``chosen`` are their own by the id of the binding."""
     keys = chosen.get(binding.id or "", binding.key)
-    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "^")) for key in keys.split(","))
+    return " ".join(format_key(key).replace("ctrl+", "^") for key in keys.split(","))
 
 
 def help_lines(
@@ -78,7 +61,7 @@ class HelpScreen(Dialog[None]):
     """Lists the keys of one screen, then the keys that work on every screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
+        footer_key("escape,q,?", "dismiss", "close", "help.close"),
     ]
 
     def __init__(

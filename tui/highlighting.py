@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -50,7 +49,7 @@ class Highlighter:
         self._lines = lines
         self._starts = [start for start, _ in regions]
         self._languages = [language for _, language in regions]
-        self._windows: OrderedDict[int, list[list[Fragment]]] = OrderedDict()
+        self._highlighted = lru_cache(_MAX_WINDOWS)(self._lex)  # of the first and the last line, and the language
 
     def line(self, index: int) -> list[Fragment]:
         """Return a line (from 0) as pairs of a text and its token kind."""
@@ -75,15 +74,8 @@ class Highlighter:
         first = start + (index - start) // _WINDOW_LINES * _WINDOW_LINES
         return first, min(first + _WINDOW_LINES, end)
 
-    def _highlighted(self, first: int, last: int, language: str) -> list[list[Fragment]]:
-        known = self._windows.get(first)
-        if known is None:
-            known = self._windows[first] = _lex(self._lines[first:last], language)
-            if len(self._windows) > _MAX_WINDOWS:
-                self._windows.popitem(last=False)
-        else:
-            self._windows.move_to_end(first)
-        return known
+    def _lex(self, first: int, last: int, language: str) -> list[list[Fragment]]:
+        return _lex(self._lines[first:last], language)
 
 
 def _lex(lines: Sequence[str], language: str) -> list[list[Fragment]]:

@@ -71,7 +71,7 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
     found: dict[tuple[int | None, str], list[KernelCost]] = {}
     scale = Roofline(times=saved_times(session.recording))
     for compile_id in compile_ids:
-        graphs = session.graphs(compile_id)
+        graphs = session.recording.graphs(compile_id)
         if sum(graph.nodes for graph in graphs) > _MAX_NODES:
             continue
         item = session.compile(compile_id)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.opening import has_recordings, list_recordings
 from tui.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRecordings:
-    """The session of the first readable recording, and its number among all.
-
-    ``paths`` is empty if there is only one.
-    """
+class OpenRecordings(NamedTuple):
+    """The session of the first readable recording, and its number among all, whose paths are empty if there is one."""
 
     session: Session
     paths: Sequence[Path]

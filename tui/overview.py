@@ -196,15 +196,17 @@ def _groups(explanation: Explanation) -> list[list[Finding]]:
 
 def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wide: bool) -> Iterator[Fragment]:
     item = group[0]
-    at = source_location(item.span.file, item.span.line, None, explanation.run.cwd)
+    place = item.own_span
+    at = source_location(place.file, place.line, None, explanation.run.cwd)
     at = _shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
     yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<6}  ", item.rule.view.role
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == Rule.RECOMPILE_LIMIT else "", "error"
-    if item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and (blamed := span_text(explanation.sources, item.span)):
+    if item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and (blamed := span_text(explanation.sources, place)):
         yield f"{blamed}  ", "strong"
     yield f"{'recompile of ' if item.rule == 'recompile' else ''}{one_line(item.title)}", ""
-    lines = sorted({span.line for each in group for span in (each.span, *each.places) if span.line})
+    spans = [span for each in group for span in (each.own_span, *each.places)]
+    lines = sorted({span.line for span in spans if span.line and span.file == place.file})
     if len(lines) > 1:
         more = " …" if len(lines) > _MAX_LINES else ""
         yield f"  x {len(lines):,}", "strong"

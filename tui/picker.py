@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.confirm import Choice, Confirm
-from tui.dialog import Dialog
+from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.recording_list import ListedRecording, age_of, list_recordings, size_text
 from tui.styled_text import line, one_line
-from tui.widgets.lines import Lines
-from tui.widgets.table import Column, Row, Table
-
-_COLUMNS = (
-    Column("program", max_width=36, is_path=True),
-    Column("what came of it", max_width=48),
-    Column("size", numeric=True, spare=True),
-    Column("age", max_width=14),
-    Column("file"),
-)
+from tui.widgets.table import Column, Row
 
 
-class Picker(Dialog[Path]):
+class Picker(ListDialog[ListedRecording, Path]):
     """Returns the recording that the user chose, or ``None``."""
 
+    COLUMNS: ClassVar[Sequence[Column]] = (
+        Column("program", max_width=36, is_path=True),
+        Column("what came of it", max_width=48),
+        Column("size", numeric=True, spare=1),
+        Column("age", max_width=14),
+        Column("file"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "close", id="picker.close"),
-        Binding("q", "leave", "close", id="picker.leave"),
-        Binding("D,delete", "delete", "delete", key_display="D", id="picker.delete", tooltip="delete the recording"),
+        footer_key("escape", "dismiss", "close", "picker.close"),
+        footer_key("q", "leave", "close", "picker.leave"),
+        footer_key("D,delete", "delete", "delete", "picker.delete", "delete the recording"),
     ]
 
     def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool, verb: str) -> None:
@@ -42,15 +40,6 @@ class Picker(Dialog[Path]):
         super().__init__()
         self._first, self._verb = first, verb
         self._folders, self._opened = folders, opened.resolve()
-        self._found: list[ListedRecording] = []
-
-    def compose(self) -> ComposeResult:
-        yield Table(_COLUMNS)
-
-    @property
-    def table(self) -> Table:
-        """The recordings."""
-        return self.query_one(Table)
 
     def on_mount(self) -> None:
         self.table.border_title = "recordings: reading ..."
@@ -64,7 +53,7 @@ class Picker(Dialog[Path]):
     def _show(self, found: list[ListedRecording]) -> None:
         if not self.is_open:
             return
-        self._found = found
+        self.items = found
         self.table.show([_row(number, item) for number, item in enumerate(found)])
         self.table.border_title = f"recordings, the newest first: {len(found):,}"
         self.table.go_to_key(next((i for i, item in enumerate(found) if item.path == self._opened), 0))
@@ -77,21 +66,12 @@ class Picker(Dialog[Path]):
         else:
             self.dismiss()
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
-        if (item := self._selected()) is not None:
-            self.dismiss(item.path)
-
-    def _selected(self) -> ListedRecording | None:
-        key = self.table.key
-        return self._found[key] if isinstance(key, int) and key < len(self._found) else None
+    def answer(self, item: ListedRecording) -> Path:
+        return item.path
 
     def action_delete(self) -> None:
         """Delete the recording under the cursor, after a question."""
-        if (item := self._selected()) is not None:
+        if (item := self.selected) is not None:
             text = (line((f"delete {one_line(str(item.path))}", "strong")), line(item.program), line(item.verdict))
             self.app.push_screen(Confirm(Choice(item, text), title="delete this?", verb="deletes it"), self._delete)
 

@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from textual.actions import ActionParseResult
 from textual.dom import DOMNode
-from textual.widget import Widget
 
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.opening import list_recordings
 from tui.line_actions import LineActionsApp
-from tui.location import Location
 from tui.session import Session
 from tui.styled_text import one_line
 
 if TYPE_CHECKING:
-    from tui.command_process import Command, CommandProcess
-    from tui.confirm import Choice
-    from tui.running_commands import RunningCommands
+    pass
 
 
 _CHECK_INTERVAL = 1.0  # seconds between two checks
@@ -107,51 +103,6 @@ class RecordingApp(LineActionsApp):
         """End the browser. Keys that were pressed after the last one do nothing: the screens are being closed."""
         self.leaving = True
         super().exit(result, return_code, message)
-
-    # What screens and the command palette use. `tui.app.Browser` implements it.
-
-    @property
-    def current(self) -> Widget:
-        """The screen that is shown. Its id is its name."""
-        raise NotImplementedError
-
-    @property
-    def location(self) -> Location:
-        """The current location."""
-        raise NotImplementedError
-
-    async def action_view(self, name: str) -> None:
-        """Show the screen of this name."""
-        raise NotImplementedError
-
-    def go_to(self, target: Location) -> None:
-        """Go to a location and add the current one to the history."""
-        raise NotImplementedError
-
-    def go_to_in(self, path: Path, target: Location) -> None:
-        """Go to a location of another recording, which is opened beside those that are open."""
-        raise NotImplementedError
-
-    @property
-    def commands(self) -> RunningCommands:
-        """The commands that were started here."""
-        raise NotImplementedError
-
-    def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
-        """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
-        raise NotImplementedError
-
-    def search_changed(self, search: CommandProcess) -> bool:
-        """Update the Trials screen, if it shows this search. Return whether the user sees it."""
-        raise NotImplementedError
-
-    def set_status(self, what: str, where: str) -> None:
-        """Write the status line: what is shown, and where the cursor is."""
-        raise NotImplementedError
-
-    def update_counts(self) -> None:
-        """Show the counts in the tabs."""
-        raise NotImplementedError
 
     # The recording
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
-from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Run
 from tui.styled_text import one_line
@@ -73,11 +72,10 @@ def _read(path: Path, changed: float) -> ListedRecording:
 
 def _search(recording: Recording) -> list[str]:
     """The command of a search, and what came of it."""
-    asked = next(iter(recording.events("dynadiag_search", limit=1)), None)
-    answer = next(iter(recording.events("dynadiag_verdict", limit=1)), None)
-    command = recording.metadata(asked.index).get("dynadiag_search") if asked is not None else None
-    said = json_object(recording.payload(answer.index)).get("verdict") if answer is not None else None
-    name = command.get("command") if isinstance(command, dict) else None
+    from dynadiag.explanation.source import first_event_data, first_payload  # imported in a worker
+
+    name = first_event_data(recording, "dynadiag_search").get("command")
+    said = (first_payload(recording, "dynadiag_verdict", dict) or {}).get("verdict")
     return [": ".join(one_line(str(word).replace("_", " ")) for word in (name or "search", said or "no answer"))]
 
 

@@ -98,7 +98,7 @@ class RecordingSearch:
     def _places_of(self, event: int) -> list[MadeOf]:
         """What each line of a graph was made of."""
         if self._places[0] != event:
-            self._places = event, line_places(self.session.payload(event), self.session.run.cwd)
+            self._places = event, line_places(self.session.recording.payload(event), self.session.run.cwd)
         return self._places[1]
 
     def _place_of_kernel(self, kernel: Kernel) -> str:

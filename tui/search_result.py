@@ -5,13 +5,12 @@ A recording may come from a stranger. Every value is checked before it is used.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynadiag.recording.records import Event
+from dynadiag.explanation.source import first_event_data, first_payload
 from tui.session import Session
 
 _FLAGS = frozenset({"--accuracy", "--fresh"})
@@ -51,10 +50,9 @@ def read_search_result(session: Session) -> SearchResult | None:
     counts = session.recording.counts()
     if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
         return None
-    asked = _first(session, "dynadiag_search").get("dynadiag_search")
-    asked = asked if isinstance(asked, dict) else {}
+    asked = first_event_data(session.recording, "dynadiag_search")
     kind = asked.get("command") if asked.get("command") in ("bisect", "minify") else None
-    document = _payload(session, "dynadiag_verdict")
+    document = first_payload(session.recording, "dynadiag_verdict", dict) or {}
     trials = counts.get("dynadiag_trial", 0)
     return SearchResult(
         kind, safe_options(asked.get("options")), document, session.run.exit_code, trials, running=session.live
@@ -73,23 +71,3 @@ def safe_options(options: Any) -> tuple[str, ...]:
             if isinstance(value, str) and _OPTIONS_WITH_VALUE[word].fullmatch(value):
                 found += [word, value]
     return tuple(found)
-
-
-def _event(session: Session, kind: str) -> Event | None:
-    return next(iter(session.recording.events(kind, limit=1)), None)
-
-
-def _first(session: Session, kind: str) -> dict[str, Any]:
-    event = _event(session, kind)
-    return session.recording.metadata(event.index) if event is not None else {}
-
-
-def _payload(session: Session, kind: str) -> dict[str, Any]:
-    event = _event(session, kind)
-    if event is None:
-        return {}
-    try:
-        found = json.loads(session.payload(event.index))
-    except (ValueError, RecursionError):  # a damaged verdict: the trials are shown anyway
-        return {}
-    return found if isinstance(found, dict) else {}

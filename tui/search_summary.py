@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.render.paths import source_location
-from tui.command_process import CommandProcess
 from tui.error_summary import brief_error
 from tui.location import FILE_VIEW, Location
 from tui.search_result import SearchResult
@@ -28,48 +26,34 @@ _EXIT_SENTENCES = {
 }
 _NO_RESULT = ("the trials of a command that keeps no result in its recording", "dim")
 _NO_EXIT = ("it did not end: its trials are kept, c resumes it", "break")
-_RUNNING = ("● running in another terminal", "good")
+_RUNNING = ("● running", "good")
 _RUNG_MARKS = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error"), "different": ("≠", "break")}
 _DOES_NOT_FAIL = 3  # exit code of a search whose program does not fail
 
 
 def search_lines(
-    search: CommandProcess | None,
-    trials: int,
-    finding: SearchResult | None = None,
-    cwd: str | None = None,
-    source: ReadSource = lambda _file: None,
-    deciding: Sequence[int] = (),
-) -> list[Line]:
-    """Return the head of the Trials screen: the search started here, otherwise the recorded one.
+    finding: SearchResult | None, cwd: str | None, source: ReadSource, deciding: Sequence[int]
+) -> Iterator[Line]:
+    """Yield the recorded search and its result; without one, how to start one.
 
     ``deciding`` are the trials that the verdict rests on.
     """
-    if search is None:
-        hints = _hint_lines() if finding is None or not trials else ()
-        return [*_recorded_lines(finding, cwd, source, deciding), *hints]
-    lines = [line((f"$ {search.command.brief}", "dim")), line((f"in {search.command.folder}", "dim"))]
-    if not search.finished:
-        last = search.trials[-1] if search.trials else None
-        said = search.messages[-1] if search.messages else "starting"
-        now = f"trial {last.number}: {last.label}: {last.status}" if last else said
-        since = f"{time.monotonic() - search.started:.0f} s  "
-        if search.stopping:
-            return [line(("● stopping  ", "break"), (since, "dim"), "its trials are being kept"), *lines]
-        return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
-    found = result_lines(_result_of(search), cwd, source, deciding, here=finding is None)
-    told = () if search.verdict or search.stopped else list(search.messages)[-3:]
-    return [*found, *(line((one_line(text), "dim")) for text in told), *lines, *_report_lines(search)]
+    if finding is None:
+        yield line(("this recording has no search", "strong"))
+        yield line(("B", "key"), " bisects the program: finds the part of the compiler at fault")
+        yield line(("M", "key"), " minifies it: writes a small program with the same failure")
+        return
+    yield from result_lines(finding, cwd, source, deciding)
+    yield line(("command  ", "key"), (" ".join((finding.kind or "a search", *finding.options)), "dim"))
 
 
-def search_words(search: CommandProcess) -> tuple[str, str]:
+def search_words(kind: str | None, exit_code: int | None) -> tuple[str, str]:
     """How a search ended, and the role of these words."""
-    return _status_sentence(_result_of(search))
-
-
-def _result_of(search: CommandProcess) -> SearchResult:
-    command = search.command
-    return SearchResult(command.kind, command.options, search.verdict, search.exit_code, len(search.trials))
+    if exit_code is None:
+        return _NO_EXIT if kind else _NO_RESULT
+    if kind == "minify" and exit_code == 0:
+        return "written and proved", "good"
+    return _EXIT_SENTENCES.get(exit_code, (f"ended with exit code {exit_code}", "error"))
 
 
 def result_lines(
@@ -77,22 +61,19 @@ def result_lines(
     cwd: str | None,
     source: ReadSource,
     deciding: Sequence[int] = (),
-    *,
-    here: bool = False,
 ) -> Iterator[Line]:
     """Yield the result of a search: verdict, culprits with their source or repro, what proves it, rungs, failure.
 
-    What proves it goes to the trial that does. If `here`, the program's own recording is open, so that the lines can go
-    to its compiles.
+    What proves it goes to the trial that does.
     """
-    words, role = _status_sentence(finding)
+    words, role = _RUNNING if finding.running else search_words(finding.kind, finding.exit_code)
     seconds = finding.verdict.get("seconds")
     time = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) else ""
     told = finding.verdict.get("trials")
     trials = told if isinstance(told, int) else finding.trials
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
     for culprit in _dicts(finding.verdict.get("culprits")):
-        yield from _culprit_lines(culprit, cwd, source, here=here)
+        yield from _culprit_lines(culprit, cwd, source)
     proofs = list(_strings(finding.verdict.get("confirmed")))
     shown = deciding if len(deciding) == len(proofs) else [None] * len(proofs)
     for text, trial in zip(proofs, shown, strict=True):
@@ -108,37 +89,6 @@ def result_lines(
     yield from (line(("note     ", "key"), (one_line(text), "dim")) for text in _strings(finding.verdict.get("notes")))
     if finding.kind == "bisect" and finding.exit_code == _DOES_NOT_FAIL and "--accuracy" not in finding.options:
         yield line(("B, then a: ", "key"), ("compares each compiled call with its uncompiled self", "dim"))
-
-
-def _status_sentence(finding: SearchResult) -> tuple[str, str]:
-    if finding.running:
-        return _RUNNING
-    if finding.exit_code is None:
-        return _NO_EXIT if finding.kind else _NO_RESULT
-    if finding.kind == "minify" and finding.exit_code == 0:
-        return "written and proved", "good"
-    return _EXIT_SENTENCES.get(finding.exit_code or 0, (f"ended with exit code {finding.exit_code}", "error"))
-
-
-def _recorded_lines(
-    finding: SearchResult | None, cwd: str | None, source: ReadSource, deciding: Sequence[int]
-) -> Iterator[Line]:
-    if finding is None:
-        yield line(("this recording has no search", "strong"))
-        return
-    yield from result_lines(finding, cwd, source, deciding)
-    yield line(("command  ", "key"), (" ".join((finding.kind or "a search", *finding.options)), "dim"))
-
-
-def _hint_lines() -> Iterator[Line]:
-    yield line(("B", "key"), " bisects the program: finds the part of the compiler at fault")
-    yield line(("M", "key"), " minifies it: writes a small program with the same failure")
-
-
-def _report_lines(search: CommandProcess) -> Iterator[Line]:
-    """Yield the report of the command itself."""
-    yield Line()
-    yield from (line(text) for text in search.report)
 
 
 def _repro_lines(document: Mapping[str, Any]) -> Iterator[Line]:
@@ -168,8 +118,8 @@ def _status_fragments(statuses: Mapping[str, Any]) -> Iterator[Fragment]:
             yield f"{one_line(str(name))}{mark}  ", role
 
 
-def _culprit_lines(data: Mapping[str, Any], cwd: str | None, source: ReadSource, *, here: bool) -> Iterator[Line]:
-    found = _culprit_line(data, cwd, here=here)
+def _culprit_lines(data: Mapping[str, Any], cwd: str | None, source: ReadSource) -> Iterator[Line]:
+    found = _culprit_line(data, cwd)
     yield found
     if found.target is not None and found.target.line is not None:
         texts = (source(str(data.get("file"))) or "").split("\n")
@@ -177,14 +127,13 @@ def _culprit_lines(data: Mapping[str, Any], cwd: str | None, source: ReadSource,
             yield replace(line(("         ", ""), text, to=found.target), continues=True)
 
 
-def _culprit_line(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Line:
+def _culprit_line(data: Mapping[str, Any], cwd: str | None) -> Line:
     file, number = data.get("file"), data.get("line")
     name = (f"{one_line(str(data.get('class')))} {one_line(str(data.get('name')))}", "error")
     compile_id = found if isinstance(found := data.get("compile_id"), str) else None
     if not isinstance(file, str) or not isinstance(number, int):
-        whole = Location("code", compile_id) if here and compile_id else None
-        words = "  source line not known" + (f"; enter shows compile {one_line(compile_id or '')}" if whole else "")
-        return line(("culprit  ", "key"), name, (words, "dim"), to=whole)
+        of = f" of compile {one_line(compile_id)}" if compile_id else ""
+        return line(("culprit  ", "key"), name, (f"{of}  source line not known", "dim"))
     target = Location("code", compile_id, document=f"source:{file}", line=number)
     return line(("culprit  ", "key"), name, (f"  {source_location(file, number, None, cwd)}", "dim"), to=target)
 

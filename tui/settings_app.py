@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from textual.keys import Keys, _character_to_key
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.store import atomic_write
 from tui.recording_app import RecordingApp
-from tui.session import Session
 from tui.themes import THEMES, next_theme, palette_of, theme_of
 
 
@@ -78,9 +78,9 @@ _MODIFIERS = {"ctrl", "shift", "alt"}
 class SettingsApp(RecordingApp):
     """Follows the settings file of the browser, and remembers the theme in it."""
 
-    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, folder: Path | None = None) -> None:
-        super().__init__(session, paths, rank, folder)
-        self._settings_path = settings_path()
+    @cached_property
+    def _settings_path(self) -> Path:
+        return settings_path()
 
     def action_theme(self) -> None:
         """Show the next theme, and remember it."""

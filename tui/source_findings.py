@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
@@ -13,23 +13,24 @@ from tui.styled_text import one_line
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:
-    """What a source line has: the sign and the role of its worst finding, and the texts of all."""
+    """What a source line has: the sign, the role and the name of its worst finding, and the texts of all."""
 
     sign: str
     role: str
     text: str
+    name: str = ""  # torch's id of a break, or the compile
 
 
 def source_notes(explanation: Explanation, file: str) -> Mapping[int, SourceNote]:
     """Return the notes of a source file by line, from 0. Of several findings on a line the worst gives the sign."""
     found: dict[int, list[SourceNote]] = {}
     for finding in explanation.findings:
-        view = finding.rule.view
+        view, label = finding.rule.view, one_line(finding.label or "")
         for span, text in _places(finding):
             if span.file == file and span.line:
-                found.setdefault(span.line - 1, []).append(SourceNote(view.sign, view.role, one_line(text)))
+                found.setdefault(span.line - 1, []).append(SourceNote(view.sign, view.role, one_line(text), label))
     return {
-        line: SourceNote(notes[0].sign, notes[0].role, "  ".join(dict.fromkeys(note.text for note in notes)))
+        line: replace(notes[0], text="  ".join(dict.fromkeys(note.text for note in notes)))
         for line, notes in found.items()
     }
 
@@ -42,5 +43,5 @@ def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
             if fact.span is not None:
                 yield fact.span, fact.note or fact.text
         return
-    for span in dict.fromkeys((finding.span, *finding.places)):
+    for span in dict.fromkeys((finding.own_span, finding.span, *finding.places)):
         yield span, f"{finding.id} {finding.title}" if finding.id else finding.title

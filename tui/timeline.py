@@ -7,32 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.caches import timed_sections
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import duration
-from tui.dialog import Dialog
+from tui.dialog import ListDialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import one_line
-from tui.widgets.lines import Lines
-from tui.widgets.table import Column, LazyRows, Row, Table
+from tui.widgets.table import Column, LazyRows, Row
 
 _MAX_SLICES = 5_000  # the longest ones are shown
 _OTHER_COLUMNS = 88  # beside the bar
 _MIN_BAR = 20  # columns
 _CPP_COMPILE = "compile_file"  # a section in a thread of Inductor's
-_COLUMNS = (
-    Column("start", numeric=True),
-    Column("seconds", numeric=True),
-    Column("rank", spare=True),
-    Column("compile"),
-    Column("kind", max_width=9),
-    Column("what", max_width=32),
-    Column("time line", min_last_width=_MIN_BAR),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +87,30 @@ def bar(start: float, end: float, window: tuple[float, float], columns: int) -> 
     return " " * begin + "█" * max(1, min(round((min(end, last) - max(start, first)) * scale), columns - begin))
 
 
-class TimelineScreen(Dialog[Location]):
+class TimelineScreen(ListDialog[Slice, Location]):
     """Returns the compile to go to, or ``None``. It may be sorted by any column, filtered, and zoomed."""
 
+    COLUMNS: ClassVar[Sequence[Column]] = (
+        Column("start", numeric=True),
+        Column("seconds", numeric=True),
+        Column("rank", spare=1),
+        Column("compile"),
+        Column("kind", max_width=9),
+        Column("what", max_width=32),
+        Column("time line", min_last_width=_MIN_BAR),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,v", "dismiss", "close", key_display="esc", id="timeline.close"),
-        Binding("plus,equals_sign", "zoom(0.5)", "zoom in", key_display="+", id="timeline.in"),
-        Binding("minus", "zoom(2.0)", "zoom out", key_display="-", id="timeline.out"),
-        Binding(
-            "z", "fit", "zoom to it", id="timeline.fit", tooltip="show the slice under the cursor in the full width"
-        ),
+        footer_key("escape,q,v", "dismiss", "close", "timeline.close"),
+        footer_key("plus,equals_sign", "zoom(0.5)", "zoom in", "timeline.in"),
+        footer_key("minus", "zoom(2.0)", "zoom out", "timeline.out"),
+        footer_key("z", "fit", "zoom to it", "timeline.fit", "show the slice under the cursor in the full width"),
     ]
 
     def __init__(self, session: Session, rank: int, paths: Sequence[Path], start: str | None) -> None:
         """`paths` are all recordings that are open; `start` is the compile that the cursor and the window start at."""
         super().__init__()
         self._session, self._rank, self._paths, self._start = session, rank, paths, start
-        self._slices: list[Slice] = []
-        self._hidden = 0
         self._window = self._whole = (0.0, 1.0)
-
-    def compose(self) -> ComposeResult:
-        yield Table(_COLUMNS)
-
-    @property
-    def table(self) -> Table:
-        """The slices."""
-        return self.query_one(Table)
 
     def on_mount(self) -> None:
         self.table.border_title = "time line: reading ..."
@@ -148,11 +135,12 @@ class TimelineScreen(Dialog[Location]):
         kept = sorted(
             sorted(found, key=lambda one: one.start - one.end)[:_MAX_SLICES], key=lambda one: (one.start, -one.end)
         )
-        self._slices, self._hidden = kept, len(found) - len(kept)
+        self.items = kept
         if kept:
             self._window = self._whole = kept[0].start, max(one.end for one in kept)
         title = "time line of the run" if kept else "no time line was recorded"
-        shorter = f", {self._hidden:,} shorter ones left out" if self._hidden else ""
+        hidden = len(found) - len(kept)
+        shorter = f", {hidden:,} shorter ones left out" if hidden else ""
         whole = f": {duration(self._whole[1] - self._whole[0])}{shorter}" if kept else ""
         self.table.border_title = problem or f"{title}{whole}"
         self._draw()
@@ -163,38 +151,30 @@ class TimelineScreen(Dialog[Location]):
 
     def _draw(self) -> None:
         columns = max(_MIN_BAR, self.app.size.width - _OTHER_COLUMNS)
-        self.table.show(LazyRows(len(self._slices), lambda index: self._row(index, columns)))
+        self.table.show(LazyRows(len(self.items), lambda index: self._row(index, columns)))
 
     def _row(self, index: int, columns: int) -> Row:
-        one = self._slices[index]
+        one = self.items[index]
         times = (f"{one.start - self._whole[0]:.3f}", f"{one.end - one.start:.3f}")
         cells = (*times, str(one.rank), one.compile_id, one.kind, f"{' ' * one.depth}{one.name}")
         role = {"compile": "good", "recompile": "recompile", "cache": "dim"}.get(one.kind, "")
         return Row((*cells, bar(one.start, one.end, self._window, columns)), index, role)
 
-    def _selected(self) -> Slice | None:
-        key = self.table.key
-        return self._slices[key] if isinstance(key, int) and key < len(self._slices) else None
-
     def action_zoom(self, factor: float) -> None:
         """Show a shorter or longer window around the slice under the cursor, within the run."""
-        if (one := self._selected()) is not None:
+        if (one := self.selected) is not None:
             length = (self._window[1] - self._window[0]) * factor
             self._show_window((one.start + one.end - length) / 2, (one.start + one.end + length) / 2)
 
     def action_fit(self) -> None:
         """Show the slice under the cursor in the full width."""
-        if (one := self._selected()) is not None:
+        if (one := self.selected) is not None:
             self._show_window(one.start, one.end if one.end > one.start else one.start + 0.001)
 
     def _show_window(self, first: float, last: float) -> None:
         self._window = max(first, self._whole[0]), min(last, self._whole[1])
         self._draw()
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
-        if (one := self._selected()) is not None and one.compile_id != "-":
-            self.dismiss(Location("compiles", compile_id=one.compile_id, rank=one.rank if self._paths else None))
+    def answer(self, item: Slice) -> Location | None:
+        rank = item.rank if self._paths else None
+        return Location("compiles", compile_id=item.compile_id, rank=rank) if item.compile_id != "-" else None

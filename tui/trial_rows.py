@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dynadiag.recording.records import Trial
-from tui.command_process import TrialProgress
 from tui.error_summary import brief_error
 from tui.styled_text import Line, line, one_line
 from tui.widgets.table import Row
@@ -21,12 +20,6 @@ _MAX_INDENT = 12  # columns; a recording may come from a stranger
 _MAX_DEPTH = 6
 _STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
-
-
-def running_row(item: TrialProgress) -> Row:
-    """Return the row of a finished trial of a running search. Its key is that of the later record."""
-    cells = (str(item.number), "", _words_of(item.status), f"{item.seconds:.1f}", "-", one_line(item.label))
-    return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
 
 
 def deciding_trials(trials: Sequence[Trial], verdict: Mapping[str, Any]) -> list[int]:

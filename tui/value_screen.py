@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import operator_name
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.values import call_name
 from tui.dialog import Dialog
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.node_values import NO_CALL, Float64Value, NodeValues, value_lines
 from tui.styled_text import Line, line, one_line
@@ -32,11 +33,11 @@ class ValueScreen(Dialog[Location]):
     """Returns the location of the node that it shows at the end, or ``None`` for the one that it began with."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,V", "close", "close", id="value.close"),
-        Binding("n", "step(1)", "next node", id="value.next"),
-        Binding("N", "step(-1)", "former node", id="value.former"),
-        Binding("right_parenthesis", "call(1)", "next call", key_display=")", id="value.next-call"),
-        Binding("left_parenthesis", "call(-1)", "former call", key_display="(", id="value.former-call"),
+        footer_key("escape,q,V", "close", "close", "value.close"),
+        footer_key("n", "step(1)", "next node", "value.next"),
+        footer_key("N", "step(-1)", "former node", "value.former"),
+        footer_key(")", "call(1)", "next call", "value.next-call"),
+        footer_key("(", "call(-1)", "former call", "value.former-call"),
     ]
 
     def __init__(
@@ -52,11 +53,7 @@ class ValueScreen(Dialog[Location]):
     def on_mount(self) -> None:
         self._show()
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
+    def on_lines_chosen(self, _: Lines.Chosen) -> None:
         self.action_close()
 
     def action_close(self) -> None:

@@ -105,6 +105,11 @@ class Finding:
         return self.severity == "note" and self.caused_by is None
 
     @property
+    def own_span(self) -> Span:
+        """The place that the user can change: of a library's line the program's that leads there."""
+        return self.entry or self.span
+
+    @property
     def is_failed_compile(self) -> bool:
         """Whether a compile ended in an exception: one of its own, or at the recompile limit under fullgraph."""
         return self.rule == Rule.FAILED_COMPILE or (self.rule == Rule.RECOMPILE_LIMIT and self.severity == "error")

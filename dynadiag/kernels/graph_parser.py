@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -67,10 +68,17 @@ def evaluate_size(expression: str, hints: Mapping[str, int]) -> int | None:
     if len(expression) > _MAX_CHARS:
         return None
     try:
-        value = _evaluate(ast.parse(expression.strip(), mode="eval").body, hints)
+        value = _evaluate(_parsed(expression.strip()), hints)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return value if value is not None and abs(value) < _MAX_VALUE else None
+
+
+def _parsed(expression: str) -> ast.expr:
+    """Parse an expression, again if CPython took another thread's depth for its own (its issue 106905)."""
+    with suppress(SystemError):
+        return ast.parse(expression, mode="eval").body
+    return ast.parse(expression, mode="eval").body
 
 
 def _evaluate(node: ast.expr, hints: Mapping[str, int]) -> int | None:

@@ -58,7 +58,7 @@ class FindingPrinter:
     def finding(self, item: Finding) -> list[str]:
         """One finding: its head, its place with the source, its facts, the calls that lead there, and the advice."""
         printer = self._printer
-        first = item.entry or item.span  # of a library's line the user's that leads there
+        first = item.own_span
         lines = [*self._head(item), printer.location(source_location(first.file, first.line, first.column, self._cwd))]
         if item.rule.view.has_source or item.entry:
             lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)

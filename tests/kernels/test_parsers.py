@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import operator
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,20 @@ def test_whatever_stands_there_is_no_size_or_a_number(text: str) -> None:
 def test_a_size_is_not_evaluated() -> None:
     for text in ("__import__('os').getpid()", "(9**9)**9", "s0 // 0", "2" * 9999, "[1]", "True"):
         assert evaluate_size(text, {"s0": 3}) is None
+
+
+def test_a_size_is_parsed_again_where_the_parser_counted_another_threads_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, failed = ast.parse, list[str]()
+
+    def parse_or_fail(source: str, mode: str) -> ast.AST:
+        if not failed:
+            failed.append(source)
+            raise SystemError("AST constructor recursion depth mismatch (before=84, after=76)")
+        return parse(source, mode=mode)
+
+    monkeypatch.setattr("ast.parse", parse_or_fail)
+    assert evaluate_size("2*s0", {"s0": 3}) == 6
+    assert failed == ["2*s0"]
 
 
 @given(st.text(max_size=300))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Event
 from tests.tui import build
 from tui.app import Browser
 from tui.session import Session
@@ -64,3 +68,27 @@ def screen(pilot: Pilot[int]) -> str:
     width, height = pilot.app.size
     lines = pilot.app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in lines[:height]) if width else ""
+
+
+class CountingRecording:
+    """Counts the records, events and texts that are read of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording, self.rows_read = recording, 0
+
+    def __getattr__(self, name: str) -> Any:
+        read = getattr(self._recording, name)
+        return partial(self._counted, read) if callable(read) else read
+
+    def _counted(self, read: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        found = read(*values, **named)
+        if isinstance(found, Iterator):
+            found = list(found)
+        self.rows_read += len(found) if isinstance(found, (tuple, list)) else isinstance(found, (str, Event))
+        return found
+
+
+def counting(session: Session) -> CountingRecording:
+    """Count what a session reads from here on."""
+    counter = session.recording = CountingRecording(session.recording)  # type: ignore[assignment]  # it has all of it
+    return counter

@@ -67,3 +67,20 @@ async def test_what_a_break_costs_stands_in_its_row_and_in_its_detail(tmp_path: 
         row = next(line for line in text.splitlines() if "GB0059" in line)
         assert "12.0" in row
         assert "12.0 µs of a warm call's 40.0 µs" in " ".join(text.split())
+
+
+async def test_a_break_in_a_library_is_told_at_the_line_of_the_program_that_leads_there(tmp_path: Path) -> None:
+    library = "/env/lib/python3.11/site-packages/edgelib/pool.py"
+    (head, _), reason = build.break_events("0/0")
+    frames = [
+        {"file": build.FILE, "line": 8, "function": "f"},
+        {"file": library, "line": 7, "function": "pool"},
+    ]
+    head = {**head, "dynadiag_break": {**head["dynadiag_break"], "file": library, "line": 7, "callers": frames}}
+    path = build.recording(tmp_path, [*build.run_events(), *build.source_events(), (head, None), reason])
+    async with browsing(path) as pilot:
+        assert f"GB0059  {build.FILE.rpartition('/')[2]}:8" in screen(pilot)
+        await press(pilot, "4")
+        assert "prog.py:8" in screen(pilot).split("detail")[0]
+        await press(pilot, "enter")
+        assert " 8⚠" in screen(pilot)

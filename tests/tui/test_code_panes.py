@@ -15,8 +15,10 @@ from dynadiag.kernels.module_parser import ParsedModule
 from dynadiag.recording.records import Compile, Graph, Node, Seconds
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
+from tui.app import Browser
 from tui.code_panes import CodePaneModel, lex_ahead
 from tui.documents import DocumentRef, compile_documents, stage_before, stage_changes
+from tui.line_links import LineLinks
 from tui.views.code import CodeView
 
 
@@ -382,3 +384,22 @@ async def test_beside_empty_panes_the_source_takes_the_room(tmp_path: Path) -> N
         await press(pilot, "3")
         panes = pilot.app.query_one(CodeView).panes().values()
         assert sum(pane.outer_size.width for pane in panes if pane.display) == 200
+
+
+async def test_a_pane_is_drawn_between_other_links_and_the_lines_that_they_light(program: Path) -> None:
+    """A recording that is still being written was read again while a line was lit that called something."""
+    async with browsing(program) as pilot:
+        await press(pilot, "3")
+        assert isinstance(pilot.app, Browser)
+        assert isinstance(pilot.app.current, CodeView)
+        pane = pilot.app.current.pane("source")
+        pane._called = frozenset(range(pane.count))
+        pane.links = LineLinks()
+        assert len(pane.render_lines(pane.size.region)) == pane.size.height
+
+
+async def test_a_finding_keeps_its_name_where_its_line_has_no_room_for_it(program: Path) -> None:
+    async with browsing(program, (120, 40)) as pilot:
+        await press(pilot, "3", "tab")
+        assert "⚠ GB0059" in screen(pilot)
+        assert "Failed to trace" not in screen(pilot).split("node of")[0]

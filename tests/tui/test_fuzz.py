@@ -59,6 +59,6 @@ async def test_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     A key takes 20 times as long as in a terminal: 10,000 are pressed there (`test_fuzz_terminal`).
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tui.views.trials.program_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.command_process.program_command", lambda *_, **__: _plan(tmp_path, "prog.py"))
     monkeypatch.setattr(Browser, "exit", lambda *_, **__: None)  # `q`, and quit in the palette
     await walk(recordings(tmp_path)[name], 0, 100)

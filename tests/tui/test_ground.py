@@ -58,3 +58,7 @@ async def test_a_key_lays_the_screen_out_once_and_draws_it_once(
         await asyncio.sleep(0.05)
         await settle(pilot)
         assert done == ["laid out", "drawn"]
+
+
+def test_the_scroll_bar_of_a_removed_pane_is_blank() -> None:
+    assert [strip.text for strip in PaneScrollBar().render_lines(Region(0, 0, 1, 2))] == [" ", " "]

@@ -49,7 +49,7 @@ def test_an_instruction_stands_beside_its_address(program: Path) -> None:
 
 
 def _module(session: Session) -> str:
-    return f"event:{session.kernels('0/0')[0].event}"
+    return f"event:{session.recording.kernels('0/0')[0].event}"
 
 
 def test_a_line_of_assembly_belongs_to_one_line_of_the_kernel_and_to_the_users(program: Path) -> None:

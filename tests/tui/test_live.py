@@ -15,12 +15,12 @@ from textual.widgets import Input
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
 from dynadiag.trial.outcome import Outcome
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.session import Session
 from tui.views.events import EventRows
 
 
@@ -82,7 +82,7 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
         assert "live" in screen(pilot).splitlines()[-2]
         await press(pilot, "8", "c")
         assert "as written" in screen(pilot)
-        assert "● running in another terminal" in screen(pilot)
+        assert "● running" in screen(pilot)
         assert "there is no stopped search" in screen(pilot)
         rows.add("two", Outcome(None, 1.0, 8, 0), "same", "all off: lowering")
         for finish in (False, True):
@@ -138,11 +138,11 @@ async def test_damage_inside_is_a_message_and_no_end(tmp_path: Path) -> None:
 async def test_whether_a_damaged_recording_has_a_search_is_not_known(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(self: Session) -> None:
+    def damaged(self: Recording) -> None:
         raise UnreadableInput(f"{self.path}: a damaged recording")
 
     async with browsing(program) as pilot:
-        monkeypatch.setattr(Session, "trials", damaged)
+        monkeypatch.setattr(Recording, "trials", damaged)
         await press(pilot, "8")
         assert "whether this recording has a search could not be read" in screen(pilot)
         assert "this recording has no search" not in screen(pilot)
@@ -162,10 +162,10 @@ async def test_damage_that_only_a_key_asks_for_is_a_message_too(tmp_path: Path) 
 
 def test_events_that_cannot_be_read_are_rows_that_say_so() -> None:
     class Damaged:
-        def events(self, start: int, limit: int) -> list[Event]:
-            raise UnreadableInput(f"x.dynadiag: a damaged recording ({start}, {limit})")
+        def event(self, index: int) -> Event:
+            raise UnreadableInput(f"x.dynadiag: a damaged recording ({index})")
 
-    rows = EventRows(cast(Session, Damaged()), None, 3)
+    rows = EventRows(cast(Recording, Damaged()), None, 3)
     assert [row.cells[4] for row in rows] == ["damaged"] * 3
 
 

@@ -269,10 +269,10 @@ async def test_the_longest_name_of_a_compile_mode_is_whole_at_80_columns(tmp_pat
 @pytest.mark.parametrize(
     "rows", ["rows", [1, {}], [{"recording": "00-f-eager.dynadiag", "warm_call": {"median": "fast"}}]]
 )
-async def test_a_strangers_comparison_is_shown_as_far_as_it_is_one(rows: object, tmp_path: Path) -> None:
+async def test_a_strangers_comparison_is_none(rows: object, tmp_path: Path) -> None:
     _compared(tmp_path, rows)
     async with _browsing(tmp_path) as pilot:
-        assert ("failed" in screen(pilot)) == (rows not in ("rows", [1, {}]))
+        assert "failed" not in screen(pilot)
         assert pilot.app.query_one("#ranks-list", Table).count == 2
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
@@ -104,9 +105,9 @@ async def test_a_program_that_ends_well_is_searched_for_calls_that_are_wrong(
     events = _program_here(tmp_path, [*build.run_events(), *build.end_events(code)])
     async with browsing(build.recording(tmp_path, events)) as pilot:
         await press(pilot, "8", "B")
-        assert ("bisect --accuracy prog.py" in screen(pilot)) is first
+        assert ("bisect --accuracy" in screen(pilot)) is first
         await press(pilot, "a")
-        assert ("bisect --accuracy prog.py" in screen(pilot)) is not first
+        assert ("bisect --accuracy" in screen(pilot)) is not first
 
 
 async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +198,7 @@ async def test_of_damaged_trials_an_empty_list_of_hits_reads_nothing(
         raise UnreadableInput("damaged")
 
     async with browsing(build.recording(tmp_path, build.search_events(0, FOUND))) as pilot:
-        monkeypatch.setattr(Session, "trials", damaged)
+        monkeypatch.setattr(Recording, "trials", damaged)
         await press(pilot, "0", *"xyz", "enter")
         assert pilot.app.is_running
 

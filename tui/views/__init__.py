@@ -12,8 +12,6 @@ from importlib import import_module
 
 from tui.views.base import View
 
-__all__ = ["RANKS", "SCREENS", "ScreenInfo", "View", "import_screens", "screen_named"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScreenInfo:
@@ -23,7 +21,6 @@ class ScreenInfo:
     name: str
     title: str
     purpose: str
-    class_name: str  # the class, in the module that has the screen's name
     short_title: str = ""  # the title on a narrow terminal
     shortest_title: str = ""  # the title on a narrower one; a folder of recordings has one more screen
 
@@ -33,8 +30,8 @@ class ScreenInfo:
         return self.short_title or self.title
 
     def view_class(self) -> type[View]:
-        """Import and return the class of the screen."""
-        found = getattr(import_module(f"tui.views.{self.name}"), self.class_name)
+        """Import and return the class of the screen: `CodeView` in the module `code`."""
+        found = getattr(import_module(f"tui.views.{self.name}"), f"{self.name.capitalize()}View")
         assert issubclass(found, View)
         return found
 
@@ -47,36 +44,18 @@ _COLLECTOR_THRESHOLDS = (5_000, 10, 50)  # Python's own are 700, 10, 10: it woul
 
 # In the order of their keys.
 SCREENS = (
-    ScreenInfo(
-        "1", "overview", "Overview", "what happened, and what to look at first", "OverviewView", shortest_title="Over"
-    ),
-    ScreenInfo(
-        "2",
-        "compiles",
-        "Compiles",
-        "every compile, below the calls that led to it",
-        "CompilesView",
-        shortest_title="Comp",
-    ),
-    ScreenInfo("3", "code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
-    ScreenInfo("4", "breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
-    ScreenInfo(
-        "5",
-        "recompiles",
-        "Recompiles",
-        "frames compiled again, with the guards' old and new values",
-        "RecompilesView",
-        "Recomp",
-    ),
-    ScreenInfo("6", "guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
-    ScreenInfo("7", "kernels", "Kernels", "generated kernels and library calls", "KernelsView", shortest_title="Kern"),
-    ScreenInfo("8", "trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
-    ScreenInfo("9", "events", "Events", "the raw log, event by event", "EventsView"),
-    ScreenInfo("0", "search", "Search", "full-text search of the recording", "SearchView", "Find"),
+    ScreenInfo("1", "overview", "Overview", "what happened, and what to look at first", shortest_title="Over"),
+    ScreenInfo("2", "compiles", "Compiles", "every compile, below the calls that led to it", shortest_title="Comp"),
+    ScreenInfo("3", "code", "Code", "source, graphs and kernels side by side, linked"),
+    ScreenInfo("4", "breaks", "Breaks", "graph breaks, the worst first"),
+    ScreenInfo("5", "recompiles", "Recompiles", "frames compiled again, with the guards' old and new values", "Recomp"),
+    ScreenInfo("6", "guards", "Guards", "the guards of a compile, with the lines that made them"),
+    ScreenInfo("7", "kernels", "Kernels", "generated kernels and library calls", shortest_title="Kern"),
+    ScreenInfo("8", "trials", "Trials", "the trials of a bisection or a minification"),
+    ScreenInfo("9", "events", "Events", "the raw log, event by event"),
+    ScreenInfo("0", "search", "Search", "full-text search of the recording", "Find"),
 )
-RANKS = ScreenInfo(
-    "R", "ranks", "Recordings", "the open recordings, or ranks, and where they differ", "RanksView", "Recs", "Rec"
-)
+RANKS = ScreenInfo("R", "ranks", "Recordings", "the open recordings, or ranks, and where they differ", "Recs", "Rec")
 
 
 def screen_named(name: str) -> ScreenInfo:

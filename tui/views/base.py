@@ -18,7 +18,7 @@ from tui.widgets.lifetime import has_widgets
 from tui.widgets.lines import FilterableLines, Lines
 
 if TYPE_CHECKING:
-    from tui.recording_app import RecordingApp
+    from tui.app import Browser
 
 
 _SEARCH_ONLY = "this is the recording of a search: 8 shows its trials; record the program itself to see compiles"
@@ -53,9 +53,9 @@ class View(GroundContainer):
         self._last_move = 0.0  # when the cursor was last moved
 
     @property
-    def browser(self) -> RecordingApp:
+    def browser(self) -> Browser:
         """The application."""
-        return cast("RecordingApp", self.app)
+        return cast("Browser", self.app)
 
     @property
     def session(self) -> Session:

@@ -31,9 +31,9 @@ class BreaksView(ListingView):
         Column("id"),
         Column("what", max_width=72),
         Column("where", max_width=40, is_path=True),
-        Column("in", max_width=22, is_path=True, spare=True),
+        Column("in", max_width=22, is_path=True, spare=1),
         Column("graphs", numeric=True),
-        Column("met", numeric=True, spare=True),  # as many as compiles are listed
+        Column("met", numeric=True, spare=1),  # as many as compiles are listed
         Column("compiles", min_last_width=10),  # the detail names all of them
     )
 
@@ -62,8 +62,9 @@ class BreaksView(ListingView):
         item = _of(self.session.explanation(), key)
         if item is None:
             return None
-        document = f"source:{item.span.file}" if item.span.file else None
-        return Location("code", compile_id=item.compile_ids[0], document=document, line=item.span.line)
+        place = item.own_span
+        document = f"source:{place.file}" if place.file else None
+        return Location("code", compile_id=item.compile_ids[0], document=document, line=place.line)
 
 
 def _findings(explanation: Explanation) -> list[Finding]:
@@ -81,11 +82,12 @@ def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
 
 
 def _row(item: Finding, explanation: Explanation, *, measured: bool) -> Row:
-    blamed = span_text(explanation.sources, item.span)
+    place = item.own_span
+    blamed = span_text(explanation.sources, place)
     cells: tuple[str, ...] = (
         one_line(item.id or "-"),
         f"{blamed}  {one_line(item.title)}" if blamed else one_line(item.title),
-        source_location(item.span.file, item.span.line, None, explanation.run.cwd),
+        source_location(place.file, place.line, None, explanation.run.cwd),
         one_line(item.function),
         str(item.cost.graphs or 0),
         str(len(item.records)),

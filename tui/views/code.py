@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
-from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.render.fusion_text import refusal_text, share_text
 from tui.code_panes import (
     PANES,
@@ -21,19 +20,16 @@ from tui.code_panes import (
     made_of,
     read_documents,
     read_panes,
-    set_stages,
 )
 from tui.compiled_lines import CompiledLines
 from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
-from tui.kernel_stages import CompiledKernel
-from tui.line_links import LineKey, LineLinks
+from tui.key_bindings import footer_key, hidden_key
+from tui.line_links import LineKey
 from tui.location import Location
 from tui.node_places import called_lines, node_origins, origin_lines
 from tui.pane_labels import (
-    EMPTY_PANE,
     PANE_TITLES,
-    UNKNOWN_COMPILE,
     compiles_text,
     pane_status,
     user_lines_text,
@@ -41,7 +37,6 @@ from tui.pane_labels import (
 from tui.session import Session
 from tui.styled_text import Line, one_line
 from tui.styled_text import line as styled_line
-from tui.views.graph_actions import GraphActions
 from tui.views.stage_actions import StageActions
 from tui.widgets.code_pane import CodePane, is_kernel_line
 from tui.widgets.ground import Columns
@@ -49,89 +44,35 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
 _MAX_REFUSED = 20  # refused fusions of a call that are listed
-_OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 
 
-class CodeView(GraphActions, StageActions):
+class CodeView(StageActions):
     """Up to five panes, as many as fit side by side."""
 
     NAME: ClassVar[str] = "code"
     TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "full_stop",
-            "finding(1)",
-            "finding",
-            key_display=".",
-            id="code.finding",
-            tooltip="go to the next finding in the source",
-        ),
-        Binding(
-            "comma",
-            "finding(-1)",
-            "previous finding",
-            show=False,
-            key_display=",",
-            id="code.finding-back",
-            tooltip="go to the previous finding in the source",
-        ),
-        Binding(
+        footer_key(".", "finding(1)", "finding", "code.finding", "go to the next finding in the source"),
+        hidden_key("comma", "finding(-1)", "previous finding", "code.finding-back"),
+        footer_key(
             "J",
             "compile(1)",
             "compile",
-            key_display="J/K",
-            id="code.next-compile",
-            tooltip="go to the next compile: of this line, if several have it, else of all",
+            "code.next-compile",
+            "go to the next compile, of this line if it is in several",
+            display="J/K",
         ),
-        Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
-        Binding(
-            "n",
-            "node(1)",
-            "node",
-            key_display="n/N",
-            id="code.next-node",
-            tooltip="go to the node that runs next, of those whose values were recorded",
-        ),
-        Binding(
-            "N",
-            "node(-1)",
-            "former node",
-            show=False,
-            id="code.former-node",
-            tooltip="go back to the node that ran before",
-        ),
-        Binding(
-            "right_parenthesis",
-            "call(1)",
-            "next call",
-            show=False,
-            key_display=")",
-            id="code.next-call",
-            tooltip="show the values of the next recorded call",
-        ),
-        Binding(
-            "left_parenthesis",
-            "call(-1)",
-            "former call",
-            show=False,
-            key_display="(",
-            id="code.former-call",
-            tooltip="show the values of the recorded call before",
-        ),
-        Binding(
-            "V",
-            "values",
-            "values",
-            id="code.values",
-            tooltip="show the value of this node uncompiled, in float64 and compiled, side by side",
-        ),
+        hidden_key("K", "compile(-1)", "previous compile", "code.previous-compile"),
+        footer_key("n", "node(1)", "node", "code.next-node", "go to the node that runs next", display="n/N"),
+        hidden_key("N", "node(-1)", "former node", "code.former-node", "go back to the node that ran before"),
+        hidden_key(")", "call(1)", "next call", "code.next-call", "show the next recorded call's values"),
+        hidden_key("(", "call(-1)", "former call", "code.former-call", "show the former call's values"),
+        footer_key("V", "values", "values", "code.values", "show this value uncompiled, in float64 and compiled"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._pending_target: Location | None = None  # where to go once the documents are read
-        self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
-        self._compiling: Path | None = None  # the recording of the kernel that is compiled
         self._compiled: Mapping[int, tuple[str, ...]] = {}  # the compiles of each line of the source that is shown
         self._model_session: Session | None = None  # the recording of the documents
 
@@ -255,29 +196,6 @@ class CodeView(GraphActions, StageActions):
         self.pane("source").show_elsewhere(frozenset(self._compiled))
         self.highlight()
 
-    def show_pane(self, name: str) -> None:
-        board, pane = self._model, self.pane(name)
-        ref = board.ref(name) if board else None
-        if board is None or ref is None:
-            words = EMPTY_PANE[name] if board and board.in_recording else UNKNOWN_COMPILE
-            said = self._stage_message if name == "stage" else ""
-            pane.show_note(said or words if board else self.nothing(""))
-            return
-        document, links = board.documents.get(ref.key), board.links.get(ref.key, LineLinks())
-        if document is None:  # it is being read
-            return
-        if document.note:
-            pane.show_note(document.note)
-            return
-        if self._as_printed:
-            document, links = board.text(name) or (document, links)
-        if pane.document is not document:
-            pane.show(document, links)
-        pane.links = links
-        pane.notes = board.notes.get(ref.key, {})
-        pane.values = self.values.margins(board, ref, links)
-        pane.set_colors(board.colors)
-
     def _title(self, name: str) -> str:
         board, document = self._model, self.pane(name).document
         ref = document.ref if document else board.ref(name) if board else None
@@ -341,73 +259,6 @@ class CodeView(GraphActions, StageActions):
         ref, pane = board.ref(self._current_pane), self.pane(self._current_pane)
         line = pane.document.row_of(pane.cursor) + 1 if pane.document else 1
         return Location(self.NAME, board.compile_id, document=ref.key if ref else None, line=line)
-
-    # Panes
-
-    @property
-    def pane_order(self) -> tuple[str, ...]:
-        """The panes from left to right. The stage pane is added once a kernel is compiled."""
-        return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
-
-    @property
-    def partner(self) -> str | None:
-        """What a kernel was compiled to, and the graph of that; of a backward graph the forward one, and back."""
-        if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
-            return _OPPOSITE[self._current_pane]
-        return {"kernel": "stage", "stage": "later"}.get(self._current_pane)
-
-    def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
-        """Show the selected document, with the cursor on a line linked to the previous cursor line."""
-        for each in dict.fromkeys((name, "later", "kernel", "source")):
-            self.show_pane(each)
-        pane = self.pane(name)
-        if lines := pane.linked_lines(places):
-            pane.move_to(lines[0])
-        self.highlight()
-        self.refresh_bindings()
-
-    def kernel_under_cursor(self) -> tuple[str, str, int] | None:
-        """The kernel on the cursor's line; from another pane, the first one that computes what is on its line."""
-        board, pane = self._model, self.pane("kernel")
-        ref = board.ref("kernel") if board else None
-        if board is None or ref is None or pane.document is None:
-            return None
-        line: int | None = pane.cursor
-        if self._current_pane != "kernel":
-            here = self.pane(self._current_pane)
-            line = pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)
-        return (board.compile_id, ref.key, line) if line is not None else None
-
-    def stages_started(self, call: KernelCall, line: int) -> None:
-        pane = self.pane("kernel")
-        pane.move_to(line)
-        self._current_pane, self._compiling = "kernel", self.session.path
-        self._show_stage_message(f"compiling {one_line(call.name)} ...")
-        pane.focus()
-
-    def _show_stage_message(self, words: str) -> None:
-        self._stage_message = words
-        self.pane("stage").show_note(words)
-        self.beside = "stage"
-        self.lay_out()
-
-    def show_stages(self, made: CompiledKernel) -> None:
-        board = self._model
-        if board is None or made.call.compile_id != board.compile_id or self._compiling != self.session.path:
-            return
-        if made.module not in board.links:  # the recording was read again meanwhile, at another module
-            if board.find(made.module) is not None:
-                self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.show_stages(made))
-            return
-        set_stages(board, made)
-        self._stage_message = ""
-        self.show_pane("stage")
-        self.show_pane("kernel")
-        self.beside = "stage"
-        self.lay_out()
-        self.highlight()
-        for note in made.stages.notes:
-            self.notify(one_line(note), markup=False)
 
     def action_finding(self, way: int) -> None:
         """Go to the next or previous line of the source that has a finding."""

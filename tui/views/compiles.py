@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.widget import Widget
+from textual.binding import BindingType
 
 from dynadiag.recording.records import Compile
 from tui.compile_tree import CompileTree, call_lines, compile_branches, compile_lines
+from tui.key_bindings import footer_key
 from tui.location import Location
-from tui.styled_text import line, one_line
+from tui.styled_text import Line, line
 from tui.timeline import TimelineScreen
-from tui.views.base import View
-from tui.widgets.lines import Lines
+from tui.views.listing import ListingView
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.tree import Branch, Tree
 
 
-class CompilesView(View):
+class CompilesView(ListingView):
     """The tree on the left, the details on the right."""
 
     NAME: ClassVar[str] = "compiles"
     TITLE: ClassVar[str] = "Compiles"
-
+    DETAIL: ClassVar[str] = "compile"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "v",
-            "timeline",
-            "time line",
-            id="compiles.timeline",
-            tooltip="show the time line of the run, zoomed to this compile",
+        footer_key(
+            "v", "timeline", "time line", "compiles.timeline", "show the run's time line, zoomed to this compile"
         ),
     ]
 
     def __init__(self) -> None:
-        super().__init__(classes="listing")
+        super().__init__()
         self._tree_data: CompileTree | None = None
         self._pending_compile: str | None = None
 
@@ -44,38 +40,29 @@ class CompilesView(View):
         yield Tree(id="compiles-tree")
         yield StyledLines(id="compiles-detail", classes="detail", wrap=True)
 
-    def on_mount(self) -> None:
-        self.tree_.border_title = self.TITLE
-        self.details.border_title = "compile"
-
     @property
-    def tree_(self) -> Tree:
+    def lines(self) -> Tree:
         return self.query_one(Tree)
 
     @property
-    def details(self) -> StyledLines:
-        return self.query_one(StyledLines)
-
-    def first_focus(self) -> Widget:
-        return self.tree_
+    def key(self) -> str | None:
+        branch = self.lines.branch
+        return branch.key if branch is not None else None
 
     def load(self) -> None:
-        self.fetch("forest", self._read, self._show)
+        self.fetch("rows", self._read, self._show_tree)
 
     def _read(self) -> tuple[CompileTree, list[Branch]]:
-        session = self.session
-        made = CompileTree.build(session.explanation(), session.graphs, session.kernels, session.payload)
+        recording = self.session.recording
+        made = CompileTree.build(self.session.explanation(), recording.graphs, recording.kernels, recording.payload)
         return made, compile_branches(made)
 
-    def show_problem(self, reason: str) -> None:
-        self.details.show_note(line((one_line(reason), "error")))
-
-    def _show(self, found: tuple[CompileTree, list[Branch]]) -> None:
+    def _show_tree(self, found: tuple[CompileTree, list[Branch]]) -> None:
         is_first = self._tree_data is None
         self._tree_data, roots = found
-        self.tree_.show(roots)
+        self.lines.show(roots)
         number = len(self._tree_data.explanation.compiles)
-        self.tree_.border_subtitle = f"{number:,}"
+        self.lines.border_subtitle = f"{number:,}"
         self.refresh_bindings()
         if not number:
             self.details.show_note(line((self.nothing(""), "dim")))
@@ -85,7 +72,7 @@ class CompilesView(View):
             failed = (item for item in self._compiles if item.outcome == "error")
             self._go_to(next(failed, self._compiles[0]).compile_id)
         else:
-            self._describe()
+            self._read_detail()
 
     def go_to(self, place: Location) -> None:
         if place.compile_id is not None:
@@ -97,7 +84,7 @@ class CompilesView(View):
         found = [item.index for item in self._compiles if item.compile_id == compile_id]
         if found:
             self._pending_compile = None
-            self.tree_.go_to_key(f"compile/{found[-1]}")
+            self.lines.go_to_key(f"compile/{found[-1]}")
 
     @property
     def _compiles(self) -> tuple[Compile, ...]:
@@ -108,13 +95,11 @@ class CompilesView(View):
         return Location(self.NAME, compile_id=item.compile_id if item else None)
 
     def _item(self) -> Compile | None:
-        branch = self.tree_.branch
-        parts = branch.key.split("/") if branch else []
-        return self._compiles[int(parts[1])] if parts[:1] == ["compile"] else None
+        return self._item_of(self.key or "")
 
-    def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.tree_:
-            self.debounce(self._describe)
+    def _item_of(self, key: str) -> Compile | None:
+        kind, _, rest = key.partition("/")
+        return self._compiles[int(rest.partition("/")[0])] if kind == "compile" else None
 
     def offers(self, action: str) -> bool:
         """Whether there are compiles, each of which has a time line."""
@@ -127,20 +112,12 @@ class CompilesView(View):
         screen = TimelineScreen(self.session, browser.rank, browser.paths, start)
         browser.push_screen(screen, lambda place: browser.go_to(place) if place is not None else None)
 
-    def _describe(self) -> None:
-        item, made, branch = self._item(), self._tree_data, self.tree_.branch
-        if made is None or branch is None:
-            return
-        if item is None:
-            self.fetch("detail", lambda: call_lines(branch.key, made), self.details.show)
-        else:
-            self.fetch("detail", lambda: compile_lines(item, made), self.details.show)
+    def detail(self, key: int | str) -> Sequence[Line]:
+        item = self._item_of(str(key))
+        if self._tree_data is None:
+            return []
+        return call_lines(str(key), self._tree_data) if item is None else compile_lines(item, self._tree_data)
 
-    def line_chosen(self, lines: Lines) -> None:
-        if lines is self.tree_:
-            branch = self.tree_.branch
-            target = branch.target if branch else None
-        else:
-            target = self.details.target
-        if target is not None:
-            self.browser.go_to(target)
+    def target_of(self, key: int | str) -> Location | None:  # noqa: ARG002 - the branch under the cursor has it
+        branch = self.lines.branch
+        return branch.target if branch is not None else None

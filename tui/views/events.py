@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import ClassVar
 
 from textual.app import ComposeResult
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
 from tui.location import Location
-from tui.session import Session
 from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
 from tui.widgets.ground import Columns
@@ -37,7 +37,7 @@ class EventsView(ListingView):
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
-        Column("time", max_width=12, spare=True),
+        Column("time", max_width=12, spare=1),
         Column("compile", max_width=7),
         Column("payload", numeric=True),
         Column("kind and name", max_width=84),
@@ -73,7 +73,7 @@ class EventsView(ListingView):
     def rows(self) -> EventRows:
         counts = self.session.recording.counts()
         number = sum(counts.values()) if self._kind is None else counts.get(self._kind, 0)
-        rows = EventRows(self.session, self._kind, number)
+        rows = EventRows(self.session.recording, self._kind, number)
         if number:
             rows[0], rows[number - 1]  # read here, in the worker, what the table shows first
         self._rows = rows
@@ -101,7 +101,7 @@ class EventsView(ListingView):
         made = [line((f"event {index}", "title"), f"  {one_line(event.kind)} {one_line(event.name or '')}")]
         made += [line((printable_code(text), "dim")) for text in metadata[:_MAX_PAYLOAD_LINES]]
         if event.payload_size:
-            payload = self.session.payload(index).split("\n")
+            payload = self.session.recording.payload(index).split("\n")
             made += [Line(), line((f"payload, {event.payload_size:,} bytes", "strong"))]
             made += [line(printable_code(text[:2000])) for text in payload[:_MAX_PAYLOAD_LINES]]
             if len(payload) > _MAX_PAYLOAD_LINES:
@@ -125,29 +125,21 @@ class EventsView(ListingView):
 class EventRows(LazyRows):
     """The rows of a log, read in pages on demand."""
 
-    def __init__(self, session: Session, kind: str | None, number: int) -> None:
-        super().__init__(number, lambda index: self._page(index // _PAGE_EVENTS)[index % _PAGE_EVENTS])
-        self._session, self._kind, self._number = session, kind, number
-        self._pages: OrderedDict[int, list[Row]] = OrderedDict()
+    def __init__(self, recording: Recording, kind: str | None, number: int) -> None:
+        page_of = lru_cache(_MAX_PAGES)(self._read)
+        super().__init__(number, lambda index: page_of(index // _PAGE_EVENTS)[index % _PAGE_EVENTS])
+        self._recording, self._kind, self._number = recording, kind, number
 
-    def _page(self, page: int) -> list[Row]:
-        known = self._pages.get(page)
-        if known is None:
-            start = page * _PAGE_EVENTS
-            limit = min(_PAGE_EVENTS, self._number - start)
-            known = self._pages[page] = self._read(start, limit)
-            if len(self._pages) > _MAX_PAGES:
-                self._pages.popitem(last=False)
-        return known
-
-    def _read(self, start: int, limit: int) -> list[Row]:
+    def _read(self, page: int) -> list[Row]:
         """Return the rows of a page. This runs while the screen is drawn, so damage becomes a row and no error."""
+        start = page * _PAGE_EVENTS
+        limit = min(_PAGE_EVENTS, self._number - start)
         events: list[Event] = []
         with suppress(UnreadableInput):
-            if self._kind is None:
-                events = self._session.events(start, limit)
+            if self._kind is None:  # events have no gaps, so this is a lookup and not a scan
+                events = [self._recording.event(index) for index in range(start, start + limit)]
             else:
-                events = self._session.events_of(self._kind, start, limit)
+                events = list(self._recording.events(self._kind, start=start, limit=limit))
         return [*(_row(event) for event in events), *[_DAMAGED_ROW] * (limit - len(events))]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.code_panes import CodePaneModel, read_diff, read_documents
 from tui.code_values import CodeValues
 from tui.documents import Document
+from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
+from tui.pane_labels import EMPTY_PANE, UNKNOWN_COMPILE
 from tui.views.paned import PanedView
 
 if TYPE_CHECKING:
@@ -22,62 +24,55 @@ class GraphActions(PanedView):
     """A screen with panes, some of which show graphs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "right_square_bracket",
-            "document(1)",
-            "stage",
-            key_display="]",
-            id="code.next",
-            tooltip="show the next stage, file or module in this pane",
+        footer_key("]", "document(1)", "stage", "code.next", "show this pane's next stage, file or module"),
+        hidden_key("[", "document(-1)", "previous stage", "code.previous", "show the previous one"),
+        footer_key(
+            "v", "picture", "picture", "code.picture", "draw the graph around this node, to walk it with the arrows"
         ),
-        Binding(
-            "left_square_bracket",
-            "document(-1)",
-            "previous stage",
-            show=False,
-            key_display="[",
-            id="code.previous",
-            tooltip="show the previous one",
+        hidden_key("p", "printed", "as printed", "code.printed", "show graphs as torch printed them, and back"),
+        hidden_key(
+            "o", "directions", "forward beside backward", "code.directions", "show both graphs, and Dynamo's again"
         ),
-        Binding(
-            "v",
-            "picture",
-            "picture",
-            id="code.picture",
-            tooltip="draw the graph around the node on this line, to walk it with the arrows",
-        ),
-        Binding(
-            "p",
-            "printed",
-            "as printed",
-            show=False,
-            id="code.printed",
-            tooltip="show graphs as torch printed them, and back",
-        ),
-        Binding(
-            "o",
-            "directions",
-            "forward beside backward",
-            show=False,
-            id="code.directions",
-            tooltip="show the forward graph beside the backward graph, and Dynamo's graph again",
-        ),
-        Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
+        footer_key("d", "diff", "diff", "code.diff", "show the diff between this stage and the previous one"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._model: CodePaneModel | None = None
         self.values = CodeValues(self)
         self._as_printed = False  # whether graphs are shown as torch printed them
 
     def show_pane(self, name: str) -> None:
-        """Show the selected document of a pane."""
-        raise NotImplementedError
+        board, pane = self._model, self.pane(name)
+        ref = board.ref(name) if board else None
+        if board is None or ref is None:
+            words = EMPTY_PANE[name] if board and board.in_recording else UNKNOWN_COMPILE
+            said = self._stage_message if name == "stage" else ""
+            pane.show_note(said or words if board else self.nothing(""))
+            return
+        document, links = board.documents.get(ref.key), board.links.get(ref.key, LineLinks())
+        if document is None:  # it is being read
+            return
+        if document.note:
+            pane.show_note(document.note)
+            return
+        if self._as_printed:
+            document, links = board.text(name) or (document, links)
+        if pane.document is not document:
+            pane.show(document, links)
+        pane.links = links
+        pane.notes = board.notes.get(ref.key, {})
+        pane.values = self.values.margins(board, ref, links)
+        pane.set_colors(board.colors)
 
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
-        """Show another document of a pane, with the cursor on a line linked to these."""
-        raise NotImplementedError
+        """Show the selected document, with the cursor on a line linked to the previous cursor line."""
+        for each in dict.fromkeys((name, "later", "kernel", "source")):
+            self.show_pane(each)
+        pane = self.pane(name)
+        if lines := pane.linked_lines(places):
+            pane.move_to(lines[0])
+        self.highlight()
+        self.refresh_bindings()
 
     def action_document(self, by: int) -> None:
         """Show the next or previous document in the current pane."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.widget import Widget
+from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard, GuardFailure, Span
 from dynadiag.recording.torch_text.guards import tensor_check
 from dynadiag.recording.torch_text.sources import is_global, source_components, source_text
 from dynadiag.render.paths import source_location
+from tui.key_bindings import footer_key, hidden_key
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_report import RolePrinter, styled_report_lines
@@ -121,34 +121,14 @@ class GuardsView(ListingView):
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40, is_path=True),
-        Column("kind", max_width=31, spare=True),
+        Column("kind", max_width=31, spare=1),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200, min_last_width=36),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "v",
-            "form",
-            "tree, list",
-            id="guards.form",
-            tooltip="show the guards as a tree of the values that they check, or as a list",
-        ),
-        Binding(
-            "J",
-            "compile(1)",
-            "compile",
-            key_display="J/K",
-            id="guards.next",
-            tooltip="show the guards of the next compile",
-        ),
-        Binding(
-            "K",
-            "compile(-1)",
-            "previous compile",
-            show=False,
-            id="guards.previous",
-            tooltip="show the guards of the previous compile",
-        ),
+        footer_key("v", "form", "tree, list", "guards.form", "show the guards as a tree of values, or as a list"),
+        footer_key("J", "compile(1)", "compile", "guards.next", "show the guards of the next compile", display="J/K"),
+        hidden_key("K", "compile(-1)", "previous compile", "guards.previous"),
     ]
 
     def __init__(self) -> None:
@@ -175,9 +155,6 @@ class GuardsView(ListingView):
         """The list or the tree, whichever is shown."""
         return self.tree_ if self.tree_.display else self.table
 
-    def first_focus(self) -> Widget:
-        return self.lines
-
     def nothing(self, words: str) -> str:
         item = self.session.compile(self._compile or "-")
         return super().nothing(_FAILED if item is not None and item.outcome == "error" else words)
@@ -190,7 +167,7 @@ class GuardsView(ListingView):
 
     def action_form(self) -> None:
         """Switch between list and tree. The cursor stays on the same guard if it is visible."""
-        key = self._key()
+        key = self.key
         self.table.display, self.tree_.display = self.tree_.display, self.table.display
         self.lines.focus()
         if isinstance(key, int):
@@ -211,7 +188,7 @@ class GuardsView(ListingView):
         super().go_to(place)
 
     def location(self) -> Location:
-        key = self._key()
+        key = self.key
         return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
 
     def load(self) -> None:
@@ -256,30 +233,21 @@ class GuardsView(ListingView):
         """Show the title in the status line, because a small screen has no frames."""
         self.show_status(self._title, "")
 
-    def _key(self) -> int | str | None:
+    @property
+    def key(self) -> int | str | None:
         if not self.tree_.display:
             return self.table.key
         branch = self.tree_.branch
         kind, _, number = (branch.key if branch else "").partition("/")
         return int(number) if kind == "guard" else None
 
-    def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.lines:
-            self.debounce(self._describe)
-
-    def _describe(self) -> None:
-        key = self._key()
-        if isinstance(key, int) and key in self._guards:
-            self.fetch_detail(key)
-
     def line_chosen(self, lines: Lines) -> None:
-        key = self._key()
-        target = self.details.target if lines is self.details else None
-        target = target or (self.target_of(key) if isinstance(key, int) else None)
-        if target is not None:
-            self.browser.go_to(target)
-        elif lines is self.tree_:
+        if lines is self.details and self.details.target is None:
+            lines = self.lines  # the line that made the guard
+        if lines is self.tree_ and self.key is None:
             self.tree_.action_toggle_branch()
+        else:
+            super().line_chosen(lines)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards.get(int(key))
@@ -292,7 +260,7 @@ class GuardsView(ListingView):
             if guard.file
             else "torch did not report the line that made it"
         )
-        text = self.session.source(guard.file) if guard.file else None
+        text = self.session.recording.source(guard.file) if guard.file else None
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
         again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import list_some
 from dynadiag.recording.records import Kernel
@@ -14,6 +14,7 @@ from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -44,20 +45,18 @@ class KernelsView(ListingView):
     NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor` generates them"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", numeric=True, spare=True),
-        Column("compile", spare=True),
+        Column("#", numeric=True, spare=2),
+        Column("compile", spare=1),
         Column("pass"),
-        Column("language", spare=True),  # most names begin with it
+        Column("language", spare=3),  # most names begin with it
         Column("bytes", numeric=True),
-        Column("shape", max_width=20, spare=True),
+        Column("shape", max_width=20, spare=1),
         Column("module", max_width=30, is_path=True),
         Column("where", max_width=28, is_path=True),
-        Column("name", max_width=200, is_name=True),
+        Column("name", max_width=200, is_name=True, min_last_width=22),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "T", "app.measure", "time", id="kernels.measure", tooltip="run the generated code, and time each kernel"
-        ),
+        footer_key("T", "app.measure", "time", "kernels.measure", "run the generated code, and time each kernel"),
     ]
 
     def __init__(self) -> None:
@@ -137,7 +136,7 @@ class KernelsView(ListingView):
             return []
         if kernel.event is None:
             return [line(("the source of this kernel is not in the recording", "dim"))]
-        lines = split_lines(self.session.payload(kernel.event))
+        lines = split_lines(self.session.recording.payload(kernel.event))
         first, last = kernel_bounds(lines, kernel.name)
         if kernel.language == "extern" and cost is not None:  # this call, with the comment above it
             first, last = max(0, cost.line - 2), cost.line
@@ -160,7 +159,7 @@ class KernelsView(ListingView):
             return None
         if kernel.language == "extern" and cost is not None:
             return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=cost.line)
-        first, last = kernel_bounds(split_lines(self.session.payload(kernel.event)), kernel.name)
+        first, last = kernel_bounds(split_lines(self.session.recording.payload(kernel.event)), kernel.name)
         called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 

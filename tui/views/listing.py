@@ -36,7 +36,7 @@ class ListingView(View):
         yield StyledLines(id=f"{self.NAME}-detail", classes="detail", wrap=self.WRAP)
 
     def on_mount(self) -> None:
-        self.table.border_title = self.TITLE
+        self.lines.border_title = self.TITLE
         self.details.border_title = self.DETAIL
 
     @property
@@ -49,8 +49,18 @@ class ListingView(View):
         """The detail pane."""
         return self.query_one(f"#{self.NAME}-detail", StyledLines)
 
-    def first_focus(self) -> Widget:
+    @property
+    def lines(self) -> Lines:
+        """The list, or what is shown in its place."""
         return self.table
+
+    @property
+    def key(self) -> int | str | None:
+        """The key of the row under the cursor."""
+        return self.table.key
+
+    def first_focus(self) -> Widget:
+        return self.lines
 
     @property
     def is_reading(self) -> bool:
@@ -98,11 +108,11 @@ class ListingView(View):
             self._pending_key = place.item
 
     def location(self) -> Location:
-        key = self.table.key
+        key = self.key
         return Location(self.NAME, item=key if isinstance(key, int) else None)
 
     def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.table:
+        if lines is self.lines:
             self.debounce(self._read_detail)
 
     def on_resize(self, _: events.Resize) -> None:
@@ -111,10 +121,10 @@ class ListingView(View):
     def _fit_detail(self) -> None:
         """Read the detail again if it was read for another width, or not yet, as the screen was hidden."""
         if self.is_open and self.details.columns != self.detail_columns:
-            self.cursor_moved(self.table)
+            self.cursor_moved(self.lines)
 
     def _read_detail(self) -> None:
-        key = self.table.key
+        key = self.key
         if key is not None and not self.is_reading and self.details.size.width:
             self.fetch_detail(key)
 
@@ -124,10 +134,10 @@ class ListingView(View):
         self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def line_chosen(self, lines: Lines) -> None:
-        if lines is self.table:
-            key = self.table.key
-            target = self.target_of(key) if key is not None and not self.is_reading else None
-        else:
+        key = self.key
+        if lines is self.details:
             target = self.details.target
+        else:
+            target = self.target_of(key) if key is not None and not self.is_reading else None
         if target is not None:
             self.browser.go_to(target)

@@ -68,7 +68,7 @@ class OverviewView(View):
 
         session = self.session
         finding = read_search_result(session)
-        explanation, trials = session.explanation(), len(session.trials())
+        explanation, trials = session.explanation(), len(session.recording.trials())
         width, height = self._read_for
         beside = width >= MIN_DETAILED and bool(explanation.findings)
         kernels = 0 if explanation.findings or not session.kernel_count else MIN_ROWS + 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.css.scalar import Scalar
 from textual.widget import Widget
 
-from tui.code_panes import PANES
+from tui.code_panes import PANES, CodePaneModel
+from tui.key_bindings import footer_key
 from tui.pane_labels import PANE_TITLES
 from tui.views.base import View
 from tui.widgets.code_pane import CodePane
@@ -20,6 +21,7 @@ _MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
 _MIN_THREE = 110  # columns from which on there are three panes
 _MIN_EQUAL = 150  # columns from which on the one in the middle is not narrowed
 _TWO = 2
+_OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 _MIN_CURRENT_WIDTH = 60  # columns that the current pane has at least where there is room: its title has to fit
 
 
@@ -27,7 +29,7 @@ class PanedView(View):
     """Lays out the panes and moves the focus between them. Subclasses fill the panes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "zoom", "zoom", id="code.zoom", tooltip="show this pane in full width, and back")
+        footer_key("z", "zoom", "zoom", "code.zoom", "show this pane in full width, and back")
     ]
 
     def __init__(self) -> None:
@@ -35,6 +37,8 @@ class PanedView(View):
         self._zoomed = False
         self._current_pane = "source"  # the pane that last had the focus
         self.beside = ""  # the pane that is shown beside the source
+        self._model: CodePaneModel | None = None
+        self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
 
     def pane(self, name: str) -> CodePane:
         """Return a pane by its name."""
@@ -50,14 +54,16 @@ class PanedView(View):
         return self.query_one("#code-node", StyledLines)
 
     @property
-    def partner(self) -> str | None:
-        """The pane that has to be read beside the current one, before the source."""
-        return None
+    def pane_order(self) -> tuple[str, ...]:
+        """The panes from left to right. The stage pane is added once a kernel is compiled."""
+        return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
 
     @property
-    def pane_order(self) -> tuple[str, ...]:
-        """The panes from left to right."""
-        return PANES
+    def partner(self) -> str | None:
+        """What a kernel was compiled to, and the graph of that; of a backward graph the forward one, and back."""
+        if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
+            return _OPPOSITE[self._current_pane]
+        return {"kernel": "stage", "stage": "later"}.get(self._current_pane)
 
     def highlight(self) -> None:
         """Highlight the lines linked to the cursor's line."""

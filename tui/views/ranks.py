@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 from dynadiag.explanation.formatting import duration, short_duration
-from dynadiag.recording.json_values import json_object
 from dynadiag.recording.opening import COMPARISON_NAME
 from dynadiag.render.runtime_cost import break_even_text, speed_text
 from tui.location import Location
@@ -20,16 +21,39 @@ from tui.widgets.table import Column, Row
 _MAX_BYTES = 10_000_000  # of a document
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredCall:
-    """The times of a variant's calls in seconds, and its speed against the uncompiled call (above 1: faster)."""
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class _WarmCall(msgspec.Struct, frozen=True):
+    median: Positive | None = None
+
+
+class _Speed(msgspec.Struct, frozen=True):
+    """The speed against the uncompiled call, above 1 where it is faster, and after how many calls compiling pays."""
+
+    ratio: Positive | None = None
+    noise: bool = False
+    pays_after: int | None = None
+
+
+class MeasuredCall(msgspec.Struct, frozen=True):
+    """What `dynadiag compare` measured of a variant, in seconds: a row of its document."""
 
     variant: str
-    first: float | None
-    warm: float | None
-    ratio: float | None
-    noise: bool
-    pays_after: int | None
+    name: str = ""  # of the function
+    recording: str = ""
+    first_call: Positive | None = None
+    warm_call: _WarmCall | None = None
+    against_eager: _Speed | None = None
+
+    @property
+    def warm(self) -> float | None:
+        """The time of a warm call; ``None`` of a variant that failed."""
+        return self.warm_call.median if self.warm_call is not None else None
+
+
+class _Comparison(msgspec.Struct, frozen=True):
+    rows: list[MeasuredCall]
 
 
 def read_measured_calls(recordings: Sequence[Path]) -> Mapping[Path, MeasuredCall]:
@@ -42,34 +66,14 @@ def read_measured_calls(recordings: Sequence[Path]) -> Mapping[Path, MeasuredCal
 def _in_folder(folder: Path) -> Iterator[tuple[Path, MeasuredCall]]:
     document = folder / COMPARISON_NAME
     try:
-        text = document.read_text() if document.stat().st_size <= _MAX_BYTES else ""
-    except (OSError, UnicodeDecodeError):  # this folder is none of a comparison
+        data = document.read_bytes() if document.stat().st_size <= _MAX_BYTES else b""
+        rows = msgspec.json.decode(data, type=_Comparison).rows
+    except (OSError, msgspec.MsgspecError):  # this folder is none of a comparison
         return
-    told = json_object(text).get("rows")
-    rows = [row for row in (told if isinstance(told, list) else []) if isinstance(row, dict)]
-    several = len({str(row.get("name")) for row in rows}) > 1
+    several = len({row.name for row in rows}) > 1
     for row in rows:
-        if isinstance(name := row.get("recording"), str):
-            yield folder / Path(name).name, _measured(row, named=several)
-
-
-def _measured(row: Mapping[str, Any], *, named: bool) -> MeasuredCall:
-    """A row of the document; ``named``: the variants are of several functions."""
-    speed = row.get("against_eager")
-    against = speed if isinstance(speed, dict) else {}
-    warm, pays_after = row.get("warm_call"), against.get("pays_after")
-    return MeasuredCall(
-        variant=one_line(f"{row.get('name')}: {row.get('variant')}" if named else str(row.get("variant"))),
-        first=_number(row.get("first_call")),
-        warm=_number(warm.get("median") if isinstance(warm, dict) else None),
-        ratio=_number(against.get("ratio")),
-        noise=against.get("noise") is True,
-        pays_after=pays_after if isinstance(pays_after, int) else None,
-    )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and 0 < value < float("inf") else None
+        named = one_line(f"{row.name}: {row.variant}" if several else row.variant)
+        yield folder / Path(row.recording).name, msgspec.structs.replace(row, variant=named)
 
 
 _COUNTED_KINDS = ("compile", "graph", "break", "recompile", "kernel")
@@ -79,7 +83,7 @@ _COMPARED_COLUMNS = (
     Column("against eager", numeric=True),
     Column("pays after", numeric=True),
     Column("first call", numeric=True),
-    *(Column(kind, numeric=True, spare=True) for kind in ("graphs", "recompiles", "kernels")),
+    *(Column(kind, numeric=True, spare=1) for kind in ("graphs", "recompiles", "kernels")),
     Column("breaks", numeric=True),
 )  # of the recordings of `dynadiag compare`
 
@@ -166,11 +170,13 @@ def _row(rank: RankSummary) -> Row:
 
 def _compared_row(rank: RankSummary, call: MeasuredCall | None) -> Row:
     """The row of a variant of a comparison; of one that failed, nothing was measured."""
-    if call is None or call.warm is None:
+    warm = call.warm if call is not None else None
+    if call is None or warm is None:
         return Row((rank.name, "failed", *("-" for _ in _COMPARED_COLUMNS[2:])), rank.index, "error")
-    speed, paid = "", ""
-    if call.ratio is not None:
-        speed, paid = speed_text(call.ratio, noise=call.noise), break_even_text(call.pays_after, noise=call.noise)
-    first = short_duration(call.first) if call.first is not None else "-"
+    speed, paid, against = "", "", call.against_eager
+    if against is not None and against.ratio is not None:
+        speed = speed_text(against.ratio, noise=against.noise)
+        paid = break_even_text(against.pays_after, noise=against.noise)
+    first = short_duration(call.first_call) if call.first_call is not None else "-"
     numbers = (rank.graphs, rank.count_of("recompile"), rank.kernels, rank.count_of("break"))
-    return Row((rank.name, short_duration(call.warm), speed, paid, first, *map(str, numbers)), rank.index)
+    return Row((rank.name, short_duration(warm), speed, paid, first, *map(str, numbers)), rank.index)

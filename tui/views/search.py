@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
+from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.recording_search import MAX_HITS, RecordingSearch
 from tui.search_hits import Hit, HitGroup, group_hits
@@ -38,7 +39,7 @@ class SearchView(ListingView):
         Column("text", max_width=240),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "stop", "stop", id="everywhere.stop", tooltip="stop the search"),
+        footer_key("x", "stop", "stop", "everywhere.stop", "stop the search"),
     ]
 
     def __init__(self) -> None:
@@ -184,7 +185,7 @@ class SearchView(ListingView):
 
     def _context_lines(self, target: Location) -> list[Line]:
         kind, _, name = (target.document or "").partition(":")
-        text = self.session.source(name) if kind == "source" else self.session.payload(int(name))
+        text = self.session.recording.source(name) if kind == "source" else self.session.recording.payload(int(name))
         lines = (text or "").split("\n")
         here = (target.line or 1) - 1
         first = max(0, here - _CONTEXT_LINES)

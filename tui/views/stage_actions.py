@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.kernels.generated_module import KernelCall
+from tui.code_panes import read_documents, set_stages
 from tui.confirm import Choice, Confirm
 from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
+from tui.key_bindings import footer_key
 from tui.styled_text import Line, line, one_line
-from tui.views.base import View
+from tui.views.graph_actions import GraphActions
 
 
-class StageActions(View):
-    """A screen on which the cursor can be on a kernel."""
+class StageActions(GraphActions):
+    """A screen on whose panes the cursor can be on a kernel."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "a",
-            "stages",
-            "assembly",
-            id="code.stages",
-            tooltip="compile the kernel of this line and show its IR and machine code",
-        )
+        footer_key("a", "stages", "assembly", "code.stages", "compile this line's kernel: show its IR and machine code")
     ]
 
-    def kernel_under_cursor(self) -> tuple[str, str, int] | None:
-        """Return compile id, module key and line (from 0) of the kernel that belongs to the cursor's line."""
-        raise NotImplementedError
-
-    def stages_started(self, call: KernelCall, line: int) -> None:
-        """Go to a line of a kernel, and show that the kernel is being compiled."""
-        raise NotImplementedError
-
-    def show_stages(self, made: CompiledKernel) -> None:
-        """Show the stages."""
-        raise NotImplementedError
+    def __init__(self) -> None:
+        super().__init__()
+        self._compiling: Path | None = None  # the recording of the kernel that is compiled
 
     def action_stages(self) -> None:
         """Compile the kernel of the cursor's line and show its IR and machine code."""
@@ -69,3 +58,46 @@ class StageActions(View):
     def _compile(self, call: KernelCall, at: int) -> None:
         self.stages_started(call, at)
         self.fetch("stages", lambda: compile_kernel(self.session, call), self.show_stages)
+
+    def kernel_under_cursor(self) -> tuple[str, str, int] | None:
+        """The kernel on the cursor's line; from another pane, the first one that computes what is on its line."""
+        board, pane = self._model, self.pane("kernel")
+        ref = board.ref("kernel") if board else None
+        if board is None or ref is None or pane.document is None:
+            return None
+        line: int | None = pane.cursor
+        if self._current_pane != "kernel":
+            here = self.pane(self._current_pane)
+            line = pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)
+        return (board.compile_id, ref.key, line) if line is not None else None
+
+    def stages_started(self, call: KernelCall, line: int) -> None:
+        pane = self.pane("kernel")
+        pane.move_to(line)
+        self._current_pane, self._compiling = "kernel", self.session.path
+        self._show_stage_message(f"compiling {one_line(call.name)} ...")
+        pane.focus()
+
+    def _show_stage_message(self, words: str) -> None:
+        self._stage_message = words
+        self.pane("stage").show_note(words)
+        self.beside = "stage"
+        self.lay_out()
+
+    def show_stages(self, made: CompiledKernel) -> None:
+        board = self._model
+        if board is None or made.call.compile_id != board.compile_id or self._compiling != self.session.path:
+            return
+        if made.module not in board.links:  # the recording was read again meanwhile, at another module
+            if board.find(made.module) is not None:
+                self.fetch("board", lambda: read_documents(self.session, board), lambda _: self.show_stages(made))
+            return
+        set_stages(board, made)
+        self._stage_message = ""
+        self.show_pane("stage")
+        self.show_pane("kernel")
+        self.beside = "stage"
+        self.lay_out()
+        self.highlight()
+        for note in made.stages.notes:
+            self.notify(one_line(note), markup=False)

@@ -10,11 +10,12 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from tui.colors import line_color, role_style, syntax_style, tint
 from tui.documents import Document
+from tui.key_bindings import footer_key
 from tui.line_links import LineKey, LineLinks
 from tui.node_values import ValueMargin
 from tui.source_findings import SourceNote
@@ -35,7 +36,7 @@ class CodePane(Lines):
     """Shows a document. A linked line has a bar in the color of its source line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "edit", id="code.edit", tooltip="open this line in $EDITOR"),
+        footer_key("e", "app.edit", "edit", "code.edit", "open this line in $EDITOR"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -43,7 +44,7 @@ class CodePane(Lines):
         self._document: Document | None = None
         self.links = _EMPTY
         self._colors: Mapping[LineKey, int] = {}
-        self._highlighted: Mapping[int, LineKey] = {}
+        self._highlighted: Mapping[int, LineKey | None] = {}
         self._called: frozenset[int] = frozenset()  # lines that the cursor's line led to by a call, or the other way
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
@@ -109,7 +110,7 @@ class CodePane(Lines):
         return len(lines)
 
     def _keys(self, line: int) -> frozenset[LineKey]:
-        return self.links.keys_of(line) or self.links.callers[line]
+        return self.links.keys_of(line) or self.links.callers.get(line, frozenset())
 
     def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:
         """Return the linked lines; if a kernel line is given, only the lines linked to it."""
@@ -169,11 +170,16 @@ class CodePane(Lines):
         palette = self.palette
         pieces = self.document.highlighter.line(index) if self.document else ()
         line = [Segment(text, syntax_style(kind, palette)) for text, kind in pieces]
-        if (note := self.notes.get(index)) is not None:
+        if (note := self.notes.get(index)) is not None and not self._is_named_at_margin(index, note):
             line.append(Segment(f"   {note.sign} ", role_style(note.role, palette)))
             line.append(Segment(note.text, role_style("dim", palette)))
         saved = self._saved_indent(index)
         return cut_columns(line, saved) if saved else line
+
+    def _is_named_at_margin(self, index: int, note: SourceNote) -> bool:
+        """Whether a line has no room for its finding: then its name stands at the right margin."""
+        room = self._line_width - self._margin - _width(self.text_of(index))
+        return room < _NOTE_GAP + len(note.name or note.text)
 
     def _saved_indent(self, index: int) -> int:
         """Return how much of a line's indentation is not drawn: half of it in generated code, which nests deeply."""
@@ -206,13 +212,15 @@ class CodePane(Lines):
 
     @property
     def min_text_columns(self) -> int:
-        return _MIN_CODE_COLUMNS if self.values else super().min_text_columns
+        return _MIN_CODE_COLUMNS if self.values or self.notes else super().min_text_columns
 
     def line_suffix(self, index: int) -> list[Segment]:
         if (value := self.values.get(index)) is not None:
             room = self._line_width - self._margin - min(self.min_text_columns, _width(self.text_of(index)) + 1)
             text = next((text for text in value.texts if cell_len(text) < room), value.texts[-1])
             return [Segment(f" {one_line(text)}", role_style(value.role, self.palette))]
+        if (note := self.notes.get(index)) is not None and self._is_named_at_margin(index, note):
+            return [Segment(f" {note.sign} ", role_style(note.role, self.palette)), Segment(note.name)]
         margins = self.document.margins if self.document else ()
         margin = margins[index] if index < len(margins) else ""
         return [Segment(f" {printable_code(margin)}", role_style("dim", self.palette))] if margin else []
@@ -244,9 +252,9 @@ def _wrapped(note: str, columns: int) -> list[str]:
     return textwrap.wrap(note, columns)
 
 
-def _color_key(places: Set[LineKey]) -> LineKey:
-    """Return the key that colors a line: the source line if there is one."""
-    return min(places, key=lambda place: (is_kernel_line(place), place))
+def _color_key(places: Set[LineKey]) -> LineKey | None:
+    """Return the key that colors a line: the source line if there is one. Other links may be shown by now."""
+    return min(places, key=lambda place: (is_kernel_line(place), place), default=None)
 
 
 def _width(line: str) -> int:

@@ -49,6 +49,8 @@ class PaneScrollBar(ScrollBar):
         return super()._size_updated(size, virtual_size, container_size, layout=False)
 
     def render_lines(self, crop: Region) -> list[Strip]:
+        if self.parent is None:  # its pane was removed while a dialog is drawn over it
+            return [Strip.blank(crop.width)] * crop.height
         bar = self.render()
         assert isinstance(bar, ScrollBarRender)
         assert isinstance(bar.style, Style)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -23,6 +23,7 @@ from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
 from tui.colors import role_style
+from tui.key_bindings import footer_key, hidden_key
 from tui.styled_text import clipboard_text, one_line
 from tui.text_match import TextMatcher, highlight_matches
 from tui.themes import palette_of
@@ -48,31 +49,23 @@ class Lines(ScrollView, can_focus=True):
     Lines > .lines--match { background: $warning 45%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", show=False, id="lines.down"),
-        Binding("k,up", "move(-1)", "up", show=False, id="lines.up"),
-        Binding("ctrl+d", "page(0.5)", "half a page down", show=False, id="lines.half-down"),
-        Binding("ctrl+u", "page(-0.5)", "half a page up", show=False, id="lines.half-up"),
-        Binding("space,pagedown,ctrl+f", "page(1)", "a page down", show=False, id="lines.page-down"),
-        Binding("b,pageup,ctrl+b", "page(-1)", "a page up", show=False, id="lines.page-up"),
-        Binding("g,home", "first", "first line", show=False, id="lines.first"),
-        Binding("G,end", "last", "last line", show=False, id="lines.last"),
-        Binding("h,left", "side(-1)", "scroll left", show=False, id="lines.left"),
-        Binding("l,right", "side(1)", "scroll right", show=False, id="lines.right"),
-        Binding("enter", "choose", "go", show=True, id="lines.choose"),
-        Binding(
-            "slash",
-            "app.search",
-            "find",
-            key_display="/",
-            show=True,
-            id="lines.search",
-            tooltip="find a text in this list or text; 0 searches everything",
-        ),
-        Binding("right_curly_bracket,f3", "find(1)", "next match", show=False, id="lines.next"),
-        Binding("left_curly_bracket,shift+f3", "find(-1)", "previous match", show=False, id="lines.previous"),
-        Binding("y", "copy", "copy", show=True, id="lines.copy", tooltip="copy the line"),
-        Binding("Y", "copy_all", "copy all lines", show=False, id="lines.copy-all"),
-        Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
+        hidden_key("j,down", "move(1)", "down", "lines.down"),
+        hidden_key("k,up", "move(-1)", "up", "lines.up"),
+        hidden_key("ctrl+d", "page(0.5)", "half a page down", "lines.half-down"),
+        hidden_key("ctrl+u", "page(-0.5)", "half a page up", "lines.half-up"),
+        hidden_key("space,pagedown,ctrl+f", "page(1)", "a page down", "lines.page-down"),
+        hidden_key("b,pageup,ctrl+b", "page(-1)", "a page up", "lines.page-up"),
+        hidden_key("g,home", "first", "first line", "lines.first"),
+        hidden_key("G,end", "last", "last line", "lines.last"),
+        hidden_key("h,left", "side(-1)", "scroll left", "lines.left"),
+        hidden_key("l,right", "side(1)", "scroll right", "lines.right"),
+        footer_key("enter", "choose", "go", "lines.choose"),
+        footer_key("/", "app.search", "find", "lines.search", "find a text here; 0 searches everything"),
+        hidden_key("},f3", "find(1)", "next match", "lines.next"),
+        hidden_key("{,shift+f3", "find(-1)", "previous match", "lines.previous"),
+        footer_key("y", "copy", "copy", "lines.copy", "copy the line"),
+        hidden_key("Y", "copy_all", "copy all lines", "lines.copy-all"),
+        hidden_key("w", "app.write", "write all lines to a file", "lines.write"),
     ]
 
     HEADER_ROWS: ClassVar[int] = 0  # 1 if the header stays above the lines
@@ -396,7 +389,7 @@ class FilterableLines(Lines):
 
     filter = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="lines.filter"),
+        footer_key("f,ampersand", "app.filter", "filter", "lines.filter"),
     ]
 
     def empty_text(self) -> str:

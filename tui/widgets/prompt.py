@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Static
 
 if TYPE_CHECKING:
     from textual.widgets import Input
+from tui.key_bindings import hidden_key
 
 
 class Prompt(Horizontal):
@@ -26,7 +27,7 @@ class Prompt(Horizontal):
     Prompt > Input { width: 1fr; height: 1; border: none; padding: 0; background: $boost; }
     Prompt > Input:focus { border: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", show=False, id="prompt.leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [hidden_key("escape", "leave", "cancel", "prompt.leave")]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -9,11 +9,12 @@ from typing import ClassVar, overload
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from dynadiag.render.wrap import truncate_middle
 from tui.colors import role_style
+from tui.key_bindings import hidden_key
 from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
@@ -21,7 +22,7 @@ _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 _MEASURED_ROWS = 200  # rows that column widths are computed from
 _DEFAULT_MAX_WIDTH = 60
-_READABLE_WIDTH = 22  # width of a column below which a spare one is left out instead
+_READABLE_WIDTH = 20  # width of a column below which a spare one is left out instead
 _MIN_WIDTH = 14  # minimum width of a column when not all fit
 _ON_DEMAND = "they are read on demand, in the order of the log"
 _MIN_LAST_WIDTH = 24
@@ -40,7 +41,7 @@ class Column:
     max_width: int = _DEFAULT_MAX_WIDTH
     is_path: bool = False  # a long path keeps its end
     is_name: bool = False  # a long name keeps both ends: often only a number at its end tells it from another
-    spare: bool = False  # left out where others would have too little room
+    spare: int = 0  # above 0: left out where others would have too little room, the highest first
     min_last_width: int = _MIN_LAST_WIDTH  # columns that the last column has at least, which is not shortened
 
 
@@ -83,8 +84,8 @@ class Table(FilterableLines):
     Table > .table--header { text-style: bold; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
-        Binding("S", "reverse", "reverse the order", show=False, id="table.reverse"),
+        hidden_key("s", "sort(1)", "sort by the next column", "table.sort"),
+        hidden_key("S", "reverse", "reverse the order", "table.reverse"),
     ]
 
     def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
@@ -201,7 +202,8 @@ class Table(FilterableLines):
 
     def _fit(self) -> None:
         """Shorten the widest columns until the last one is visible, but rather leave out spare ones than cut much."""
-        spare = [place for place, column in enumerate(self._columns) if column.spare]
+        ranked = ((column.spare, place) for place, column in enumerate(self._columns) if column.spare)
+        spare = [place for _, place in sorted(ranked)]
         for first in reversed(range(len(spare) + 1)):
             if self._fit_without(spare[first:], _READABLE_WIDTH):
                 return

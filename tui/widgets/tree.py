@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from dynadiag.render.wrap import truncate_middle
 from tui.colors import role_style
+from tui.key_bindings import hidden_key
 from tui.location import Location
 from tui.styled_text import Fragment
 from tui.widgets.lines import FilterableLines, Lines
@@ -41,10 +42,10 @@ class Tree(FilterableLines):
     """Shows the open branches. ``l`` opens one, ``h`` closes it or goes up, enter sends `Chosen`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l,right,plus", "open", "open the branch", show=False, id="tree.open"),
-        Binding("h,left,minus", "close", "close the branch, or go up", show=False, id="tree.close"),
-        Binding("o", "toggle_branch", "open or close", show=False, id="tree.toggle"),
-        Binding("E", "everything", "open every branch, or close them", show=False, id="tree.everything"),
+        hidden_key("l,right,plus", "open", "open the branch", "tree.open"),
+        hidden_key("h,left,minus", "close", "close the branch, or go up", "tree.close"),
+        hidden_key("o", "toggle_branch", "open or close", "tree.toggle"),
+        hidden_key("E", "everything", "open every branch, or close them", "tree.everything"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
