@@ -19,6 +19,7 @@ from dynadiag.check.measurement import Measurement
 from dynadiag.check.result import CheckResult, after_update, check, over_budget
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.store import atomic_write
 from dynadiag.render.check_report import check_text, problem_headline
 from dynadiag.render.printer import Printer
@@ -195,6 +196,9 @@ def _test_lines(run: Measurement, root: str) -> Iterator[str]:
     yield f"{run.names[-1]}: {', '.join(figures)}"
     for item in run.occurrences:
         yield f"    {problem_headline(item, root)}"
+    more = run.recompiles - sum(item.rule == Rule.RECOMPILE for item in run.occurrences)
+    if more > 0:
+        yield f"    and {count(more, 'more recompile')} of these causes"
 
 
 def _is_worker(config: pytest.Config) -> bool:

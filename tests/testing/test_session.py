@@ -1,4 +1,4 @@
-"""How a test ended, as its recording has it."""
+"""How a test ended, as its recording has it, and what the summary says of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from dynadiag.testing.session import RECORDING, RecordedSession
+from dynadiag.testing.session import RECORDING, RecordedSession, _test_lines
+from tests.check.build import a_measurement
 
 
 class Recording:
@@ -41,3 +42,11 @@ def test_a_recording_has_the_outcome_of_its_test(failure: BaseException | None, 
     RecordedSession._finish(cast("Any", None), item, failure)
     assert recording.calls == [failure, exit_code, "removed"]
     assert RECORDING not in item.stash
+
+
+def test_the_lines_of_a_test_account_for_all_its_recompiles() -> None:
+    *_, last = _test_lines(a_measurement(recompiled="n", recompiles=3), "/")
+    assert last == "    and 2 more recompiles of these causes"
+    *_, last = _test_lines(a_measurement(recompiled="n"), "/")
+    assert "recompile" in last
+    assert "more" not in last
