@@ -51,7 +51,7 @@ class BookmarkActionsApp(ScreensApp):
 
     def action_marks(self) -> None:
         """List the bookmarks."""
-        from tui.bookmark_list import BookmarkList
+        from tui.bookmarks import BookmarkList
 
         if marks := self._marks():
             self.push_screen(BookmarkList(marks, self._write_marks), self._go_to_mark)

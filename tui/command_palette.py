@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.command import Command, CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
-from tui.bookmark_list import BookmarkList
+from tui.bookmarks import BookmarkList
 from tui.command_screen import CommandScreen
 from tui.confirm import Confirm
 from tui.dialog import ClosesOnce

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
-from tui.line_links import LineLinks, invert_links
+from tui.line_links import LineLinks
 
 # Inductor writes a kernel's code as a string literal into the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
@@ -199,4 +199,4 @@ def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineL
         margins=tuple(line.margin for line in lines),
         rows=tuple(line.row for line in lines),
     )
-    return document, invert_links(keys, inferred, defined, callers=callers)
+    return document, LineLinks(keys, inferred, defined=defined, callers=callers)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.stages import CompiledStages, is_in_own_cache, make_stages
 from tui.documents import Document, DocumentRef, split_lines
-from tui.line_links import LineKey, LineLinks, invert_links
+from tui.line_links import LineKey, LineLinks
 from tui.session import Session
 
 _LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments has no lexers for the others
@@ -68,7 +68,7 @@ def line_links(made: CompiledKernel, module: LineLinks) -> LineLinks:
     places: dict[int, frozenset[LineKey]] = dict(module.keys)
     for line in range(own.first_line, own.last_line + 1) if own else ():
         places[line - 1] = places.get(line - 1, frozenset()) | {(made.module, line)}
-    return invert_links(places, module.inferred, module.defined, module.context, module.callers)
+    return replace(module, keys=places)
 
 
 def _document(made: CompiledKernel, stage: Stage) -> Document:
@@ -89,4 +89,4 @@ def _links(made: CompiledKernel, stage: Stage, module: LineLinks) -> LineLinks:
         coarse = frozenset(place for place in users.get(line - 1, frozenset()) if place[0] != made.module)
         places[shown - 1] = places.get(shown - 1, frozenset()) | coarse | {(made.module, line)}
         callers[shown - 1] = callers.get(shown - 1, frozenset()) | module.callers.get(line - 1, frozenset())
-    return invert_links(places, callers=callers)
+    return LineLinks(places, callers=callers)

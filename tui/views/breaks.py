@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
@@ -15,9 +15,8 @@ from tui.span_text import span_text
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
-from tui.widgets.table import Column, Row
+from tui.widgets.table import Column, Row, before_last
 
-T = TypeVar("T")
 _COST = Column("µs a call", numeric=True)  # in a warm call, if `dynadiag compare` profiled one
 
 
@@ -39,7 +38,7 @@ class BreaksView(ListingView):
 
     def columns(self) -> Sequence[Column]:
         explanation = self.session.known_explanation
-        return _with_cost(self.COLUMNS, _COST) if explanation is not None and explanation.warm else self.COLUMNS
+        return before_last(self.COLUMNS, [_COST]) if explanation is not None and explanation.warm else self.COLUMNS
 
     def rows(self) -> Sequence[Row]:
         explanation = self.session.explanation()
@@ -76,11 +75,6 @@ def _of(explanation: Explanation, key: int | str) -> Finding | None:
     return next((item for item in _findings(explanation) if item.records[0] == key), None)
 
 
-def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
-    """Insert the cost of a break before the last cell, which lists compiles."""
-    return (*cells[:-1], cost, cells[-1])
-
-
 def _row(item: Finding, explanation: Explanation, *, measured: bool) -> Row:
     place = item.own_span
     blamed = span_text(explanation.sources, place)
@@ -95,5 +89,5 @@ def _row(item: Finding, explanation: Explanation, *, measured: bool) -> Row:
     )
     if measured:
         call = item.cost.call
-        cells = _with_cost(cells, f"{call.seconds * 1e6:,.1f}" if call else "-")
+        cells = before_last(cells, [f"{call.seconds * 1e6:,.1f}" if call else "-"])
     return Row(cells, item.records[0], "error" if item.severity == "error" else "")

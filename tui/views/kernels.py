@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -19,9 +19,8 @@ from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
-from tui.widgets.table import Column, LazyRows, Row
+from tui.widgets.table import Column, LazyRows, Row, before_last
 
-T = TypeVar("T")
 _COMPILES_PER_READ = 8  # compiles read by one worker
 _BYTES = "bytes"
 _TIME = "µs"
@@ -79,7 +78,7 @@ class KernelsView(ListingView):
         return super().nothing(_FAILED if failed else words)
 
     def columns(self) -> Sequence[Column]:
-        return _insert_times(self.COLUMNS, _TIME_COLUMNS) if self._measured else self.COLUMNS
+        return before_last(self.COLUMNS, _TIME_COLUMNS) if self._measured else self.COLUMNS
 
     def rows(self) -> Sequence[Row]:
         known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
@@ -164,11 +163,6 @@ class KernelsView(ListingView):
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 
 
-def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
-    """Insert measured cells before the last cell, which is the name."""
-    return (*cells[:-1], *timed, cells[-1])
-
-
 def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
     told = cost or KernelCost(1, 0)
     moved = "-" if told.bytes_moved is None else f"{told.bytes_moved:,}"
@@ -177,7 +171,7 @@ def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
     again = told.number > 1
     cells = (*head, moved, *place, f"{one_line(item.name)}{f' #{told.number}' if again else ''}")
     key = f"{item.index}/{told.number}" if again else item.index
-    return Row(_insert_times(cells, _times(cost)) if measured else cells, key)
+    return Row(before_last(cells, _times(cost)) if measured else cells, key)
 
 
 def _times(cost: KernelCost | None) -> tuple[str, str]:

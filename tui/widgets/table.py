@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, overload
+from typing import ClassVar, TypeVar, overload
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -18,6 +18,7 @@ from tui.key_bindings import hidden_key
 from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
+T = TypeVar("T")
 _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 _MEASURED_ROWS = 200  # rows that column widths are computed from
@@ -290,6 +291,11 @@ class Table(FilterableLines):
             else:
                 parts.append(set_cell_size(cell, width))
         return (" " * _GAP).join(parts)
+
+
+def before_last(cells: Sequence[T], added: Sequence[T]) -> tuple[T, ...]:
+    """Insert cells, or columns, before the last one, which takes the room that is left."""
+    return (*cells[:-1], *added, cells[-1])
 
 
 def _pick(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
