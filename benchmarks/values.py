@@ -2,9 +2,12 @@
 
     python benchmarks/values.py faults [--only TEXT]    30 faults: is the node that is wrong first named, and its line
     python benchmarks/values.py controls [--threads N]  10 sound programs of low precision: nothing may be accused
+    python benchmarks/values.py pairs [--only TEXT]     20 differences of two runs: the node and its line
     python benchmarks/values.py cost                    GPT-2 of 12 layers: time against an uncompiled call, and bytes
 
-Exit code: 0 if all faults are named, and no control is accused.
+Each `--python OTHER` of `pairs` has another torch: one run of the pairs of releases is made in it.
+
+Exit code: 0 if all faults and pairs are named, no control is accused, and the cost is within its limits.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LIMIT = 900  # seconds for one program
+MAX_TIMES = 5.0  # the uncompiled call
+MAX_BYTES = 2_000_000
 
 
 def values_of(folder: Path, *program: str) -> dict[str, Any]:
@@ -38,7 +43,6 @@ def values_of(folder: Path, *program: str) -> dict[str, Any]:
 
 def faults(only: str) -> bool:
     """Plant each fault, and print what is named."""
-    sys.path.insert(0, str(HERE))
     from value_faults import FAULTS
 
     named = lines = total = 0
@@ -112,6 +116,63 @@ def controls(threads: int | None) -> bool:
     return not accused + failed
 
 
+def record(folder: Path, name: str, python: str, *words: str, ranks: bool = False) -> list[Path]:
+    """Record a run of `value_pairs.py` with its values. Returns its recordings, by rank."""
+    made = folder / (f"{name}/" if ranks else f"{name}.dynadiag")
+    program = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
+    command = [python, "-m", "dynadiag", "record", "--values", "-o", f"{made}/" if ranks else str(made)]
+    command += ["-m", *program, "value_pairs.py", *words] if ranks else ["value_pairs.py", *words]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    return sorted(made.glob("*-rank*.dynadiag")) if ranks else [made]
+
+
+def difference(before: Path, after: Path) -> tuple[bool, list[dict[str, Any]]]:
+    """Whether `dynadiag diff` calls two recordings the same, and what differs in their values."""
+    command = [sys.executable, "-m", "dynadiag", "diff", "--json", "-", str(before), str(after)]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=LIMIT)
+    found = json.loads(done.stdout)
+    return found["same"] and done.returncode == 0, [each for each in found["differences"] if each["stage"] == "values"]
+
+
+def pairs(only: str, others: list[str]) -> bool:
+    """Record two runs that differ in one thing, and print the node that `dynadiag diff` names."""
+    from value_pairs import PAIRS
+
+    named = total = 0
+    recorded: dict[tuple[str, ...], Path] = {}
+    options = {"seeds": ("dropout",), "dtypes": ("bfloat16",)}
+    with tempfile.TemporaryDirectory() as made:
+        for number, pair in enumerate(PAIRS):
+            if only not in f"{pair.kind} {pair.model} {pair.change}":
+                continue
+            folder = Path(made)
+            words = pair.model, pair.change, *options.get(pair.kind, ())
+            if pair.kind == "ranks":
+                before, after = record(folder, str(number), sys.executable, *words, ranks=True)
+            else:
+                python = others[number % len(others)] if others and pair.kind == "releases" else sys.executable
+                plain = pair.model, "", *(("dropout",) if pair.kind == "seeds" else ())
+                if plain not in recorded:
+                    recorded[plain] = record(folder, "-".join(plain), sys.executable, *plain)[0]
+                before, after = recorded[plain], record(folder, str(number), python, *words)[0]
+            _, found = difference(before, after)
+            told = next((each for each in found if each["text"].count("random numbers") == 0), None)
+            line = "" if told is None else linecache.getline(told["file"], told["line"]).strip()
+            is_seed_first = bool(found) and "random numbers" in found[0]["text"]
+            is_named = pair.text in line and is_seed_first == (pair.kind == "seeds")
+            total, named = total + 1, named + is_named
+            name = f"{pair.kind}: {pair.model}, {pair.change}"
+            text = "nothing" if told is None else f"{told['text']}: {line}"
+            print(f"{'named' if is_named else 'MISSED':7} {name}: {text}", flush=True)
+        again = [record(Path(made), f"again{number}", sys.executable, "gpt2", "")[0] for number in range(2)]
+        is_same, _ = difference(*again)
+    print(f"\n{named} of {total} named; the same run twice: {'same' if is_same else 'DIFFERENT'}")
+    return named == total and is_same
+
+
 def cost() -> bool:
     """Time the recorded call of GPT-2 of 12 layers against its uncompiled call, and print the bytes."""
     program = (
@@ -139,18 +200,25 @@ def cost() -> bool:
     times = sum(seconds) / uncompiled
     print(f"uncompiled {uncompiled:.3f} s; values {sum(seconds):.3f} s of {nodes} nodes: {times:.1f} times")
     print(f"{grown / 1e6:.2f} MB more in the recording")
-    return True
+    return times <= MAX_TIMES and grown <= MAX_BYTES
 
 
 def main() -> None:
-    """Run one of the three."""
+    """Run one of the four."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("faults", "controls", "cost"))
-    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("what", choices=("faults", "controls", "pairs", "cost"))
+    parser.add_argument("--only", default="", help="faults or pairs whose name contains this")
+    parser.add_argument("--python", action="append", default=[], help="a Python with another torch, for `pairs`")
     parser.add_argument("--threads", type=int, help="OMP_NUM_THREADS of the controls")
     args = parser.parse_args()
     began = time.perf_counter()
-    good = faults(args.only) if args.what == "faults" else controls(args.threads) if args.what == "controls" else cost()
+    run = {
+        "faults": lambda: faults(args.only),
+        "controls": lambda: controls(args.threads),
+        "pairs": lambda: pairs(args.only, args.python),
+        "cost": cost,
+    }
+    good = run[args.what]()
     print(f"{time.perf_counter() - began:.0f} s")
     raise SystemExit(0 if good else 1)
 
