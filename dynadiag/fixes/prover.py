@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from dynadiag.fixes.candidate import Candidate, Condition
 from dynadiag.fixes.edits import Edit, EditConflict
-from dynadiag.fixes.printed_output import UNSTABLE, mask_unstable
+from dynadiag.fixes.printed_output import UNSTABLE, last_exception, mask_unstable
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.proof import (
     ALIKE,
@@ -60,6 +60,9 @@ class Prover:
         code = recorded.outcome.exit_code
         if reference.outcome.exit_code != 0 and code != 0:
             raise FailsUncompiled(reference.outcome.tail)
+        if not reference.records.exists():
+            raised = last_exception(reference.errors) or f"exit code {reference.outcome.exit_code}"
+            raise FailsUncompiled(f"the trial that records its calls, uncompiled, ended with {raised}")
         printed = mask_unstable(recorded.printed, first.printed)
         if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
             plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")

@@ -34,7 +34,8 @@ def variant_names(call: ReplayableCall) -> list[str]:
     names += [f"{what} integers" for what in _INTEGERS] if any(_is_whole(leaves[i]) for i in tensors) else []
     names += [f"{what} masks" for what in _MASKS] if any(leaves[i].dtype is torch.bool for i in tensors) else []
     names += [f"argument {i} {what}" for i in _numbers(leaves)[:_LEAVES] for what in _number_names(leaves[i])]
-    names += [f"size {size} to {new}" for size in _sizes(leaves)[:_SIZES] for new in (size + 1, 2 * size, 1, 0)]
+    smaller = () if any(_may_index_on_a_device(leaves[i]) for i in tensors) else (1, 0)
+    names += [f"size {size} to {new}" for size in _sizes(leaves)[:_SIZES] for new in (size + 1, 2 * size, *smaller)]
     names += [f"state {what}" for what in ("zeros", "nan", "negative", "large")] if _float_state(call) else []
     names += ["other mode"] if _modules(call) else []
     return [*names, "no_grad" if torch.is_grad_enabled() else "grad mode"]
@@ -160,6 +161,11 @@ def _change_integers(leaf: Any, what: str) -> None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32, *_SMALL_INTEGERS)
+
+
+def _may_index_on_a_device(value: Any) -> bool:
+    """Whether it may be an index that a GPU checks: there one beyond a size ends all later work of the process."""
+    return _is_whole(value) and value.device.type != "cpu"
 
 
 def _change_mask(leaf: Any, what: str) -> None:

@@ -322,3 +322,14 @@ def test_numbers_of_numpy_are_kept_as_text(tmp_path: Path) -> None:
     torch.save(record.to_json(), tmp_path / "record")
     assert torch.load(tmp_path / "record", weights_only=True)["outputs"] == ["<float64 np.float64(2.5)>"]
     assert what(record, recorded(Scalar(), X)) == []
+
+
+@pytest.mark.parametrize(("device", "is_made_smaller"), [("cpu", True), ("meta", False)])
+def test_no_size_is_made_smaller_where_a_gpu_checks_indices(device: str, is_made_smaller: bool) -> None:
+    def chosen(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return values[:, places]
+
+    places = torch.zeros(3, dtype=torch.int64, device=device)
+    names = variant_names(ReplayableCall(chosen, (torch.ones(2, 5, device=device), places), {}))
+    assert ("size 5 to 1" in names) is is_made_smaller
+    assert "size 5 to 6" in names
