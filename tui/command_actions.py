@@ -86,7 +86,7 @@ class CommandActionsApp(ScreensApp):
             self.ask_to_run(lambda: [_search_choice(program_command(*command))])
 
     def stop_search(self) -> None:
-        """Stop the search that was started on this recording, or goes on with it. Its trials are kept."""
+        """Stop the search that runs on this recording. Its trials are kept."""
         from tui.command_process import SEARCH
 
         search, running = self.commands.find(SEARCH, self.session.final_path), self.commands.running(SEARCH)

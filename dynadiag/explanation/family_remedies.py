@@ -1,4 +1,4 @@
-"""What usually ends breaks of a family, in the user's own code, with the programs on which it was tried.
+"""The remedies that usually end breaks of a family in the user's own code, with the programs that tried them.
 
 It counts as checked only where it was tried on a break of the same kind. Where a remedy of `break_remedies` fits, that
 one stands first.
@@ -19,7 +19,7 @@ _VERSIONS = {
 
 
 def _usual(key: str, says: str, *conditions: Condition, **programs: str) -> Remedy[BreakCase]:
-    """What usually ends breaks of a family, in the user's own code, with its programs by the id of their break."""
+    """A remedy that usually ends breaks of a family. ``programs`` are its trials, by the id of the break."""
     trials = tuple(Trial(program, _VERSIONS.get(program, ()), case) for case, program in programs.items())
     own: Condition = (lambda case: case.can_move_out) if key == "outside" else theirs
     needs = when(own, lambda case: key in case.family.remedies, *conditions)

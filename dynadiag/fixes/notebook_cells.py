@@ -179,7 +179,7 @@ def _executed(text: str, defined: set[str], original: set[str]) -> Iterator[ast.
 
 
 def _made(namespace: dict[str, Any], values: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Put the values into the module. Returns those that wait for a definition."""
+    """Put the values into the module. Returns the values whose class is not defined yet."""
     pending = {}
     for name, data in values.items():
         try:

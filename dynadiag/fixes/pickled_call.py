@@ -98,7 +98,7 @@ def fix_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def _with_cells_named(document: FixDocument, folder: Path) -> FixDocument:
-    """A document in which a cell is a file as in recordings, ``<In[3]>``."""
+    """The document with cells named as in recordings: ``<In[3]>``."""
     fixes = []
     for entry in document.fixes:
         file = Path(entry.problem.file or "")

@@ -124,7 +124,7 @@ class Project:
 
 
 class Entry(NamedTuple):
-    """What tells whether an entry of a folder changed: the type of file, and of all but folders mtime (ns) and size."""
+    """The state of an entry of a folder: its file type and, except for folders, its mtime (ns) and size."""
 
     kind: int
     modified: int

@@ -164,7 +164,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _may_index_on_a_device(value: Any) -> bool:
-    """Whether it may be an index that a GPU checks: there one beyond a size ends all later work of the process."""
+    """Whether a GPU may use a tensor as an index. There an index beyond a size ends all later work of the process."""
     return _is_whole(value) and value.device.type != "cpu"
 
 

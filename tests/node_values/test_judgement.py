@@ -93,7 +93,7 @@ def test_a_more_precise_value_of_a_narrow_type_is_right(dtype: torch.dtype) -> N
 
 
 def test_a_kernel_goes_on_with_values_before_they_are_rounded() -> None:
-    """A sum in float32 is judged by the bfloat16 that the graph computes it of."""
+    """A float32 sum of bfloat16 values is judged with the precision of bfloat16."""
     x, y, z = (torch.randn(64, 64).bfloat16() for _ in range(3))
     module = fx.symbolic_trace(lambda x, y, z: (x * y + z).float() * 2)
     product = x.float() * y.float()

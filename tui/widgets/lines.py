@@ -124,7 +124,7 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def min_text_columns(self) -> int:
-        """The least columns of a line's text where something stands at the right margin."""
+        """The fewest columns that a line's text keeps beside a text at the right margin."""
         return _MIN_TEXT_COLUMNS
 
     @property
