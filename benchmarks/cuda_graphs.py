@@ -129,19 +129,19 @@ CASES = {
     ),
     "many sizes": Case(
         "cuda_graph.pad",
-        "",
+        "compiled(x)",
         SIZES.format(option="", size="next(sizes)"),
         SIZES.format(option="", size="-(-next(sizes) // 64) * 64"),
     ),
     "many sizes without CUDA graphs": Case(
         "cuda_graph.skip_dynamic",
-        "",
+        "compiled(x)",
         SIZES.format(option="", size="next(sizes)"),
         SIZES.format(option="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True", size="next(sizes)"),
     ),
     "weights that move": Case(
         "cuda_graph.copy",
-        "",
+        "compiled = torch.compile(lambda",
         MOVED.format(change="layer.weight.data = new"),
         MOVED.format(change="layer.weight.copy_(new)"),
     ),
@@ -188,7 +188,7 @@ def _shown(name: str, case: Case) -> bool:
 
 
 def _explained(path: Path, case: Case, program: str) -> tuple[list[tuple[int | None, list[str]]], int | None]:
-    """The line and the advice of each finding on CUDA graphs, and the launches of one warm call."""
+    """The program's line and the advice of each finding on CUDA graphs, and the launches of one warm call."""
     warm = 200 if case.key == "cuda_graph.copy" else 24
     path.write_text(f"import torch\n{program}{_COUNT.format(warm=warm)}")
     document = path.with_suffix(".json")
@@ -199,8 +199,9 @@ def _explained(path: Path, case: Case, program: str) -> tuple[list[tuple[int | N
     launches = re.search(r"LAUNCHES (\d+)", done.stdout)
     findings = json.loads(document.read_text())["findings"] if document.exists() else []
     told = [item for item in findings if any(each["key"].startswith("cuda_graph.") for each in item["advice"])]
+    own = [(item["entry"] or item, [each["key"] for each in item["advice"]]) for item in told]
     return (
-        [(item["line"], [each["key"] for each in item["advice"]]) for item in told],
+        [(place["line"] if place["file"] == str(path) else None, keys) for place, keys in own],
         int(launches[1]) if launches else None,
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.identity import identity
+from dynadiag.explanation.owner import entry_frame, owner_of
 from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
@@ -226,6 +227,8 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
     code = "compiled code" if compile_ is None else function
     code = f"the backward of {code}" if graph.backward else code
     what = _WHAT[graph.what].format(value=graph.value)
+    owner, stack = owner_of(place.file), () if compile_ is None else compile_.user_stack
+    entry = None if owner.is_user else entry_frame(stack)
     return Finding(
         rule=Rule.CUDA_GRAPH,
         id=None,
@@ -238,4 +241,7 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
         places=(place,),
         compile_ids=tuple(dict.fromkeys(each.compile_id for each in group)) if compile_ is not None else (),
         advice=advise(CUDA_GRAPHS, graph),
+        called=() if owner.is_user else tuple(frame for frame in stack if frame != entry),
+        owner=owner.name,
+        entry=None if entry is None else Span(entry.file, entry.line),
     )

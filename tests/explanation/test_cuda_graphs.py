@@ -99,6 +99,22 @@ def test_the_recorder_has_what_torch_says_while_compiling_and_while_running(tmp_
     assert [item.what for item in document(explanation).cuda_graphs] == [item.what for item in found]
 
 
+def test_code_of_a_library_has_the_programs_line(tmp_path: Path) -> None:
+    def without(gm: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Any:
+        cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to cpu device (primals_1)")
+        return gm.forward
+
+    layers = torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), backend=without)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        layers(torch.ones(1, 2))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (skip,) = [item for item in explain(recording).findings if item.rule == Rule.CUDA_GRAPH]
+    assert skip.owner == "torch"
+    assert skip.entry is not None
+    assert skip.entry.file == __file__
+    assert skip.entry not in [Span(frame.file, frame.line) for frame in skip.called]
+
+
 def test_a_log_that_torch_wrote_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter, trace_log
 
