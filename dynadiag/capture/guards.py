@@ -14,7 +14,8 @@ import re
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CodeType
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -27,6 +28,14 @@ _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, 
 # ``__len__`` of the builtin types, which runs no code of the user's.
 _BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
 _CONTAINERS = (list, tuple, set, frozenset)
+# What has a name: the attribute that holds it.
+_NAMES = {
+    FunctionType: "__qualname__",
+    MethodType: "__qualname__",
+    BuiltinFunctionType: "__name__",
+    CodeType: "co_qualname",
+    type: "__qualname__",
+}
 _MAX_ITEMS = 8  # of a container that are written out
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
@@ -34,11 +43,12 @@ _ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process,
 _MAX_TEXT = 200  # characters of a value that are recorded
 
 
-def guard_locations(guards: Any) -> list[list[Any]]:
+def guard_places(guards: Any, f_locals: dict[str, Any]) -> list[list[Any]]:
     """Return ``[kind, source, file, line, function]`` for each guard whose user stack torch kept.
 
-    The line is the innermost of the user's.
+    The line is the innermost of the user's. A sixth item names the function whose code is guarded on.
     """
+    scope = _GuardScope({}, {"L": f_locals})
     found = []
     for guard in guards:
         stack = guard.user_stack
@@ -46,8 +56,18 @@ def guard_locations(guards: Any) -> list[list[Any]]:
             continue
         theirs = [frame for frame in stack if not is_stdlib_or_torch(frame.filename)]
         frame = theirs[-1] if theirs else stack[-1]
-        found.append([guard.create_fn_name(), guard.name, frame.filename, frame.lineno, frame.name])
+        place = [guard.create_fn_name(), guard.name, frame.filename, frame.lineno, frame.name]
+        function = _function(guard.name, scope) if guard.create_fn_name() == "CLOSURE_MATCH" else None
+        found.append(place if function is None else [*place, short_value(function.__code__)])
     return found
+
+
+def _function(source: str, scope: _GuardScope) -> FunctionType | None:
+    try:
+        value = scope.evaluate(source)
+    except (KeyError, AttributeError, IndexError, TypeError, NameError):  # a global of the program's
+        return None
+    return value if isinstance(value, FunctionType) else None
 
 
 class ObjectNumbers:
@@ -356,8 +376,10 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
                 holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
                 failure = _facts(code, kind="SHAPE_ENV", comment=comment)
-                now = lookup.evaluate(failure["source"]) if "source" in failure else None
-                yield {**failure, "now": short_value(now), "now_type": type(now).__name__}
+                values = [lookup.evaluate(term) for term in failure.get("terms", ())]
+                now = values[0] if values else None
+                nows = list(map(short_value, values))
+                yield {**failure, "now": short_value(now), "now_type": type(now).__name__, "nows": nows}
 
 
 def short_value(value: Any) -> str:
@@ -373,9 +395,21 @@ def short_value(value: Any) -> str:
     elif type(value) in (*_CONTAINERS, dict):
         text = f"{type(value).__name__} of length {len(value)}"
     else:
-        name = getattr(value, "__name__" if isinstance(value, BuiltinFunctionType) else "__qualname__", None)
-        text = f"{name} ({type(value).__name__})" if isinstance(name, str) else f"a {type(value).__qualname__}"
+        name = _name(value)
+        text = f"{name} ({_what(value)})" if name else f"a {type(value).__qualname__}"
     return _cut(text)
+
+
+def _what(value: Any) -> str:
+    """The type, and of code, of which many have one name, the line."""
+    return f"{Path(value.co_filename).name}:{value.co_firstlineno}" if type(value) is CodeType else type(value).__name__
+
+
+def _name(value: Any) -> str | None:
+    """The name of a function, a class or code; None of what else there is, whose attributes are the user's code."""
+    kind = next((kind for kind in _NAMES if issubclass(type(value), kind)), None)
+    name = getattr(value, _NAMES[kind]) if kind else None
+    return name if isinstance(name, str) else None
 
 
 def _cut(text: str) -> str:

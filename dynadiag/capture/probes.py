@@ -95,7 +95,9 @@ def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
 
 def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     found = _locals(*torch_private.GUARDS_EMITTER, emitter)
-    recorder.append("guards", {"places": guards.guard_locations(found["sorted_guards"])}, metadata)
+    recorder.append(
+        "guards", {"places": guards.guard_places(found["sorted_guards"], found["output_graph"].local_scope)}, metadata
+    )
 
 
 def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:

@@ -74,13 +74,16 @@ def described(change: GuardChange) -> str:
         return told
     if fact.is_condition:
         held = f"`{source_text(fact.guard)}` does not hold"
-        return f"{held}: {source} is now {now}" if sort == "shape" and fact.now else held
+        if sort != "shape" or not fact.now:
+            return held
+        return f"{held}: {source} was {was}, now {now}" if change.was else f"{held}: {source} is now {now}"
     if fact.part == "type" and fact.now in change.was:
         return f"{source} is of another class of the same name, {fact.now_type}, defined anew"
     if fact.part == "identity":
-        if fact.now_type == "code":  # the guard is on the function's code
-            return f"{source} is another function than before"
-        return f"{source} is another object than before" + (f", now {now}" if fact.now else "")
+        kind = "function" if fact.now_type == "code" else "object"  # torch guards on the function's code
+        if change.was and fact.now not in (None, *change.was):
+            return f"{source} is another {kind} than before: it was {was}, now {now}"
+        return f"{source} is another {kind} than before" + (f", now {now}" if fact.now and kind == "object" else "")
     if not change.was and fact.now is None:
         return fact.guard or "a guard of unknown text"
     if fact.now is None:

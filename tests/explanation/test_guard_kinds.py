@@ -223,7 +223,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     ),
     "FUNCTION_MATCH": (
         calls(lambda x, g: g(x), (x, twice), (x, lambda v: v + 1)),
-        "g is another function than before",
+        "g is another function than before: it was twice (test_guard_kinds.py:",
         "`g` is another function than before",
     ),
     "HASATTR": (
@@ -355,25 +355,40 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     ),
     "SHAPE_ENV, an integer": (
         calls(lambda x, n: x[:n] + n, (x, 4), (x, 3), (x, 1), dynamic=True),
-        "`2 <= n` does not hold: n is now 1",
+        "`2 <= n` does not hold: n was 4, now 1",
         "takes another way otherwise. Keep to one side, or expect one compile for each.",
     ),
     "SHAPE_ENV, two sizes": (
         calls(
             lambda x, y: x + y if x.shape[0] == y.shape[0] else x.sum() + y, (x, y), (x, torch.ones(5)), dynamic=True
         ),
-        "`y.size()[0] == x.size()[0]` does not hold",
+        "`y.size()[0] == x.size()[0]` does not hold: y.size()[0] was 4, now 5",
         "these sizes went together",
     ),
     "SHAPE_ENV, a range": (
         calls(lambda x: x + 1 if x.shape[0] > 10 else x - 1, (x,), (torch.ones(40),), dynamic=True),
-        "`2 <= x.size()[0] <= 10` does not hold",
+        "`2 <= x.size()[0] <= 10` does not hold: x.size()[0] was 4, now 40",
         "The code is dynamic, but made for",
     ),
     "SHAPE_ENV, a multiple": (
         calls(lambda x: x.view(-1, 2) + 1 if x.shape[0] % 2 == 0 else x + 1, (x,), (torch.ones(5),), dynamic=True),
         "`(x.size()[0] % 2) == 0` does not hold",
         "takes another way for other sizes",
+    ),
+    "SHAPE_ENV, a place in a storage": (
+        calls(lambda x: x + 1, (torch.ones(9)[2:],), (torch.ones(9)[:8],), dynamic=True),
+        "`2 <= x.storage_offset()` does not hold: x.storage_offset() was 2, now 0",
+        "another place in its storage",
+    ),
+    "SHAPE_ENV, a stride": (
+        calls(
+            lambda x: x + 1 if x.stride(0) == x.size(1) else x - 1,
+            (torch.ones(4, 8),),
+            (torch.ones(4, 9)[:, :8],),
+            dynamic=True,
+        ),
+        "`x.stride()[0] == x.size()[1]` does not hold: x.stride()[0] was 8, now 9",
+        "another memory layout",
     ),
     "SHAPE_ENV, one": (
         calls(lambda x: x + 1, (x,), (torch.ones(1),), dynamic=True),

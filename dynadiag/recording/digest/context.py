@@ -38,6 +38,8 @@ class DigestContext:
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
         self.guard_locations = GuardLocations()
         self.objects: dict[str, Any] = {}  # compile id -> the number of the object that each local was
+        self.guarded_names: dict[tuple[str, str], str] = {}  # compile id, source -> the code that is guarded on
+        self.symbol_values: dict[tuple[str, str], str] = {}  # compile id, source -> the value that it was compiled with
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to the compiled one

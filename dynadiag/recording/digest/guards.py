@@ -28,10 +28,12 @@ _KINDS = {
 
 def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Guard]:
     """Yield the leaves of the guard tree. The count of a later attempt replaces that of an earlier one."""
-    places = _parse_locations(context.take("guards", event.compile_id))
+    data = context.take("guards", event.compile_id)
+    places = _parse_locations(data)
     for source, (file, line) in places.items():
         context.add_file(file)
         context.guard_locations.add(event.compile_id, source, file, line)
+    context.guarded_names |= {(event.compile_id, source): name for source, name in _parse_names(data)}
     context.guards[event.compile_id] = 0
     for kind, source, expression in leaf_guards(payload()):
         found, line = places.get(source) or _locate(context, event.compile_id, source, expression)
@@ -50,10 +52,22 @@ def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any],
 def _parse_locations(data: Any) -> _Locations:
     """Map each guard's source to the innermost line of the user's."""
     found: _Locations = {}
-    for place in list_or_empty(data.get("places")) if isinstance(data, dict) else ():
-        if isinstance(place, list) and len(place) == 5 and isinstance(place[1], str) and isinstance(place[2], str):
+    for place in _places(data):
+        if isinstance(place[2], str):
             found.setdefault(place[1], (place[2], int_or_none(place[3])))
     return found
+
+
+def _parse_names(data: Any) -> Iterator[tuple[str, str]]:
+    """The source and the name of each function's code that is guarded on."""
+    yield from (
+        (f"{place[1]}.__code__", place[5]) for place in _places(data) if len(place) == 6 and isinstance(place[5], str)
+    )
+
+
+def _places(data: Any) -> list[list[Any]]:
+    rows = list_or_empty(data.get("places")) if isinstance(data, dict) else []
+    return [row for row in rows if isinstance(row, list) and len(row) in (5, 6) and isinstance(row[1], str)]
 
 
 def _locate(context: DigestContext, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
@@ -95,11 +109,15 @@ def read_symbol(context: DigestContext, event: Event, metadata: dict[str, Any], 
     sources = data.get("sources")
     is_exports = context.export is not None and event.compile_id not in context.stacks  # strict export counts from 0/0
     id_ = context.export if is_exports and context.export is not None else event.compile_id
+    value = next((text for key in _VALUES if (text := text_or_none(data.get(key)))), None)
+    source = text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None)
+    if event.kind == "create_symbol" and value is not None and source is not None:
+        context.symbol_values[id_, source] = value
     yield Symbol(
         compile_id=id_,
         name=str(data.get("symbol", "")),
-        value=next((text for key in _VALUES if (text := text_or_none(data.get(key)))), None),
-        source=text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None),
+        value=value,
+        source=source,
         event=_KINDS[event.kind],
         expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
         user_stack=user_frames(context.parse_stack(_stack_of(id_, metadata, data))),

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import permutations
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
@@ -59,15 +60,37 @@ def _recorded_failure(context: DigestContext, item: dict[str, Any], call: dict[s
     terms = tuple(term for term in list_or_empty(item.get("terms")) if isinstance(term, str))
     if "part" not in texts:
         made = completed(made)
+    made = replace(made, terms=terms or made.terms)
+    if made.part == "shape":
+        made = _changed_term(context, made, list_or_empty(item.get("nows")))
+    elif made.part == "identity":
+        made = replace(made, was=context.guarded_names.get((context.unique_id(made.against), made.source or "")))
     return replace(
         made,
         file=text_or_none(item.get("file")) or file,
         line=int_or_none(item.get("line")) or line,
-        terms=terms or made.terms,
         owner_was=_owner(context.objects.get(context.unique_id(made.against)), made),
         owner_now=_owner(call.get("objects"), made),
         dynamic=text_or_none(call.get("dynamic")),
     )
+
+
+def _changed_term(context: DigestContext, failure: GuardFailure, values: list[Any]) -> GuardFailure:
+    """The failure of an expression, told of the first term that changed, with the value that its code was made with.
+
+    torch has one symbol for terms that are equal, which names one of them.
+    """
+    entry = context.unique_id(failure.against)
+    old = {term: context.symbol_values.get((entry, term)) for term in failure.terms}
+    if failure.guard in (" == ".join(pair) for pair in permutations(failure.terms, 2)):
+        shared = next((value for value in old.values() if value is not None), None)
+        old = dict.fromkeys(old, shared)
+    new = dict(zip(failure.terms, map(str, values), strict=False)) or {failure.source: failure.now}
+    source = next(
+        (term for term in failure.terms if None not in (old[term], new.get(term)) and old[term] != new[term]),
+        failure.source,
+    )
+    return replace(failure, source=source, was=old.get(source or ""), now=new.get(source, failure.now))
 
 
 def _owner(objects: Any, failure: GuardFailure) -> int | None:
