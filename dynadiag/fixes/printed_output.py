@@ -19,6 +19,8 @@ _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
 _SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
 _EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Unsupported)(?::.*)?$", re.M)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+ROUNDING = 0.01  # relative difference beyond which two decimal numbers differ by more than rounding
+_EPSILON = 1e-9  # of the comparison itself: 2.37 - 2.369 is a little more than 0.001
 _SHOWN = 80  # characters of a line that differs
 UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run of the unchanged program
 
@@ -72,17 +74,62 @@ def _masked(one: str, other: str) -> str:
     return numbers if numbers == _NUMBER.sub(UNSTABLE, other) else UNSTABLE
 
 
-def difference(expected: str, actual: str) -> str | None:
-    """The first line that differs, in words; ``None`` if the texts agree. ``expected`` may be masked."""
+def difference(expected: str, actual: str, spread: float = 0.0) -> str | None:
+    """The first line that differs, in words; ``None`` if the texts agree. ``expected`` may be masked.
+
+    Decimal numbers may differ by this relative ``spread``, and then by one in their last place.
+
+    >>> difference("loss 2.37, 3 rows", "loss 2.369, 3 rows", spread=1e-4)
+    >>> difference("loss 2.37, 3 rows", "loss 2.37, 4 rows", spread=1e-4)
+    "it prints 'loss 2.37, 4 rows' where the unchanged program prints 'loss 2.37, 3 rows'"
+    """
     if expected == UNSTABLE:
         return None
     first, second = expected.split("\n"), actual.split("\n")
     for a, b in zip(first, second, strict=False):
-        if a != b and not (UNSTABLE in a and a in (UNSTABLE, _NUMBER.sub(UNSTABLE, b))):
+        if a != b and not (UNSTABLE in a and a in (UNSTABLE, _NUMBER.sub(UNSTABLE, b))) and not _close(a, b, spread):
             return _line_difference(a, b, first, second)
     if len(first) != len(second):
         return f"{len(second) - 1} lines instead of {len(first) - 1}"
     return None
+
+
+def spread_of(one: str, other: str) -> float:
+    """By how much decimal numbers differ at most between two runs of the unchanged program, relative to their size.
+
+    Lines that differ otherwise, and numbers that differ by more than a hundredth, do not count: they are no rounding.
+    """
+    lines = zip(one.split("\n"), other.split("\n"), strict=False)
+    pairs = (pair for a, b in lines for pair in _decimals(a, b) or ())
+    apart = (abs(a - b) / max(abs(a), abs(b)) for a, b, _ in pairs if a != b)
+    return max((share for share in apart if share <= ROUNDING), default=0.0)
+
+
+def _close(one: str, other: str, spread: float) -> bool:
+    pairs = _decimals(one, other) if spread else None
+    return pairs is not None and all(
+        abs(a - b) <= (spread * max(abs(a), abs(b)) + last) * (1 + _EPSILON) for a, b, last in pairs
+    )
+
+
+def _decimals(one: str, other: str) -> list[tuple[float, float, float]] | None:
+    """The decimal numbers of two lines, in pairs with one in the last place of the finer; None if else they differ."""
+    first, second = _NUMBER.findall(one), _NUMBER.findall(other)
+    if _NUMBER.sub(UNSTABLE, one) != _NUMBER.sub(UNSTABLE, other):
+        return None
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+    if any("." not in f"{a}{b}" for a, b in pairs):
+        return None
+    return [(float(a), float(b), min(map(_last_place, (a, b)))) for a, b in pairs]
+
+
+def _last_place(number: str) -> float:
+    """
+    >>> _last_place("2.369e-3")
+    1e-06
+    """
+    digits, _, exponent = number.partition("e")
+    return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
 
 
 def has_same_lines(one: str, other: str) -> bool:

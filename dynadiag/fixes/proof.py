@@ -29,6 +29,8 @@ class UnchangedProgram:
     """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` and ``files`` have unstable parts
     masked.
 
+    ``spread`` is by how much decimal numbers that are printed differ between runs of the unchanged program, compiled
+    and not, relative to their size; ``None`` while that was not measured.
     ``exit_code`` is that of the run which the changed program has to be like. ``recompiles_last`` says that changes for
     recompiles come later: until then torch may give up at its limit of recompiles.
     """
@@ -40,6 +42,7 @@ class UnchangedProgram:
     exit_code: int | None
     recompiles_last: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+    spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ class Proof:
     compared: ComparedRun | None = None
 
 
-def first_objection(proof: Proof, obligations: tuple[Callable[[Proof], str | None], ...]) -> str | None:
+Obligations = tuple[Callable[[Proof], str | None], ...]
+
+
+def first_objection(proof: Proof, obligations: Obligations) -> str | None:
     """Why the candidate is rejected, by the first of these obligations that it fails; ``None`` if there is none."""
     return next((text for text in (check(proof) for check in obligations) if text is not None), None)
 
@@ -74,7 +80,7 @@ def evidence_of(proof: Proof) -> Evidence:
         breaks=(before.summary.breaks, after.summary.breaks),
         recompiles=(before.summary.recompiles, after.summary.recompiles),
         graphs=(before.summary.graphs, after.summary.graphs),
-        output="same",
+        output="rounding" if difference(proof.baseline.printed, after.printed) is not None else "same",
         results="rounding" if "results" in rounded else "same",
         gradients=("rounding" if "gradients" in rounded else "same") if differentiated else None,
         mutations="rounding" if "mutations" in rounded else "same",
@@ -148,14 +154,14 @@ def runs_as_much_compiled(proof: Proof) -> str | None:
 
 def prints_the_same(proof: Proof) -> str | None:
     """The obligation that the program prints the same in the same order."""
-    return difference(proof.baseline.printed, proof.recorded.printed)
+    return difference(proof.baseline.printed, proof.recorded.printed, proof.baseline.spread or 0.0)
 
 
 def _writes_the_same_files(proof: Proof) -> str | None:
     before, after = proof.baseline.files, proof.recorded.files
     if names := sorted(before.keys() ^ after.keys()):
         return f"it {'writes' if names[0] in after else 'does not write'} {names[0]}"
-    differing = ((name, difference(before[name], after[name])) for name in before)
+    differing = ((name, difference(before[name], after[name], proof.baseline.spread or 0.0)) for name in before)
     return next((f"in {name} {text}" for name, text in differing if text is not None), None)
 
 
@@ -220,13 +226,15 @@ def _streams_are_the_same(proof: Proof) -> str | None:
     reference = proof.baseline.reference
     if not proof.baseline.stable or reference.writes or _shows_other_inputs(proof.baseline):
         return None
-    found = [_stream_difference(run, proof.compared) for run in (reference, reference.compiled) if run is not None]
+    spread = proof.baseline.spread or 0.0
+    runs = [run for run in (reference, reference.compiled) if run is not None]
+    found = [_stream_difference(run, proof.compared, spread) for run in runs]
     return None if None in found else found[0]
 
 
-def _stream_difference(before: ReferenceRun | ComparedRun, after: ComparedRun) -> str | None:
-    text = difference(before.printed, after.printed)
-    if text is None and (text := difference(before.errors, after.errors)) is not None:
+def _stream_difference(before: ReferenceRun | ComparedRun, after: ComparedRun, spread: float) -> str | None:
+    text = difference(before.printed, after.printed, spread)
+    if text is None and (text := difference(before.errors, after.errors, spread)) is not None:
         text = f"on standard error {text}"
     return text
 

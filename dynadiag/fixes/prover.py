@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from dynadiag.fixes.candidate import Candidate, Condition
 from dynadiag.fixes.edits import Edit, EditConflict
-from dynadiag.fixes.printed_output import UNSTABLE, last_exception, mask_unstable
+from dynadiag.fixes.printed_output import ROUNDING, UNSTABLE, last_exception, mask_unstable, spread_of
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.proof import (
     ALIKE,
@@ -17,6 +17,7 @@ from dynadiag.fixes.proof import (
     RAN,
     RECORDED,
     TIMED,
+    Obligations,
     Proof,
     UnchangedProgram,
     first_objection,
@@ -106,7 +107,8 @@ class Prover:
             return None, str(conflict)
         proof = Proof(problems, candidate, self.unchanged, before, recorded, known.compared if known else None)
         self._tried[candidate.edits] = proof
-        if (why := first_objection(proof, RECORDED)) is not None:
+        proof, why = self._judged(proof, RECORDED)
+        if why is not None:
             return proof, why
         for _ in range(_TIMED_AGAIN):
             if first_objection(proof, TIMED) is not None:
@@ -116,7 +118,24 @@ class Prover:
         if proof.compared is None:
             proof = self._compared(proof)
         self._tried[candidate.edits] = proof
-        return proof, first_objection(proof, COMPARISONS)
+        return self._judged(proof, COMPARISONS)
+
+    def _judged(self, proof: Proof, obligations: Obligations) -> tuple[Proof, str | None]:
+        """The objection to a proof. If it is a decimal number that is printed, runs of the unchanged program show first
+        by how much such numbers differ among themselves.
+        """
+        why, unchanged = first_objection(proof, obligations), self.unchanged
+        if why is None or unchanged.spread is not None or unchanged.recorded.outcome.exit_code != 0:
+            return proof, why
+        if first_objection(_with_spread(proof, ROUNDING), obligations) is not None:
+            return proof, why
+        printed = unchanged.recorded.printed
+        again = self.trials.recorded("as written, once more")
+        plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
+        spread = max(spread_of(printed, run.printed) for run in (again, plain))
+        self.unchanged = replace(unchanged, spread=spread)
+        proof = _with_spread(proof, spread)
+        return proof, first_objection(proof, obligations)
 
     def _compared(self, proof: Proof) -> Proof:
         """The proof with the calls compared: where they differ, with those of the unchanged program compiled, too."""
@@ -139,6 +158,10 @@ class Prover:
         second = self.trials.recorded(f"{proof.candidate.title}, timed again", proof.candidate.edits)
         baseline = replace(proof.baseline, recorded=_shorter(before, first))
         return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
+
+
+def _with_spread(proof: Proof, spread: float) -> Proof:
+    return replace(proof, baseline=replace(proof.baseline, spread=spread))
 
 
 def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:

@@ -245,3 +245,26 @@ def test_files_are_applied_all_or_none(tmp_path: Path) -> None:
     with pytest.raises(DynadiagError, match="was changed meanwhile"):
         apply_edits(project, sources, {"first.py": "x = 2\n", "second.py": "y = 2\n"})
     assert first.read_text() == "x = 1\n"
+
+
+@pytest.mark.slow
+def test_a_loss_in_low_precision_may_be_printed_with_another_last_digit(tmp_path: Path) -> None:
+    """One graph rounds less often than two."""
+    program = """import logging
+import torch
+torch.manual_seed(0)
+log = logging.getLogger("train")
+
+@torch.compile
+def step(x):
+    y = torch.tanh(x * 1.1) + x / 3
+    y = torch.sin(y * 0.7) * y
+    log.info("sin done")
+    z = torch.exp(y * 0.3) * y - x / 7
+    return (z * 1.3 - y / 9).float().mean()
+
+for i in range(6):
+    print(f"step {i}: loss {step(torch.randn(12, 64, dtype=torch.bfloat16)).item():.4g}")
+"""
+    code, document, _ = fix(program, tmp_path)
+    assert (code, document["evidence"]["output"], document["evidence"]["breaks"]) == (0, "rounding", [1, 0])

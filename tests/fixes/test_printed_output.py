@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dynadiag.fixes.printed_output import comparable, comparable_run, difference, last_exception, mask_unstable
+import pytest
+
+from dynadiag.fixes.printed_output import (
+    comparable,
+    comparable_run,
+    difference,
+    last_exception,
+    mask_unstable,
+    spread_of,
+)
 
 
 def test_a_warning_of_a_moved_line_is_the_same() -> None:
@@ -62,3 +71,28 @@ def test_the_last_exception_is_named() -> None:
     shown = "Traceback:\n  File 1, line 1\nKeyError: 2\n\nDuring ...\n\nmy.own.TooLargeError\n"
     assert last_exception(shown) == "my.own.TooLargeError"
     assert last_exception("loss 1.0\nan Error: of nobody\n") is None
+
+
+RUN = "step 3: loss 2.37, scale 65536, took 1.2 s\n"
+
+
+@pytest.mark.parametrize("loss", ["2.369", "2.371", "2.3704"])
+def test_a_number_may_differ_as_unchanged_runs_do(loss: str) -> None:
+    spread = spread_of(RUN, RUN.replace("2.37", "2.368"))
+    assert spread == pytest.approx(0.002 / 2.37)
+    assert difference(RUN, RUN.replace("2.37", loss), spread) is None
+    assert difference(RUN, RUN.replace("2.37", loss)) is not None
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("2.37", "2.35"), ("65536", "65537"), ("step 3", "step 4"), ("loss", "gain"), ("2.37", "nan")]
+)
+def test_what_differs_by_more_is_no_rounding(was: str, now: str) -> None:
+    spread = spread_of(RUN, RUN.replace("2.37", "2.371"))
+    assert difference(RUN, RUN.replace(was, now), spread) is not None
+
+
+def test_a_time_is_no_spread() -> None:
+    assert spread_of(RUN, RUN.replace("1.2 s", "1.4 s")) == 0.0
+    assert spread_of(RUN, RUN.replace("65536", "65537")) == 0.0
+    assert difference(RUN, RUN.replace("2.37", "2.371"), 0.0) is not None

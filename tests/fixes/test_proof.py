@@ -143,6 +143,15 @@ def test_rounding_is_no_objection_and_is_told() -> None:
     assert (evidence.results, evidence.gradients, evidence.breaks) == ("same", "rounding", (1, 0))
 
 
+def test_a_number_that_is_printed_may_differ_as_unchanged_runs_do() -> None:
+    printed = replace(PROVED, recorded=replace(RECORDED_RUN, printed="loss 1.001\n"))
+    baseline = replace(BASELINE, printed="loss 1.0\n")
+    assert first_objection(replace(printed, baseline=baseline), RECORDED) is not None
+    spread = replace(printed, baseline=replace(baseline, spread=1e-3))
+    assert first_objection(spread, RECORDED) is None
+    assert evidence_of(spread).output == "rounding"
+
+
 def test_one_side_of_a_condition_is_not_enough() -> None:
     text = first_objection(REJECTED["_both_sides_were_seen"], OBLIGATIONS)
     assert text == "only the true side of the condition was seen, with 9 inputs tried"

@@ -83,14 +83,12 @@ def _changed_term(context: DigestContext, failure: GuardFailure, values: list[An
     entry = context.unique_id(failure.against)
     old = {term: context.symbol_values.get((entry, term)) for term in failure.terms}
     if failure.guard in (" == ".join(pair) for pair in permutations(failure.terms, 2)):
-        shared = next((value for value in old.values() if value is not None), None)
-        old = dict.fromkeys(old, shared)
-    new = dict(zip(failure.terms, map(str, values), strict=False)) or {failure.source: failure.now}
-    source = next(
-        (term for term in failure.terms if None not in (old[term], new.get(term)) and old[term] != new[term]),
-        failure.source,
-    )
-    return replace(failure, source=source, was=old.get(source or ""), now=new.get(source, failure.now))
+        old = dict.fromkeys(old, next((value for value in old.values() if value is not None), None))
+    new = dict(zip(failure.terms, map(str, values), strict=False))
+    changed = next((term for term in new if old[term] not in (None, new[term])), None)
+    if changed is not None:
+        return replace(failure, source=changed, was=old[changed], now=new[changed])
+    return replace(failure, was=old.get(failure.source or ""))
 
 
 def _owner(objects: Any, failure: GuardFailure) -> int | None:
