@@ -376,9 +376,8 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
                 holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
                 failure = _facts(code, kind="SHAPE_ENV", comment=comment)
-                values = [lookup.evaluate(term) for term in failure.get("terms", ())]
-                now = values[0] if values else None
-                nows = list(map(short_value, values))
+                now = lookup.evaluate(failure["source"]) if "source" in failure else None
+                nows = [short_value(lookup.evaluate(term)) for term in failure.get("terms", ())]
                 yield {**failure, "now": short_value(now), "now_type": type(now).__name__, "nows": nows}
 
 
