@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -194,7 +195,12 @@ def _explained(path: Path, case: Case, program: str) -> tuple[list[tuple[int | N
     document = path.with_suffix(".json")
     command = [sys.executable, "-m", "dynadiag", "explain", "-o", str(path.with_suffix(".dynadiag"))]
     done = subprocess.run(
-        [*command, "--json", str(document), str(path)], capture_output=True, text=True, timeout=LIMIT, check=False
+        [*command, "--json", str(document), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+        env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(path.with_suffix(".cache"))},
     )
     launches = re.search(r"LAUNCHES (\d+)", done.stdout)
     findings = json.loads(document.read_text())["findings"] if document.exists() else []

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from dynadiag.explanation.findings import Finding
@@ -223,6 +224,8 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
     place = Span(graph.file, graph.line)
     if graph.file is None and compile_ is not None:
         place = Span(compile_.file, compile_.line)
+    elif compile_ is not None and _is_moved(graph.file, compile_.file, sources):
+        place = replace(place, file=compile_.file)
     function = compile_.function if compile_ is not None else "?"
     code = "compiled code" if compile_ is None else function
     code = f"the backward of {code}" if graph.backward else code
@@ -245,3 +248,8 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
     )
+
+
+def _is_moved(file: str | None, compiled: str | None, sources: Mapping[str, str]) -> bool:
+    """Whether a reason names a file of another folder: it is in the cache since the same code was compiled there."""
+    return file not in sources and PurePath(file or "").name == PurePath(compiled or "").name

@@ -115,6 +115,18 @@ def test_code_of_a_library_has_the_programs_line(tmp_path: Path) -> None:
     assert skip.entry not in [Span(frame.file, frame.line) for frame in skip.called]
 
 
+def test_a_cached_reason_of_a_program_that_was_moved_has_its_line_here(tmp_path: Path) -> None:
+    def cached(gm: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Any:
+        cudagraph_utils.log_cudagraph_skip_and_bump_counter(MUTATED.replace("/u/p.py", f"/old/{Path(__file__).name}"))
+        return gm.forward
+
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(lambda x: x + 1, backend=cached)(torch.ones(3))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (skip,) = [item for item in explain(recording).findings if item.rule == Rule.CUDA_GRAPH]
+    assert skip.span == Span(__file__, 7)
+
+
 def test_a_log_that_torch_wrote_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter, trace_log
 
