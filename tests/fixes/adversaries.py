@@ -134,6 +134,13 @@ def _counted_behind(found_by: str) -> Adversary:
     return replace(made, source=source, marked="x.sum() > -99")
 
 
+def _assigned_behind(found_by: str) -> Adversary:
+    """A model whose method reads the number that the function keeps."""
+    made = _counted_behind(found_by)
+    source = made.source.replace("if x.sum() > -99:\n            self.count += 1\n", "self.count = x.sum().item()\n")
+    return replace(made, source=source, marked="x.sum().item()", title="that are kept")
+
+
 def _library(context: str, body: str, found_by: str) -> Adversary:
     first, _, rest = context.partition("\n")
     block = f"with {first}:\n" + "".join(f"    {line}\n" for line in [*rest.splitlines(), "y = x * 2"])
@@ -584,6 +591,7 @@ ADVERSARIES = {
         "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
     ),
     "a method reads what a side counts behind the call": _counted_behind("results gradients"),
+    "a method reads the number that is kept behind the call": _assigned_behind("results gradients"),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
     "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),

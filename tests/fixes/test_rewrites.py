@@ -460,6 +460,29 @@ def main(x):
     )
 
 
+@pytest.mark.parametrize("target", ['self.seen["mean"]', "self.last"])
+def test_a_number_is_kept_behind_the_call(target: str, tmp_path: Path) -> None:
+    text = BEHIND.format(head=HEAD).replace("self.seen.append(y.sum().item())", f"{target} = y.sum().item()")
+    found = candidates(text, problem_at(text, "y.sum().item()"), tmp_path)
+    made, *_ = changed(text, [each for each in found if "that are kept" in each.title])
+    assert f"self._compiled_forward(x, k)\n        {target} = value_1.item()\n" in made
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.seen[k] = y.sum().item()",  # the key may be what is compiled for
+        "self.last = y.sum().item()\n        y = y * self.last",
+        "self.last = y.sum()",
+        "last = y.sum().item()",
+    ],
+)
+def test_what_is_read_or_no_number_is_not_kept_behind_the_call(line: str, tmp_path: Path) -> None:
+    text = BEHIND.format(head=HEAD).replace("self.seen.append(y.sum().item())", line)
+    found = candidates(text, problem_at(text, "y.sum()"), tmp_path)
+    assert not any("that are kept" in each.title for each in found)
+
+
 def test_effects_of_a_side_are_made_behind_the_call(tmp_path: Path) -> None:
     side = "self.hits += 1\n            print(self.hits, y.max().item())\n            y = y / 2"
     text = BEHIND.format(head=HEAD).replace(

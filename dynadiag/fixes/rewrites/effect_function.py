@@ -79,7 +79,11 @@ class EffectFunction:
 
     def _parameters(self, value: cst.BaseExpression) -> Iterator[tuple[_Place, str]]:
         """Where parameters stand in a value."""
-        read = [] if any(True for kind in _SCOPES for _ in self.file.nodes(kind, value)) else [*_read(self.file, value)]
+        read = (
+            []
+            if any(True for kind in _SCOPES for _ in self.file.nodes(kind, value))
+            else [*read_as_numbers(self.file, value)]
+        )
         given = [(each, kept(self.file, each)) for each in read] or [(value, kept_tensor(self.file, value))]
         inside = [self.file.range(each) for each, _ in given]
         rest = [node for node in self._used(value) if not self._is_within(node, inside)]
@@ -127,13 +131,16 @@ def formatted(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def values_of(effect: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What an effect formats or keeps: the arguments of its call, or of its exception."""
+    """What an effect formats or keeps: the arguments of its call, or of its exception, or what it assigns."""
+    if isinstance(effect, cst.Assign):
+        yield effect.value
+        return
     call = effect.exc if isinstance(effect, cst.Raise) else effect.value if isinstance(effect, cst.Expr) else effect
     for each in call.args if isinstance(call, cst.Call) else ():
         yield from formatted(each.value)
 
 
-def _read(file: ParsedSource, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def read_as_numbers(file: ParsedSource, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """The tensors that a value reads as numbers."""
     end = 0
     for call in file.nodes(cst.Call, value):
@@ -141,7 +148,7 @@ def _read(file: ParsedSource, value: cst.BaseExpression) -> Iterator[cst.BaseExp
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "tolist") and not call.args:
             tensor = call.func.value
         elif file.code(call.func) in ("float", "int") and call.args and isinstance(call.args[0].value, cst.Call):
-            inner = list(_read(file, call.args[0].value))
+            inner = list(read_as_numbers(file, call.args[0].value))
             tensor = None if inner else call.args[0].value
         if tensor is not None and file.range(call)[0] >= end:
             end = file.range(call)[1]

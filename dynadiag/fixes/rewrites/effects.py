@@ -19,7 +19,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable
-from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, values_of
+from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, read_as_numbers, values_of
 from dynadiag.fixes.rewrites.printing import prints
 
 _WHY = "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it"
@@ -48,7 +48,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         return
     called = callee_name(effect) or "" if isinstance(effect, cst.Call) else ""
     if isinstance(effect, cst.Call) and prints(file, effect):
-        reads = any(callee_name(each) in ("item", "tolist") for each in file.nodes(cst.Call, effect))
+        reads = any(True for _ in read_as_numbers(file, effect))
         yield from _after(file, function, effect, called) if reads and problem.kind == "break" else ()
     elif isinstance(effect, cst.Call) and EFFECTS.match(called):
         yield from _within(file, function, effect, called)

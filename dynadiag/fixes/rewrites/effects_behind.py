@@ -1,5 +1,6 @@
 """The statements of a compiled function that only print, keep or send, behind its call: the compiled part returns the
-values that they show, and another function makes the call and then the effects. So for effects on a tensor's condition.
+values that they show, and another function makes the call and then the effects. So for effects on a tensor's condition,
+and for a number of a tensor that is kept in an object.
 
 Right where nothing behind an effect in the function depends on it, and the function does not end before: the values are
 computed at their place, and the effects are made in their order. This is what is left where torch takes no function in
@@ -21,7 +22,7 @@ from dynadiag.fixes.rewrites.branch_statement import CONDITION
 from dynadiag.fixes.rewrites.compiled_methods import decorator_of, decorator_of_model, plain_parameters
 from dynadiag.fixes.rewrites.conditional_effects import check_unread, is_effect, is_effect_on_object, split_effects
 from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
-from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, values_of
+from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, read_as_numbers, values_of
 from dynadiag.fixes.rewrites.printing import prints
 from dynadiag.recording.records import Span
 
@@ -41,17 +42,28 @@ class _Function:
 
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The function without its effects, and the one that makes them."""
+    return _behind(problem, sources, assigned=False)
+
+
+def kept_numbers(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
+    """The same of a number of a tensor that is kept in an object, with the other effects of the function."""
+    return _behind(problem, sources, assigned=True)
+
+
+def _behind(problem: FixProblem, sources: Sources, *, assigned: bool) -> Iterator[Candidate]:
     span = problem.span if problem.kind == "break" else problem.guarded
     file = sources.file(problem.file if problem.kind == "break" else span.file if span is not None else None)
     if file is None or span is None:
         return
     branch, call = if_around(file, span) if problem.kind == "break" else None, file.at(span, cst.Call)
     here = branch if isinstance(branch, cst.If) else file.statement(call) if call is not None else None
-    found = _function_around(file, here, span) if here is not None else None
+    fits = here is not None and _is_assignment(here) == assigned
+    found = _function_around(file, here, span) if here is not None and fits else None
     compiled = _compiled_by(found, sources) if found is not None else None
     if found is None or compiled is None:
         return
-    title = "return the values that are shown, and show them behind the call"
+    what, do = ("kept", "keep") if assigned else ("shown", "show")
+    title = f"return the values that are {what}, and {do} them behind the call"
     silent = [each for each in found.effects if not _prints(file, each)]  # another change may be for the others
     for effects in (found.effects, silent if 0 < len(silent) < len(found.effects) else ()):
         if any(each is here for each in effects):
@@ -81,9 +93,36 @@ def _function_around(file: ParsedSource, here: cst.CSTNode, span: Span) -> _Func
     if any(name.value.startswith("value_") for name in file.nodes(cst.Name, node)):
         return None
     effects: list[cst.SimpleStatementLine | cst.If] = [each for each in lines if is_effect(file, each.body[0])]
+    effects += _assigned(file, node, lines)
     effects += [here] if isinstance(here, cst.If) and file.parent(here) is node.body else []
     effects.sort(key=file.line)
     return _Function(file, node, effects, last, span)
+
+
+def _is_assignment(line: cst.CSTNode) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Assign)
+
+
+def _assigned(
+    file: ParsedSource, node: cst.FunctionDef, lines: Sequence[cst.SimpleStatementLine]
+) -> Iterator[cst.SimpleStatementLine]:
+    """The lines that keep a number of a tensor in an object, `self.seen["mean"] = x.mean().item()`, which the function
+    does not use otherwise.
+    """
+    for line in lines:
+        statement = line.body[0]
+        target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+        holder = target.value if isinstance(target, cst.Subscript) and _is_constant(target) else target
+        if not isinstance(statement, cst.Assign) or not isinstance(holder, cst.Attribute) or len(statement.targets) > 1:
+            continue
+        uses = [each for each in file.nodes(cst.Attribute, node) if file.code(each) == file.code(holder)]
+        if len(uses) == 1 and any(True for _ in read_as_numbers(file, statement.value)):
+            yield line
+
+
+def _is_constant(target: cst.Subscript) -> bool:
+    index = target.slice[0].slice if len(target.slice) == 1 else None
+    return isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer))
 
 
 def _compiled_by(found: _Function, sources: Sources) -> tuple[str, str, str, list[Edit]] | None:
@@ -172,6 +211,8 @@ def _root(value: cst.BaseExpression) -> str | None:
 
 def _unchanged(file: ParsedSource, node: cst.FunctionDef, parameters: Sequence[str]) -> frozenset[str]:
     """The parameters that no statement assigns: the function behind has the same."""
-    assigned = {name.value for each in file.nodes(cst.AssignTarget, node) for name in file.nodes(cst.Name, each.target)}
+    targets = [each.target for each in file.nodes(cst.AssignTarget, node)]
+    plain = [each for each in targets if not isinstance(each, (cst.Attribute, cst.Subscript))]
+    assigned = {name.value for each in plain for name in file.nodes(cst.Name, each)}
     added = {file.code(each.target) for each in file.nodes(cst.AugAssign, node)}
     return frozenset(parameters) & frozenset(local_names(file, node)) - assigned - added
