@@ -60,7 +60,7 @@ def break_differences(
     back = {old: now for now, old in ids.items()}
     places = _Places(recordings, pairs)
     return [
-        *(_break(item, (ids.get(item.compile_id), item.compile_id)) for item in new),
+        *(_break(item, _source(recordings[1], item), (ids.get(item.compile_id), item.compile_id)) for item in new),
         *(_gone(item, places, (item.compile_id, back.get(item.compile_id))) for item in gone),
         *_moved_breaks([item for item in sides[1] if item not in new], pairs, runs),
     ]
@@ -87,9 +87,10 @@ def _source(recording: Recording, item: Break) -> str | None:
     return recording.source(item.span.file) if item.span.file else None
 
 
-def _break(item: Break, ids: tuple[str | None, str | None]) -> Difference:
+def _break(item: Break, source: str | None, ids: tuple[str | None, str | None]) -> Difference:
     id_ = f" {item.gb_id}" if item.gb_id else ""
-    text = f"a new graph break{id_} in {item.function}: {item.gb_type}"
+    written = f" (`{text}`)" if (text := _expression(source, item.span)) else ""
+    text = f"a new graph break{id_} in {item.function}: {item.gb_type}{written}"
     if item.fatal:
         text = f"{item.function} fails to compile here: {operator_error(item) or f'{id_} {item.gb_type}'.strip()}"
     return Difference("break", ids, item.span.file, item.span.line, text)

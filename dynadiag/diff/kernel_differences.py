@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,6 +26,16 @@ _WORDS = {
     "changed": "the kernel {old} became {new}",
 }
 _RENAMED = "the kernel {old} has other code"
+# What generated code has more or less of: its name -> how it is written in C++ and in Triton.
+_TRAITS = {
+    "loops": re.compile(r"\bfor ?\(|^ +for r\w* in ", re.M),
+    "vector operations": re.compile(r"\bat::vec::"),
+    "parallel regions": re.compile(r"#pragma omp parallel"),
+    "atomic additions": re.compile(r"\batomic_add"),
+    "loads": re.compile(r"\btl\.load\("),
+    "stores": re.compile(r"\btl\.store\("),
+    "warps": re.compile(r"\bnum_warps=(?P<number>\d+)"),
+}
 
 
 def kernel_differences(before: Recording, after: Recording, ids: Mapping[str, str]) -> list[Difference]:
@@ -67,7 +78,7 @@ def _difference(change: KernelChange) -> Difference:
         (_compile_id(change.before), _compile_id(change.after)),
         place.file if place else None,
         place.line if place else None,
-        words.format(old=old, new=new) + _bytes_text(change),
+        words.format(old=old, new=new) + _traits_text(change) + _bytes_text(change),
         graph=(change.before + change.after)[0].stage,
         details=tuple(_details(change)),
     )
@@ -77,6 +88,21 @@ def _place(change: KernelChange) -> SourceLine | None:
     """The first line of the new kernels, rather one that the old kernels do not have."""
     old, new = ([line for call in side for line in call.source_lines] for side in (change.before, change.after))
     return next((line for line in new if line not in old), next(iter(new), None))
+
+
+def _traits_text(change: KernelChange) -> str:
+    """What the new code has more or less of than the old; empty where code of both is not known."""
+    old, new = (
+        "\n".join(call.definition.source for call in calls if call.definition)
+        for calls in (change.before, change.after)
+    )
+    counts = {name: (_count(trait, old), _count(trait, new)) for name, trait in _TRAITS.items()} if old and new else {}
+    told = [f"{now} {name}, had {was}" for name, (was, now) in counts.items() if was != now]
+    return f": {'; '.join(told)}" if told else ""
+
+
+def _count(trait: re.Pattern[str], source: str) -> int:
+    return sum(int(match.groupdict().get("number", 1)) for match in trait.finditer(source))
 
 
 def _bytes_text(change: KernelChange) -> str:

@@ -177,6 +177,7 @@ PATTERNS = {
     "dynadiag/diff/canonical_graph.py": GRAPH,
     "dynadiag/diff/comparison.py": CODE,
     "dynadiag/diff/environment_differences.py": "names of options and variables",
+    "dynadiag/diff/kernel_differences.py": CODE,
     "dynadiag/explanation/blocks.py": SOURCE,
     "dynadiag/explanation/break_remedies.py": SOURCE,
     "dynadiag/explanation/failures.py": PATHS,
