@@ -22,13 +22,12 @@ def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, p
     gc.disable()  # nothing that is imported is garbage, and the collector takes a tenth of the import time
     from tui.app import Browser
     from tui.open_recordings import open_recordings
-    from tui.terminal_watch import accept_damaged_keys, end_with_terminal
+    from tui.terminal_driver import TerminalDriver
 
     gc.freeze()
     gc.enable()
-    accept_damaged_keys()
-    end_with_terminal()
     opened = open_recordings(paths)
     with opened.session as session:
         browser = Browser(session, opened.paths, opened.rank, place=place, folder=folder, pick=pick, ahead=True)
+        browser.driver_class = TerminalDriver
         return browser.run() or browser.return_code or 0  # its own code, or Textual's if it ended with an exception

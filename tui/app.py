@@ -119,10 +119,13 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         width, height = MIN_SIZE
         yield Static(f"too small: {width}x{height} at least", id="small", markup=False)
 
-    def on_mount(self) -> None:
+    def on_load(self) -> None:
+        """Handle signals before the driver changes the terminal."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.exit, _SIGNAL_EXIT_BASE + number)
+
+    def on_mount(self) -> None:
         # Textual draws again after `fg` only where the size has changed; the terminal's screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.use_settings()

@@ -28,6 +28,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     named = [_split_place(path) for path in args.recordings] or [(_newest(), "")]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from tui.terminal_driver import HUNG_UP, has_hung_up
+
+        if has_hung_up():
+            return HUNG_UP
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {named[0][0]}` prints a report instead")
     from dynadiag.commands.state import state_folder  # only needed where there is a terminal
     from tui import run as browse

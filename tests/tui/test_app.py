@@ -248,7 +248,6 @@ def test_a_browser_that_ends_with_an_error_says_so_in_its_exit_code(
     def failed(browser: Browser) -> None:
         browser._return_code = 1
 
-    monkeypatch.setattr("tui.terminal_watch.end_with_terminal", lambda: None)
     monkeypatch.setattr(Browser, "run", failed)
     assert tui.run([program]) == 1
 

@@ -19,6 +19,7 @@ import pytest
 
 from dynadiag.__main__ import main
 from tests.tui import build
+from tui.terminal_driver import HUNG_UP, _read
 
 COMMAND = [sys.executable, "-m", "dynadiag", "browse"]
 _COLOURS = re.compile(rb"\x1b\[[\d;]*m")
@@ -125,14 +126,24 @@ def test_a_browser_that_was_suspended_goes_on(program: Path) -> None:
         assert termios.tcgetattr(shown.slave) == before
 
 
-def test_the_browser_ends_with_its_terminal(program: Path) -> None:
+@pytest.mark.parametrize("drawn", ["", "\x1b[?1049h", "Not one graph"])
+def test_the_browser_ends_with_its_terminal(drawn: str, program: Path) -> None:
+    """Whatever it has done by then: nothing, the alternate screen, its first screen."""
     with terminal(str(program)) as shown:
-        shown.read_until("Not one graph")
+        shown.read_until(drawn)
         empty = os.open(os.devnull, os.O_RDWR)
         os.dup2(empty, shown.slave)  # nobody holds the terminal any longer, as when its window is closed
         os.dup2(empty, shown.master)
         os.close(empty)
-        assert shown.process.wait(_WAIT) == 128 + signal.SIGHUP
+        assert shown.process.wait(_WAIT) == HUNG_UP
+
+
+def test_a_read_that_fails_is_the_end_of_the_terminal() -> None:
+    """It fails for a moment, before it is an end of file."""
+    master, slave = pty.openpty()
+    os.close(slave)
+    assert _read(master) == b""
+    os.close(master)
 
 
 def test_a_terminal_that_drops_a_byte_of_a_key_does_not_end_it(program: Path) -> None:
