@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -105,10 +106,14 @@ def _short(text: str) -> str:
 @lru_cache(maxsize=16)
 def parsed(source: str) -> ast.Module | None:
     """Return the syntax tree of a file, None for what this Python cannot parse."""
-    try:
-        return ast.parse(source) if len(source) <= _MAX_SOURCE else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if len(source) > _MAX_SOURCE:
         return None
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
+        try:
+            return ast.parse(source)
+        except SystemError:  # CPython took another thread's depth for its own (its issue 106905)
+            return ast.parse(source)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

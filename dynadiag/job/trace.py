@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
+from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.run_end import read_end, read_frames
 from dynadiag.explanation.source import event_data, recorded_variables
 from dynadiag.recording.code_origin import original_name
@@ -425,9 +426,10 @@ class ProgramLines:
 
     @cached_property
     def _loops(self) -> list[tuple[int, int]]:
-        try:
-            tree = ast.parse(self._text)
-        except (SyntaxError, ValueError, RecursionError):
-            return []
-        loops = (node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)))
+        tree = parsed(self._text)
+        loops = (
+            node
+            for node in ast.walk(tree or ast.Module([], []))
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        )
         return [(node.lineno, node.body[-1].end_lineno or node.lineno) for node in loops]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from keyword import iskeyword
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.explanation.identity import identity, local_number, place_text
+from dynadiag.explanation.identity import identity, local_number, parsed, place_text
 from dynadiag.recording.records import Span
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_recompile
 
@@ -72,6 +73,13 @@ def test_the_text_is_the_code_with_its_local_names_made_alike() -> None:
 )
 def test_what_cannot_be_parsed_has_the_text_that_there_is(source: str | None, line: int | None, text: str) -> None:
     assert place_text(source, Span(FILE, line)) == text
+
+
+def test_a_parse_that_another_thread_disturbs_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython counts the depth of all threads in one number, and raises where it does not add up."""
+    attempts = [SystemError("AST constructor recursion depth mismatch"), ast.Module([], [])]
+    monkeypatch.setattr(ast, "parse", Mock(side_effect=attempts))
+    assert parsed("disturbed = 1") is attempts[1]
 
 
 DECORATED = """\
