@@ -7,8 +7,11 @@ the recording. The command line calls `run` and nothing else.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+_SWITCH_SECONDS = 0.0005  # after which a reading thread lets a key through; of Python's 0.005 a key waits several
 
 
 def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, pick: bool = False) -> int:
@@ -26,6 +29,7 @@ def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, p
 
     gc.freeze()
     gc.enable()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     opened = open_recordings(paths)
     with opened.session as session:
         browser = Browser(session, opened.paths, opened.rank, place=place, folder=folder, pick=pick, ahead=True)

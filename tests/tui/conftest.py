@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -75,6 +76,7 @@ class CountingRecording:
 
     def __init__(self, recording: Recording) -> None:
         self._recording, self.rows_read = recording, 0
+        self._lock = Lock()  # workers count, too
 
     def __getattr__(self, name: str) -> Any:
         read = getattr(self._recording, name)
@@ -84,7 +86,8 @@ class CountingRecording:
         found = read(*values, **named)
         if isinstance(found, Iterator):
             found = list(found)
-        self.rows_read += len(found) if isinstance(found, (tuple, list)) else isinstance(found, (str, Event))
+        with self._lock:
+            self.rows_read += len(found) if isinstance(found, (tuple, list)) else isinstance(found, (str, Event))
         return found
 
 

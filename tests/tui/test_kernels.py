@@ -77,7 +77,9 @@ async def test_of_many_kernels_the_costs_are_read_when_the_screen_is_shown(
 async def test_costs_are_those_of_the_generated_code(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "7")
-        rows = {row.cells[-1]: row.cells for row in _view(pilot.app).table.rows}
+        table = _view(pilot.app).table
+        rows = {row.cells[-1]: row.cells for row in table.rows}
+        assert table.border_subtitle == f"{len(table.rows)} calls of 6 kernels"
     assert rows["cpp_fused_relu_1"][2] == "inference"
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from dynadiag.explanation.formatting import list_some
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.recording.records import Kernel
 from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
@@ -21,7 +21,7 @@ from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, LazyRows, Row, before_last
 
-_COMPILES_PER_READ = 8  # compiles read by one worker
+_COMPILES_PER_READ = 8  # compiles read by one worker; the first reads one, so that its rows are filled at once
 _BYTES = "bytes"
 _TIME = "µs"
 _TIME_COLUMNS = (
@@ -62,6 +62,7 @@ class KernelsView(ListingView):
         super().__init__()
         self._costs: dict[tuple[int | None, str], list[KernelCost]] = {}
         self._costs_session: Session | None = None  # the recording that the costs belong to
+        self._detail_of: tuple[object, ...] = ()  # what the detail depends on
 
     def offers(self, action: str) -> bool:
         """Whether there are kernels to be timed."""
@@ -100,10 +101,10 @@ class KernelsView(ListingView):
 
     def _start_costs(self) -> None:
         self._costs_session, self._costs = self.session, {}
-        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())))
+        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())), 1)
 
-    def _read_costs(self, ids: list[str]) -> None:
-        """Read the costs of a few compiles at a time, and show what is known so far."""
+    def _read_costs(self, ids: list[str], number: int) -> None:
+        """Read the costs of a number of compiles, show what is known so far, and go on with more at a time."""
         session = self.session
         if not ids or session is not self._costs_session:
             top = self.table.cursor == 0
@@ -115,11 +116,12 @@ class KernelsView(ListingView):
         def take(found: dict[tuple[int | None, str], list[KernelCost]]) -> None:
             self._costs.update(found)
             self.table.show(self.rows(), self.columns())
-            left = len(ids) - _COMPILES_PER_READ
-            self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
-            self._read_costs(ids[_COMPILES_PER_READ:])
+            left = f" · reading {count(len(ids) - number, 'compile')}" if len(ids) > number else ""
+            self.table.unit, self.table.total = " calls", f" of {count(len(session.all_kernels()), 'kernel')}{left}"
+            self.table.show_count()
+            self._read_costs(ids[number:], min(2 * number, _COMPILES_PER_READ))
 
-        self.fetch("costs", lambda: read_kernel_costs(session, ids[:_COMPILES_PER_READ]), take)
+        self.fetch("costs", lambda: read_kernel_costs(session, ids[:number]), take)
 
     def _kernel(self, key: int | str) -> tuple[Kernel | None, KernelCost | None]:
         """The kernel of a row, and its call if the calls have been read."""
@@ -128,6 +130,13 @@ class KernelsView(ListingView):
         kernel = kernels[int(index)] if int(index) < len(kernels) else None
         costs = self._costs.get((kernel.event, kernel.name), []) if kernel is not None else []
         return kernel, next((cost for cost in costs if cost.number == int(number or 1)), None)
+
+    def fetch_detail(self, key: int | str) -> None:
+        """Read the detail of a row, unless it is shown: the table is shown again whenever costs were read."""
+        of = (self.session, key, self._kernel(key)[1], self.details.columns)
+        if of != self._detail_of:
+            self._detail_of = of
+            super().fetch_detail(key)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         kernel, cost = self._kernel(key)

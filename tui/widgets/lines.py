@@ -388,6 +388,7 @@ class FilterableLines(Lines):
     """Lines that can be filtered by a text."""
 
     filter = ""
+    unit = total = ""  # what is counted: " calls", and of how many in all where no filter hides some: " of 16 kernels"
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key("f,ampersand", "app.filter", "filter", "lines.filter"),
     ]
@@ -413,7 +414,8 @@ class FilterableLines(Lines):
 
     def show_count(self) -> None:
         """Show the number of lines in the frame."""
-        self.border_subtitle = f"{self.count:,}{f' with {one_line(self.filter)}' if self.filter else ''}"
+        more = f" with {one_line(self.filter)}" if self.filter else self.total
+        self.border_subtitle = f"{self.count:,}{self.unit}{more}"
 
     def apply_filter(self) -> None:
         """Apply the filter."""
