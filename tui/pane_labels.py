@@ -28,7 +28,7 @@ EMPTY_PANE = {
 def pane_status(pane: CodePane, places: frozenset[LineKey], lit: int, *, here: bool) -> str:
     """Return what the title of a pane says: the cursor's line, or the number of linked lines."""
     if here and pane.count:
-        return f"{pane.cursor + 1:,}/{pane.count:,}"
+        return f"line {pane.cursor + 1:,} of {pane.count:,}"
     if not pane.count:
         return ""
     if not places or not lit:

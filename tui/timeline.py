@@ -111,6 +111,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
         super().__init__()
         self._session, self._rank, self._paths, self._start = session, rank, paths, start
         self._window = self._whole = (0.0, 1.0)
+        self._title = ""
 
     def on_mount(self) -> None:
         self.table.border_title = "time line: reading ..."
@@ -142,7 +143,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
         hidden = len(found) - len(kept)
         shorter = f", {hidden:,} shorter ones left out" if hidden else ""
         whole = f": {duration(self._whole[1] - self._whole[0])}{shorter}" if kept else ""
-        self.table.border_title = problem or f"{title}{whole}"
+        self._title = problem or f"{title}{whole}"
         self._draw()
         chosen = (place for place, one in enumerate(kept) if one.compile_id == self._start and one.rank == self._rank)
         if (first := next(chosen, None)) is not None:
@@ -150,6 +151,9 @@ class TimelineScreen(ListDialog[Slice, Location]):
             self.action_fit()
 
     def _draw(self) -> None:
+        first, last = (time - self._whole[0] for time in self._window)
+        part = "" if self._window == self._whole else f", from {first:.3f} to {last:.3f} s"
+        self.table.border_title = f"{self._title}{part}"
         columns = max(_MIN_BAR, self.app.size.width - _OTHER_COLUMNS)
         self.table.show(LazyRows(len(self.items), lambda index: self._row(index, columns)))
 

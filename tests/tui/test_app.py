@@ -256,7 +256,7 @@ def test_a_browser_that_ends_with_an_error_says_so_in_its_exit_code(
     ("keys", "shown"),
     [
         ("", ["print(z.shape)", "help: Move this out of the compiled function"]),
-        ("enter enter", ["prog.py · 8/13"]),
+        ("enter enter", ["prog.py · line 8 of 13"]),
         ("3 enter enter enter", ["triton_poi_fused_sin_0"]),
         ("5", ["x.size()[0]", "4", "5"]),
         ("6", ["TENSOR_MATCH"]),

@@ -196,5 +196,5 @@ async def test_a_share_above_the_peak_says_how_that_can_be(
     monkeypatch.setattr("tui.views.kernels.read_kernel_costs", measured)
     async with browsing(program) as pilot:
         await press(pilot, "7")
-        assert f"{share:.0%} of the device's peak" in screen(pilot)
+        assert f"1.0 µs, {share:.0%} of the device's peak" in screen(pilot)
         assert ("what came out of a cache" in screen(pilot)) == told

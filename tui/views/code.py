@@ -203,7 +203,7 @@ class CodeView(StageActions):
             return PANE_TITLES.get(name, name)
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
         many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.forward_graph
-        place = f" {board.selected[name] + 1}/{len(board.documents_of[name])}" if many else ""
+        place = f" ({board.selected[name] + 1} of {len(board.documents_of[name])})" if many else ""
         return f"{one_line(title)}{place}{f', {document.part}' if document and document.part else ''}"
 
     def _go_to_line(self, board: CodePaneModel, place: Location) -> None:

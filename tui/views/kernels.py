@@ -193,7 +193,7 @@ def _cost_lines(cost: KernelCost, columns: int) -> list[Line]:
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
     of += _CACHED if (cost.peak_share or 0) > 1 else ""
-    timed = [line((f"{time} µs", "strong"), (of.removeprefix(", "), "dim"))] if cost.seconds else []
+    timed = [line((f"{time} µs", "strong"), (of, "dim"))] if cost.seconds else []
     work = [f"{cost.bytes_moved:,} bytes moved"] if cost.bytes_moved is not None else []
     work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
     work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import count
 from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.recording_search import MAX_HITS, RecordingSearch
@@ -149,7 +150,7 @@ class SearchView(ListingView):
             return
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
-        self.table.border_subtitle = f"{len(self._listed_hits):,}"
+        self.table.border_subtitle = count(len(self._listed_hits), "hit")
         self.show_status(title, "")
         if hunt.finished and not hunt.hits:
             self.details.show_note(line((hunt.error or f"not found: {hunt.pattern}", "dim")))
