@@ -90,7 +90,7 @@ TASKS = (
     Task("the module of a node", "two_layers.dynadiag", "3 tab k", "of     lm_head"),
     Task("where that node is in the library", "two_layers.dynadiag", "3 tab k", "─ modeling_gpt2.py"),
     Task("why two kernels were not one", "transformer.dynadiag", "7 f text:cpp_fused_add enter", "not fused with"),
-    Task("what a line that calls a model became", "two_layers.dynadiag", "3 k", "modules made by this call"),
+    Task("what a line that calls a model became", "two_layers.dynadiag", "3 k", "nodes made by this call"),
     Task("the slowest compile, and its slowest part", "two_layers.dynadiag", "j enter", "step"),
     Task("all recompiles on one time line", "two_layers.dynadiag", "2 v f text:recompile enter", "recompile  scale"),
     Task("a burst of keys", "two_layers.dynadiag", "7 text:faddmm enter", "addmm #3"),

@@ -10,6 +10,7 @@ from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
 from tui.line_links import LineKey
+from tui.node_places import callers
 
 
 class CompiledLines:
@@ -18,17 +19,17 @@ class CompiledLines:
     def __init__(self, recording: Recording, compiles: Iterable[Compile], graphs: Iterable[Graph]) -> None:
         self._compiles = [item for item in compiles if item.file]
         lines: dict[LineKey, dict[str, None]] = {}
-        for item in self._compiles:
-            for frame in item.user_stack[:-1]:  # the last one is the compiled function itself
-                if frame.line is not None and is_user_file(frame.file):
-                    lines.setdefault((frame.file, frame.line), {})[item.compile_id] = None
         for graph in graphs:
             for key in frozenset(_lines_of(recording, graph)):
                 lines.setdefault(key, {})[graph.compile_id] = None
+        for item in self._compiles:
+            for frame in callers(item):
+                if frame.line is not None and is_user_file(frame.file):
+                    lines.setdefault((frame.file, frame.line), {})[item.compile_id] = None
         self._lines: Mapping[LineKey, tuple[str, ...]] = {key: tuple(ids) for key, ids in lines.items()}
 
     def of(self, file: str, line: int) -> tuple[str, ...]:
-        """Return the ids of the compiles that made something of a line, in their order."""
+        """Return the ids of the compiles that made something of a line: those of its function first, each in order."""
         return self._lines.get((file, line), ())
 
     def lines_of_file(self, file: str) -> dict[int, tuple[str, ...]]:

@@ -17,7 +17,7 @@ from dynadiag.recording.code_origin import is_user_file, path_in_packages
 from dynadiag.recording.records import Frame
 from dynadiag.render.fusion_text import refusal_texts, share_text
 from dynadiag.render.paths import source_location
-from tui.node_places import short_chain
+from tui.node_places import callers, short_chain
 from tui.session import Session
 from tui.styled_text import one_line
 
@@ -75,13 +75,13 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
         if sum(graph.nodes for graph in graphs) > _MAX_NODES:
             continue
         item = session.compile(compile_id)
-        callers = item.user_stack[:-1] if item is not None else ()
+        above = callers(item)
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
         origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
         for module in generated_modules(session.recording, compile_id):
             share = f"{text} in this module" if (text := share_text(module.calls)) else ""
             for call in module.calls:
-                cost = _cost(module, call, scale, origins, callers, session.run.cwd)
+                cost = _cost(module, call, scale, origins, above, session.run.cwd)
                 cost = replace(cost, fusion=tuple(map(one_line, filter(None, (share, *refusal_texts(call))))))
                 found.setdefault((call.event, call.name), []).append(cost)
     return found
@@ -92,7 +92,7 @@ def _cost(
     call: KernelCall,
     scale: Roofline,
     origins: Mapping[str, NodeOrigin],
-    callers: Sequence[Frame],
+    above: Sequence[Frame],
     cwd: str | None,
 ) -> KernelCost:
     made = [origins[name] for name in call.dynamo_nodes if name in origins]
@@ -104,8 +104,8 @@ def _cost(
         stage=call.stage or "",
         shape=f"{tensor.dtype}[{', '.join(tensor.sizes)}]" if tensor is not None else "",
         modules=tuple(dict.fromkeys(one_line(origin.modules[-1]) for origin in made if origin.modules)),
-        lines=_lines(call, made, callers, cwd),
-        chain=short_chain([*callers, *made[0].frames]) if made else "",
+        lines=_lines(call, made, above, cwd),
+        chain=short_chain([*above, *made[0].frames]) if made else "",
         bytes_moved=call.cost.bytes_moved,
         flops=call.cost.flops,
         seconds=time.seconds if time is not None else None,
@@ -114,11 +114,9 @@ def _cost(
     )
 
 
-def _lines(
-    call: KernelCall, origins: Sequence[NodeOrigin], callers: Sequence[Frame], cwd: str | None
-) -> tuple[str, ...]:
+def _lines(call: KernelCall, origins: Sequence[NodeOrigin], above: Sequence[Frame], cwd: str | None) -> tuple[str, ...]:
     """The lines that a call computes: the program's own, that called a library, where the frames are known."""
-    own = [_own_frame([*callers, *origin.frames]) for origin in origins]
+    own = [_own_frame([*above, *origin.frames]) for origin in origins]
     places = [(frame.file, frame.line) for frame in own if frame is not None]
     places = places or [(place.file, place.line) for place in call.source_lines]
     guess = "?" if call.evidence == "dataflow" else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels.document_links import NodeOrigin
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.records import Frame
+from dynadiag.recording.records import Compile, Frame
 from tui.documents import Document
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
@@ -27,6 +27,18 @@ def node_origins(
     """Return the origins of a node, each once. `sources` are Dynamo's nodes of a later graph's nodes."""
     names = (node,) if sources is None else sources.get(node, ())
     return tuple(dict.fromkeys(origins[name] for name in names if name in origins))
+
+
+def callers(item: Compile | None) -> tuple[Frame, ...]:
+    """Return the frames that led to a compiled function, without its own.
+
+    A function that goes on after a graph break is called by itself, at the line of the break: that frame did not lead
+    to what comes after the break.
+    """
+    if item is None or not item.user_stack:
+        return ()
+    *above, own = item.user_stack
+    return tuple(above[:-1] if above and above[-1] == own else above)
 
 
 def short_place(frame: Frame) -> str:
@@ -82,8 +94,7 @@ def called_lines(
             groups.setdefault(_group(names[row], row, links, sources, origins), []).append(row)
     if not groups:
         return []
-    nodes = sum(map(len, groups.values()))
-    made = [line((f"{count(nodes, 'node')} in {count(len(groups), 'module')} made by this call", "strong"))]
+    made = [line((f"{count(sum(map(len, groups.values())), 'node')} made by this call", "strong"))]
     made += _module_lines(groups, document, compile_id)
     if len(groups) > _MAX_MODULES:
         made.append(line((f"and {len(groups) - _MAX_MODULES:,} more modules", "dim")))

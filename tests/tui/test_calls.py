@@ -64,9 +64,18 @@ def run():
     step(torch.randn(3, 8))
     scale(torch.randn(3))
     scale(torch.randn(4))
+    stop(torch.ones(3))
+
+
+@torch.compile(backend="aot_eager")
+def stop(x):
+    y = x.sin()
+    if y.sum().item() > 0:
+        y = y * 2
+    return y.cos()
 """
 FILES = {"called_layers": LAYERS, "called_model": MODEL, "called_main": MAIN}
-CALL, OWN, SCALED, LEFT = 9, 10, 15, 19  # lines of MAIN
+CALL, OWN, SCALED, LEFT, BREAK = 9, 10, 15, 19, 28  # lines of MAIN
 SIGMOID, GATE = 7, 12  # lines of LAYERS and MODEL
 
 
@@ -125,11 +134,21 @@ async def test_the_compile_follows_the_cursor(recorded: Path) -> None:
         assert (view.location().compile_id, view.location().line) == ("0/0", OWN)
 
 
+async def test_the_line_of_a_break_shows_the_graph_that_ended_there(recorded: Path) -> None:
+    """What comes after it is of a function that is called at this line, too: by itself."""
+    async with browsing(recorded) as pilot:
+        view = await _at(pilot, recorded, BREAK)
+        assert any("sum(" in view.pane("dynamo").text_of(line) for line in view.pane("dynamo").highlighted)
+        assert "compiled in" not in screen(pilot)
+        await press(pilot, "j")
+        assert any("y * 2" in view.pane("dynamo").text_of(line) for line in view.pane("dynamo").highlighted)
+
+
 async def test_a_call_of_a_model_shows_what_it_became_by_module(recorded: Path) -> None:
     async with browsing(recorded) as pilot:
         view = await _at(pilot, recorded, CALL)
         shown = _node_pane(view)
-        assert "nodes in 2 modules made by this call" in shown
+        assert "nodes made by this call" in shown
         assert "gates.0" in shown
         assert "gates.1" in shown
         assert "sigmoid" in shown
