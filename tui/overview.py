@@ -258,7 +258,7 @@ def guard_change_fragments(item: Recompile, reasons: Sequence[GuardFailure] | No
             ("the recompile limit was reached", "error") if item.limit_reached else ("no reason was recorded", "dim")
         ]
     more = len(changed) - 1
-    return [*_change(changed[0]), *([(f"  and {more} more", "dim")] if more else [])]
+    return [*_change(changed[0]), *([(f"  and {count(more, 'more guard')}", "dim")] if more else [])]
 
 
 def _change(change: GuardChange) -> list[Fragment]:

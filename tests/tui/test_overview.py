@@ -158,7 +158,7 @@ def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> 
 
     reasons = (*(failure("L['n']", str(was)) for was in range(5)), failure("L['x'].size()[0]", "4"))
     again = replace(a_recompile("n == 0"), reasons=reasons)
-    assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0 … → 9  and 1 more"
+    assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0 … → 9  and 1 more guard"
 
 
 def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() -> None:
