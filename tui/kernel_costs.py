@@ -79,7 +79,7 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
         origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
         for module in generated_modules(session.recording, compile_id):
-            share = f"{text} in this module" if (text := share_text(module.calls)) else ""
+            share = f"{text} in this graph" if (text := share_text(module.calls)) else ""
             for call in module.calls:
                 cost = _cost(module, call, scale, origins, above, session.run.cwd)
                 cost = replace(cost, fusion=tuple(map(one_line, filter(None, (share, *refusal_texts(call))))))
