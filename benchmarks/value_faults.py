@@ -133,13 +133,13 @@ def with_argument(place: int, value: Any) -> Change:
     return change
 
 
-def kernel_text(pattern: str, replacement: str, name: str) -> Callable[[], None]:
+def kernel_text(pattern: str, replacement: str | Callable[[re.Match[str]], str], name: str) -> Callable[[], None]:
     """Change the source of the first C++ kernel whose name matches."""
 
     def plant() -> None:
         from torch._inductor.codegen.cpp import CppScheduling
 
-        own, done = CppScheduling.define_kernel, []
+        own, done = CppScheduling.define_kernel, list[str]()
 
         def define(self: Any, source: str, nodes: Any, *args: Any) -> Any:
             named = "_".join(
@@ -163,7 +163,7 @@ def overwriting(name: str, which: int = -1) -> Callable[[], None]:
     def plant() -> None:
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
-        own, done = PythonWrapperCodegen.generate_kernel_call, []
+        own, done = PythonWrapperCodegen.generate_kernel_call, list[str]()
 
         def call(self: Any, kernel: str, arguments: Any, *args: Any, **kwargs: Any) -> Any:
             made = own(self, kernel, arguments, *args, **kwargs)

@@ -22,7 +22,7 @@ from value_models import calls
 
 Inputs = tuple[torch.Tensor, ...]
 Change = Callable[[Any, Inputs], None]
-_libraries = []
+_libraries = list[torch.library.Library]()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """Runs a function in a fork of the program, which it cannot disturb.
 
 The fork has the program's memory as it is at that moment. The function runs there in a new thread: the threads of
-OpenMP do not survive a fork, and only a thread that was not their master can start new ones. Nothing of what it prints
-is shown, no handler of the program's signals runs, and the fork ends without the program's exit functions.
+OpenMP do not survive a fork, and only a thread that was not their master can start new ones. How many it starts belongs
+to each thread of OpenMP: the new thread takes the program's number, since Inductor's kernels have arrays of that length.
+Nothing of what the function prints is shown, no handler of the program's signals runs, and the fork ends without the
+program's exit functions.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 
+import torch
+
 _LIMIT = 600.0  # seconds
 _BLOCK = 1 << 16
 _GOOD, _BAD = b"+", b"-"  # the first byte of what the fork writes: a result or an error
@@ -29,6 +33,7 @@ class ForkFailed(Exception):  # noqa: N818 - it says what is wrong
 
 def run_in_fork(function: Callable[[], bytes], limit: float = _LIMIT) -> bytes:
     """Return what ``function()`` returns in a fork. Raises `ForkFailed`, also where no process can be made."""
+    threads = torch.get_num_threads()
     reading, writing = os.pipe()
     with _child_signal_kept():
         try:
@@ -40,7 +45,7 @@ def run_in_fork(function: Callable[[], bytes], limit: float = _LIMIT) -> bytes:
             os.close(writing)
             raise ForkFailed(f"the process cannot be forked: {error.strerror}") from error
         if pid == 0:
-            _run_as_child(function, reading, writing)
+            _run_as_child(function, threads, reading, writing)
         os.close(writing)
         try:
             result, ended = _read(reading, limit)
@@ -119,13 +124,13 @@ def _end(pid: int) -> None:
     _status_of(pid)
 
 
-def _run_as_child(function: Callable[[], bytes], reading: int, writing: int) -> None:
+def _run_as_child(function: Callable[[], bytes], threads: int, reading: int, writing: int) -> None:
     """Run in the fork. Never returns."""
     try:
         os.close(reading)
         _leave_program_alone()
         context = contextvars.copy_context()  # torch keeps its configuration in it
-        thread = threading.Thread(target=context.run, args=(_write_result, function, writing))
+        thread = threading.Thread(target=context.run, args=(_write_result, function, threads, writing))
         thread.start()
         thread.join()
     except BaseException as error:  # noqa: BLE001 - the fork cannot even begin: the message says why
@@ -145,10 +150,11 @@ def _leave_program_alone() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _write_result(function: Callable[[], bytes], writing: int) -> None:
+def _write_result(function: Callable[[], bytes], threads: int, writing: int) -> None:
     """Write the result to the pipe, or the error, and end the fork."""
     code = _GOOD
     try:
+        torch.set_num_threads(threads)
         result = function()
     except BaseException as error:  # noqa: BLE001 - whatever the graph raises is said in the recording
         result, code = _text_of(error), _BAD

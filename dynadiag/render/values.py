@@ -181,15 +181,17 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
     """The first lines where nothing is accused: what was looked at, and what was not."""
     if not table.nodes:
         return printer.wrap(f"Nothing is known of the values: {_unknown(table)}.")
+    empty = [call for call in table.calls if call.notes and not table.nodes_of(call)]
+    calls = count(len(table.calls) - len(empty), "call")
     sentence = (
-        f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {count(len(table.calls), 'call')}, "
+        f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {calls}, "
         f"{len(table.stored):,} of them as compiled code stored them."
     )
     remarks = list[str]()
     if (infinite := table.first_inf) is not None:
         where = call_name(table.call_of(infinite))
         remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
-    if empty := [call for call in table.calls if call.notes and not table.nodes_of(call)]:
+    if empty:
         remarks.append(f"Not looked at: {', '.join(map(call_name, empty))}.")
     return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -36,6 +38,20 @@ def test_threads_of_torch_work_in_it_after_they_worked_here() -> None:
         value = torch.randn(512, 512)
         expected = float((value @ value).sum())
         assert float(run_in_fork(lambda: str(float((value @ value).sum())).encode(), limit=60)) == expected
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_as_many_threads_of_openmp_run_in_it_as_in_the_program() -> None:
+    """A kernel that Inductor compiled for two threads writes beyond its arrays with three."""
+    (path,) = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libgomp" in line}
+    openmp, before = ctypes.CDLL(path), torch.get_num_threads()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        of_new_threads = pool.submit(openmp.omp_get_max_threads).result()
+    torch.set_num_threads(of_new_threads + 1)
+    try:
+        threads = run_in_fork(lambda: str(openmp.omp_get_max_threads()).encode())
+        assert int(threads) == of_new_threads + 1
     finally:
         torch.set_num_threads(before)
 
