@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from dynadiag.bisection.fake_kernel_check import OPERATOR_KIND, runs_uncompiled
 from dynadiag.bisection.function_hooks import hook_function
 from dynadiag.bisection.pass_changes import GraphBefore, report_nodes
 from dynadiag.torch_private import aot
@@ -107,7 +108,7 @@ def report_nodes_of(module: GraphModule) -> None:
 
 def compiler_of_nodes(compiler: Any) -> Any:
     """A backend that compiles the nodes of Dynamo's graph that are on with ``compiler``, and runs the others."""
-    if TRIAL.plan.switch("node") is None:
+    if TRIAL.plan.switch("node") is None and TRIAL.plan.switch(OPERATOR_KIND) is None:
         return compiler
 
     @functools.wraps(compiler)
@@ -123,7 +124,8 @@ def compiler_of_nodes(compiler: Any) -> Any:
 def _states(module: GraphModule) -> dict[Node, bool]:
     """Whether each node that computes is on."""
     here = {"compile_id": torch_private.compile_id(), "graph": "dynamo"}
-    return {node: _node_on(node, here) for node in module.graph.nodes if node.op in _COMPUTING}
+    computing = (node for node in module.graph.nodes if node.op in _COMPUTING)
+    return {node: _node_on(node, here) and not runs_uncompiled(node) for node in computing}
 
 
 def _node_on(node: Node, here: dict[str, Any]) -> bool:

@@ -191,12 +191,22 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
         return replace(result, notes=(*result.notes, *verified.notes))
     points = [point for key, point in nodes.points.items() if key in chosen]
     lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
+    if len(points) == 1 and points[0].target in recorded.facts.operators:
+        culprit = replace(culprit, group="operator", name=points[0].target)
+        verified = replace(verified, notes=_traced_backward(culprit))
     return replace(
         result,
         culprits=(replace(culprit, nodes=tuple(point.name for point in points), lines=lines or culprit.lines),),
+        notes=(*result.notes, *verified.notes),
         confirmed=(*result.confirmed, *verified.confirmed),
         plans=(*result.plans, *verified.plans),
     )
+
+
+def _traced_backward(operator: Culprit) -> tuple[str, ...]:
+    """What fails of a custom operator whose fake kernel and schema explain nothing, where that is known."""
+    fails = f"{operator.name} fails in its backward: AOTAutograd traces that once, on fake tensors, and runs the trace"
+    return (fails,) if operator.graph == "backward" else ()
 
 
 def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:

@@ -1,10 +1,12 @@
-"""Checks what custom operators promise: whether one returns what its fake kernel says, and changes only the arguments
-that its schema says.
+"""Checks what custom operators promise: whether one returns what its fake kernel says, and changes and shares only the
+memory that its schema says.
 
 The compiler trusts both. It generates code for the shape and dtype of the fake kernel, so operators that read the
 result fail where that is wrong. It reads an argument earlier or later, or leaves a call out, where nothing is declared
-to change. No other decision of the compiler is at fault then. If that decision is switched off, the operator itself
-runs on sample tensors. Its result replaces the promise, and a schema that declares the changes replaces its own.
+to change, and keeps a result apart from an argument that it shares memory with. No other decision of the compiler is
+at fault then. If that decision is switched off, the operator itself runs on sample tensors. Its result replaces the
+promise, a schema that declares the changes replaces its own, and an operator that returns an argument's memory runs
+uncompiled, between graphs that are compiled.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.torch_private.fake_kernels import (
+    arguments_by_name,
     declare_changes,
     run_on_samples,
     size_hints,
@@ -29,11 +32,12 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, OperatorUsed
 from dynadiag.trial.outcome import Decision
 
-__all__ = ["OPERATOR_KIND", "correct_operators", "install", "is_custom_operator"]
+__all__ = ["OPERATOR_KIND", "correct_operators", "install", "is_custom_operator", "runs_uncompiled"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
 _reported: set[str] = set()  # the operators and wrong promises that this process has reported
 _changed: dict[Any, tuple[str, ...]] = {}  # an operator -> the arguments that it changes and does not declare
+_aliasing: set[Any] = set()  # operators whose results share memory with arguments, and that do not declare it
 
 
 def install() -> None:
@@ -72,21 +76,38 @@ def correct_operators(module: GraphModule) -> None:
         declare_changes(module, _changed)
 
 
+def runs_uncompiled(node: Node) -> bool:
+    """Whether a node of Dynamo's graph calls an operator that runs uncompiled, since its schema hides an alias."""
+    return getattr(node.target, "default", node.target) in _aliasing if node.op == "call_function" else False
+
+
 def _corrected_result(mode: Any, operator: Any, args: Any, kwargs: Any, promised: Any) -> Any:
     try:
-        result, changed = run_on_samples(operator, args, kwargs)
+        run = run_on_samples(operator, args, kwargs)
     except Exception:  # noqa: BLE001 - the user's operator may raise anything on samples
         return promised
-    if changed:
-        _changed[operator] = changed
-        _report(operator, f"{operator} changes its argument {' and '.join(changed)}, which its schema does not declare")
-    real = pytree.tree_leaves(result)
+    if run.changed:
+        _changed[operator] = run.changed
+        names = " and ".join(run.changed)
+        _report(operator, f"{operator} changes its argument {names}, which its schema does not declare")
+    if run.aliased:
+        _aliasing.add(operator)
+        names = " and ".join(dict.fromkeys(run.aliased.values()))
+        _report(operator, f"{operator} returns memory of its argument {names}, which its schema does not declare")
+    real = pytree.tree_leaves(run.result)
     fake, form = pytree.tree_flatten(promised)
-    texts = [] if len(real) != len(fake) else [t for t in map(_difference, real, fake) if t]
-    if not texts:
+    if len(real) != len(fake):
         return promised
-    _report(operator, f"{operator} returns {texts[0]}: the fake kernel is wrong")
-    return pytree.tree_unflatten([_corrected_fake(mode, r, p) for r, p in zip(real, fake, strict=True)], form)
+    text = next(filter(None, map(_difference, real, fake)), None)
+    if text is not None:
+        _report(operator, f"{operator} returns {text}: the fake kernel is wrong")
+    leaves = [_corrected_fake(mode, r, p) for r, p in zip(real, fake, strict=True)]
+    given = arguments_by_name(operator, args, kwargs)
+    for position, name in run.aliased.items():
+        offset = given[name].storage_offset() + real[position].storage_offset()
+        with mode:
+            leaves[position] = given[name].as_strided(leaves[position].shape, leaves[position].stride(), offset)
+    return pytree.tree_unflatten(leaves, form)
 
 
 def _report(operator: Any, wrong: str) -> None:

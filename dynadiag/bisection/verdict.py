@@ -162,10 +162,16 @@ def _head(verdict: Verdict, printer: Printer) -> list[str]:
         if verdict.rounding:
             headline = _ROUNDING
         return [printer.paint(headline, role) + where]
-    blamed = (
-        list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
-    )
+    blamed = list_counted(map(_blamed, verdict.culprits)) or "nothing smaller than the rung"
     return [printer.paint("found", "error") + f": {_where_it_fails(verdict)}; at fault: {blamed}"]
+
+
+def _blamed(culprit: Culprit) -> str:
+    """The culprit in the first line. A graph's name says little beside that of the only node that fails."""
+    name = f"{culprit.group} {clean_line(culprit.name)}"
+    if culprit.group == "graph" and len(culprit.nodes) == 1:
+        return f"{clean_line(culprit.nodes[0])} of {name}"
+    return name
 
 
 def _where_it_fails(verdict: Verdict) -> str:

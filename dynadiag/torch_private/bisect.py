@@ -83,9 +83,13 @@ def traced_user_lines() -> list[tuple[str, int]]:
 
 
 def target_name(node: Node) -> str:
-    """Return what a node of Dynamo's graph calls, by name: a function with its module, a method, or a module."""
+    """Return what a node of Dynamo's graph calls, by name: a function with its module, an operator, a method, or a
+    module.
+    """
     if isinstance(node.target, str):
         return node.target
+    if isinstance(node.target, torch._ops.OpOverloadPacket | torch._ops.OpOverload):
+        return str(getattr(node.target, "default", node.target))
     name = getattr(node.target, "__qualname__", getattr(node.target, "__name__", None))
     return f"{getattr(node.target, '__module__', '')}.{name}".lstrip(".") if name else str(node.target)
 

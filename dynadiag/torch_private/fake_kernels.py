@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,9 +38,21 @@ def size_hints(sizes: Sequence[int | torch.SymInt]) -> list[int | None]:
     return [size if isinstance(size, int) else size.node.hint for size in sizes]
 
 
-def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """Return what ``operator`` itself returns for sample tensors in place of these fake ones, and the names of the
-    arguments that it changes though its schema does not say so.
+@dataclass(frozen=True, slots=True)
+class SampleRun:
+    """What an operator did with sample tensors: its result, and what its schema does not declare of that.
+
+    ``changed`` are the arguments that it changes. ``aliased`` has, by the position of a result among the leaves, the
+    argument whose memory it shares.
+    """
+
+    result: Any
+    changed: tuple[str, ...]
+    aliased: dict[int, str]
+
+
+def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SampleRun:
+    """Run ``operator`` itself on sample tensors in place of these fake ones.
 
     The samples are of several numbers; of zeros if the operator raises on those. Raises what the operator raises on
     zeros, and `ValueError` if the size of an input depends on data.
@@ -51,17 +64,34 @@ def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
             return _run_on(_zeros_like_fake, operator, args, kwargs)
 
 
-def _run_on(
-    sample: Callable[[Any], Any], operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, tuple[str, ...]]:
+def _run_on(sample: Callable[[Any], Any], operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SampleRun:
     args, kwargs = pytree.tree_map(sample, (args, kwargs))
-    declared = operator._schema.arguments
-    given = {**dict(zip((each.name for each in declared), args, strict=False)), **kwargs}
-    may_change = {each.name for each in declared if each.alias_info is not None and each.alias_info.is_write}
+    given = arguments_by_name(operator, args, kwargs)
+    declared = {each.name: each.alias_info for each in operator._schema.arguments if each.alias_info is not None}
+    may_change = {name for name, alias in declared.items() if alias.is_write}
     before = {name: _contents(value) for name, value in given.items() if name not in may_change}
     result = operator(*args, **kwargs)
     changed = [name for name, old in before.items() if not _is_unchanged(old, given[name])]
-    return result, tuple(changed)
+    return SampleRun(result, tuple(changed), _aliased(result, {n: v for n, v in given.items() if n not in declared}))
+
+
+def arguments_by_name(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by the names of the operator's schema."""
+    return {**dict(zip((each.name for each in operator._schema.arguments), args, strict=False)), **kwargs}
+
+
+def _aliased(result: Any, given: dict[str, Any]) -> dict[int, str]:
+    """The arguments that results share memory with. A list of tensors is left out: which of them it is stays open."""
+    owners = {_storage(value): name for name, value in given.items()}
+    owners.pop(None, None)
+    shared = ((position, owners.get(_storage(leaf))) for position, leaf in enumerate(pytree.tree_leaves(result)))
+    return {position: name for position, name in shared if name is not None}
+
+
+def _storage(value: Any) -> int | None:
+    """The identity of a strided tensor's memory."""
+    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if strided else None
 
 
 _Contents = list[tuple[int, torch.Tensor]]

@@ -174,3 +174,68 @@ def test_an_operator_that_changes_what_it_does_not_declare_is_named(bisected: Bi
     assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.push.default", 15)]
     assert any("planted.push.default changes its argument buffer" in note for note in verdict.notes), verdict.notes
     assert len(verdict.confirmed) == 2
+
+
+HEAD_OF_INPUT = """
+import torch
+
+library = torch.library.Library("planted", "FRAGMENT")
+library.define("head(Tensor x) -> Tensor")
+library.impl("head", lambda x: x[1:3], "CompositeExplicitAutograd")
+torch.library.register_fake("planted::head", lambda x: x.new_empty(2), lib=library)
+
+def f(x):
+    y = torch.ops.planted.head(x)
+    x.add_(1)
+    return y * 2
+
+x = torch.arange(4.0)
+torch.testing.assert_close(torch.compile(f, backend="aot_eager")(x.clone()), f(x.clone()))
+"""
+
+
+def test_an_operator_that_returns_memory_of_its_argument_is_named(bisected: Bisected) -> None:
+    verdict = bisected(HEAD_OF_INPUT)
+    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager"), verdict.notes
+    assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.head.default", 10)]
+    assert any("planted.head.default returns memory of its argument x" in note for note in verdict.notes)
+    assert len(verdict.confirmed) == 2
+
+
+BACKWARD = """
+import torch
+
+@torch.library.custom_op("planted::cube", mutates_args=())
+def cube(x: torch.Tensor) -> torch.Tensor:
+    return x ** 3
+
+cube.register_fake(torch.empty_like)
+steps = []
+
+def backward(ctx, grad):
+    steps.append(1)
+    return grad * len(steps)
+
+cube.register_autograd(backward)
+
+def gradients(f):
+    steps.clear()
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        f(x).backward()
+    return x.grad
+
+def f(x):
+    return cube(x.sin()).sum()
+
+torch.testing.assert_close(gradients(torch.compile(f, backend="aot_eager")), gradients(f))
+"""
+
+
+@pytest.mark.slow
+def test_an_operator_whose_backward_fails_where_it_is_traced_is_named(bisected: Bisected) -> None:
+    verdict = bisected(BACKWARD)
+    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager"), verdict.notes
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name, culprit.graph) == ("operator", "planted.cube.default", "backward")
+    assert any("planted.cube.default fails in its backward" in note for note in verdict.notes), verdict.notes
