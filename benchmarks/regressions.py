@@ -117,7 +117,7 @@ CASES = {
     "backward computes all again": Case(
         TRAINED,
         "aot",
-        "comput",
+        "computes the rest again",
         head="import torch._functorch.config\ntorch._functorch.config.activation_memory_budget = 0.0\n",
         options=("--train",),
     ),

@@ -21,7 +21,7 @@ _NUMBERED_SYMBOL = re.compile(r"\$\d+")
 _ATTRIBUTE = re.compile(r"\bself\.[\w.]+")  # a parameter, constant, submodule or subgraph: its name is arbitrary
 # Triton kernels and their constant arguments are numbered in the order in which the process met them.
 _SIDE_TABLE = re.compile(r"\b(kernel_idx|constant_args_idx) = \d+")
-_INPUT, _OUTPUT = "placeholder", "output"
+_INPUT, OUTPUT = "placeholder", "output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CanonicalNode:
     @property
     def computes(self) -> bool:
         """Whether it is an operator: no input, attribute or output."""
-        return self.target not in (_INPUT, "get_attr", _OUTPUT)
+        return self.target not in (_INPUT, "get_attr", OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -154,4 +154,4 @@ def _output(names: Sequence[str | None], index: Mapping[str, int]) -> CanonicalN
     order = {place: f"%{number}" for number, place in enumerate(inputs)}
     values = ", ".join("None" if name is None or name not in index else order[index[name]] for name in names)
     text = f"return ({', '.join(map(str, names))})"
-    return CanonicalNode(_OUTPUT, f"{_OUTPUT}({values})", "", inputs, _OUTPUT, text, None)
+    return CanonicalNode(OUTPUT, f"{OUTPUT}({values})", "", inputs, OUTPUT, text, None)

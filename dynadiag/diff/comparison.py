@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dynadiag.diff.break_differences import break_differences, recompile_differences
-from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode, with_inputs_in_order_of
+from dynadiag.diff.canonical_graph import OUTPUT, CanonicalGraph, CanonicalNode, with_inputs_in_order_of
 from dynadiag.diff.compile_matching import CompilePair, GraphReader, in_both, match_compiles
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference, NodeDifference
 from dynadiag.diff.environment_differences import (
@@ -184,6 +184,7 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
     ids = first.compile_id, second.compile_id
     if (failed := _failure(first, second, before, after)) is not None:
         yield failed
+    traced_otherwise = False
     reads_earlier = False  # AOTAutograd numbers the inputs in the order in which the program reads them
     for name, stage in _GRAPHS.items():
         olds, news = before.graphs(ids[0], name), after.graphs(ids[1], name)
@@ -199,12 +200,26 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
                 lead = min(changes, key=lambda change: (not change.is_operator, change.kind == "moved"))
                 told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
                 found = _graph_difference(stage, name, ids, changes, second, told)
+                if name == "forward" and not traced_otherwise and (kept := _kept(changes, *graphs)):
+                    found = replace(found, text=kept)
+                traced_otherwise = traced_otherwise or stage == "dynamo"
                 line = _line_of_removed(lead, first, second, before, after)
                 line = line or _line_of_returned(changes, second, after)
                 yield found if line is None else replace(found, file=second.file, line=line)
         if len(olds) != len(news) and not (failed or _may_be_cached(both, olds, news)):
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
             yield Difference(stage, ids, second.file, second.line, text, name)
+
+
+def _kept(changes: Sequence[NodeChange], before: CanonicalGraph, after: CanonicalGraph) -> str:
+    """How many results a forward graph returns: those of its outputs, and those that it keeps for the backward."""
+    outputs = [each for each in changes if each.before and each.after and each.after.target == OUTPUT]
+    sides = [(each.before, before) for each in outputs] + [(each.after, after) for each in outputs]
+    counts = [sum(graph.nodes[at].computes for at in node.inputs) for node, graph in sides if node is not None]
+    if len(counts) != 2 or counts[0] == counts[1]:
+        return ""
+    where = "computes the rest again" if counts[1] < counts[0] else "computes fewer again"
+    return f"the forward graph returns {count(counts[1], 'result')} of operators, had {counts[0]}; the backward {where}"
 
 
 def _times(number: int) -> str:

@@ -193,6 +193,31 @@ def test_one_more_result_is_told_at_the_return(folder: Path) -> None:
     assert (first["stage"], first["line"]) == ("dynamo", _line(both, "return"))
 
 
+RECOMPUTED = """import torch
+import torch._functorch.config
+
+
+@torch.compile(backend="aot_eager_decomp_partition")
+def f(x):
+    for _ in range(4):
+        x = (x @ x).sin()
+    return x.sum()
+
+
+with torch._functorch.config.patch(activation_memory_budget=1.0):
+    f(torch.ones(8, 8, requires_grad=True))
+"""
+
+
+def test_what_the_backward_computes_again_is_told(folder: Path) -> None:
+    less = RECOMPUTED.replace("budget=1.0", "budget=0.0")
+    paths = recorded(folder, "kept", RECOMPUTED), recorded(folder, "recomputed", less)
+    document = folder / "recomputed.json"
+    assert main(["diff", "--json", str(document), *map(str, paths)]) == 1
+    found = [each["text"] for each in json.loads(document.read_text())["differences"] if each["stage"] == "aot"]
+    assert any(text.endswith("; the backward computes the rest again") for text in found)
+
+
 @pytest.mark.parametrize("argument", ["dynamic=True", "mode='max-autotune-no-cudagraphs'"])
 def test_an_argument_of_torch_compile_is_led_back_to_its_line(compare: Compare, argument: str) -> None:
     kept = 'backend="aot_eager", ' if "dynamic" in argument else ""
