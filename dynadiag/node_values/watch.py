@@ -31,7 +31,7 @@ from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, wrong_within
-from dynadiag.node_values.node_run import NodeRun
+from dynadiag.node_values.node_run import NodeRun, mutates
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
 from dynadiag.torch_private import bisect as compile_hooks
 from dynadiag.torch_private import graph_calls, kernel_codegen
@@ -222,7 +222,7 @@ class _Watcher:
         failure = None
         try:
             with torch.no_grad():
-                run.run(*copy_tensors(tuple(given)))
+                run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
         self._add_stored(graph, run, given, stored, state)
@@ -251,9 +251,7 @@ class _Watcher:
             node["stored"] = {
                 **summary_of(each.value),
                 "kernel": each.kernel,
-                "off": judgement.off
-                if judgement is not None
-                else distance(each.value, run.values[node["node"]].double()),
+                "off": judgement.off if judgement is not None else distance(each.value, run.values[node["node"]]),
                 "wrong": bool(judgement is not None and judgement.wrong),
             }
             if node["stored"]["wrong"] and (kernel := each.overwritten) is not None:
