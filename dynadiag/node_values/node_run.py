@@ -22,6 +22,9 @@ from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_
 
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _IN_PLACE = (operator.setitem, operator.delitem)
+_IN_PLACE_OPERATORS = frozenset(  # `iadd` and its like, not `invert`
+    name for name in dir(operator) if name[0] == "i" and {name[1:], f"{name[1:]}_"} & set(dir(operator))
+)
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
 
@@ -153,8 +156,7 @@ def is_mutating(n: Node) -> bool:
         or "out" in n.kwargs
         or n.kwargs.get("inplace") is True
         or (name.endswith("_") and not name.endswith("__"))
-        or (name.startswith("__i") and n.op == "call_function")
-        or (n.op == "call_function" and name.startswith("i") and getattr(operator, name, None) is n.target)
+        or name.strip("_") in _IN_PLACE_OPERATORS
         or isinstance(n.target, torch._ops.HigherOrderOperator)
         or n.op == "call_module"
         or name in ("batch_norm", "instance_norm")  # their running statistics

@@ -81,10 +81,13 @@ class _Graph:
 
 
 class _Watcher:
-    """Watches the graphs of one process. ``compiling`` are the graphs that Inductor compiles now: compiles nest."""
+    """Watches the graphs of one process. ``compiling`` are the graphs that Inductor compiles now: compiles nest.
+
+    Each has the names of its nodes if it is a backward graph, else None.
+    """
 
     def __init__(self, recorder: Recorder, options: ValueOptions) -> None:
-        self.compiling: list[str] = []
+        self.compiling: list[frozenset[str] | None] = []
         self.is_ended = False
         self._recorder, self._options = recorder, options
         self._frames: list[_Graph] = []
@@ -116,7 +119,7 @@ class _Watcher:
             watched.frame = self._of_compile.get(watched.compile_id)
         if watched is None and self._frames:
             self._frames[-1].graph = kind
-        self.compiling.append(kind)
+        self.compiling.append(None if watched is None else frozenset(node.name for node in gm.graph.nodes))
         try:
             compiled = inner(gm, *args, **kwargs)
         finally:
@@ -129,13 +132,15 @@ class _Watcher:
         """Name a buffer: the graph that it is in, the kernel if it stores it, the node whose value it has, and whether
         that is still to be cast or reshaped.
         """
-        kind = self.compiling[-1]
+        names = self.compiling[-1]
         name: tuple[str | None, bool]
         if graph_calls.is_lowering_subgraph():  # a loop's body has nodes with the names of its outer graph's
             name = None, False
         else:
-            name = (node.name, False) if kind == "backward" else graph_calls.final_source(node)
-        return json.dumps(["backward" if kind == "backward" else "forward", kernel, *name])
+            name = (
+                graph_calls.final_source(node) if names is None else (graph_calls.backward_source(node, names), False)
+            )
+        return json.dumps(["forward" if names is None else "backward", kernel, *name])
 
     def _observed(self, graph: _Graph, call: Callable[[Any], Any], arguments: Any) -> Any:
         """Make a call of a compiled graph, and record its values if the options take it."""
