@@ -6,17 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels.graph_parser import IN_PLACE
+from dynadiag.kernels.graph_parser import ARGUMENT, IN_PLACE, LONE_ARGUMENT, STATEMENT
 from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
 _MAX_USERS = 200  # users listed; an input may have 50,000
-_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
-_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
 _SIGNATURE = re.compile(r"\s*def forward\(")  # of Dynamo's graph with its arguments
-_IN_SIGNATURE = re.compile(r"([A-Za-z_]\w*): \"[^\"]*\"")
 _RENAMED = re.compile(r"\s*(?P<name>\w+) = (?P<of>\w+)(?:;.*)?")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
@@ -41,7 +38,7 @@ def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -
     found = _statement(lines[index])
     if found is not None:
         name, value, expression = found
-    elif (argument := _ARGUMENT.match(lines[index])) is not None:
+    elif (argument := LONE_ARGUMENT.match(lines[index])) is not None:
         name, value, expression = argument[1], argument[2], ""
     else:
         return None
@@ -65,7 +62,7 @@ def value_on_line(text: str) -> str:
 def _statement(text: str) -> tuple[str, str, str] | None:
     """The node that a line defines, its value as printed, and the expression that makes it; of one in place what it
     does."""
-    if found := _STATEMENT.match(text):
+    if found := STATEMENT.match(text):
         return found[1], found[2] or "", found[3].partition(_FREES_SEPARATOR)[0]
     done = IN_PLACE.match(text)
     return (done["name"], done["type"] or "", done["done"]) if done else None
@@ -85,7 +82,7 @@ def _arguments(lines: Sequence[str]) -> dict[str, int]:
     signature = next((number for number, text in enumerate(lines) if _SIGNATURE.match(text)), None)
     if signature is None:
         return {}
-    found = _IN_SIGNATURE.findall(lines[signature])
+    found = [argument[1] for argument in ARGUMENT.finditer(lines[signature])]
     renamed = map(_RENAMED.fullmatch, lines[signature + 1 : signature + 1 + len(found)])
     return dict.fromkeys([*found, *(each["name"] for each in renamed if each and each["of"] in found)], signature)
 

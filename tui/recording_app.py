@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from textual.actions import ActionParseResult
@@ -18,10 +17,6 @@ from dynadiag.recording.opening import list_recordings
 from tui.line_actions import LineActionsApp
 from tui.session import Session
 from tui.styled_text import one_line
-
-if TYPE_CHECKING:
-    pass
-
 
 _CHECK_INTERVAL = 1.0  # seconds between two checks
 _REREAD_FACTOR = 10  # if reading took one second, the next reading is ten seconds later

@@ -113,7 +113,7 @@ def _evaluate_binary(node: ast.BinOp, left: int | None, right: int | None) -> in
 _CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
 # A prefix may come first: "Backward of forward node: " since 2.15, "ac_graph_id: 2 - PREFER_RECOMPUTE " (checkpoint).
 _COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
-_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 # An assignment to items, or with an operator: torch prints what it does, then the name of the node for what it changed.
 IN_PLACE = re.compile(
     r"^\s+(?P<done>(?P<of>[A-Za-z_]\w*)(?:\[.*?\]| (?P<sign>[-+*/%@&|^]|//|\*\*|<<|>>))(?(sign)| )= .*?)"
@@ -123,11 +123,11 @@ _IN_PLACE_OPERATORS = {
     "+": "iadd", "-": "isub", "*": "imul", "/": "itruediv", "//": "ifloordiv", "%": "imod", "**": "ipow",
     "@": "imatmul", "&": "iand", "|": "ior", "^": "ixor", "<<": "ilshift", ">>": "irshift",
 }  # fmt: skip
-_ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
+ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
 _CLEARED = re.compile(r"(?:\w+ = )*None\b")  # a statement that only frees nodes
-_LONE_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"[^\"]*\"")  # one of a long list of placeholders
+LONE_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")  # one of a long list of placeholders
 _TENSOR = re.compile(r"^(\w+)\[([^\]]*)\]")
 _BITS = re.compile(r"(\d+)")
 
@@ -297,13 +297,13 @@ def graph_lines(text: str) -> Iterator[GraphLine]:
             yield GraphLine("comment", source_line=SourceLine(found[1], int(found[2])))
         elif not line.strip():
             yield GraphLine("blank")
-        elif found := _STATEMENT.match(line):
+        elif found := STATEMENT.match(line):
             target = _TARGET.match(found[3])
             node = GraphLine("node", found[1], target[1] if target else "")
             yield GraphLine("other") if _CLEARED.match(found[3]) else node
         elif found := IN_PLACE.match(line):
             yield GraphLine("node", found["name"], _in_place_operator(found))
-        elif found := _LONE_ARGUMENT.match(line):
+        elif found := LONE_ARGUMENT.match(line):
             yield GraphLine("node", found[1])
         else:
             yield GraphLine("other" if line.lstrip().startswith(("return ", "#")) else "statement")
@@ -349,7 +349,7 @@ def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNod
             _add_placeholders(line, number, nodes)
         elif line.lstrip().startswith("return"):
             returns = _returned_names(lines[number - first :], nodes)
-        elif found := _STATEMENT.match(line):
+        elif found := STATEMENT.match(line):
             _add_node(nodes, found, place, code, number)
         elif found := IN_PLACE.match(line):
             _add_in_place(nodes, found, place, code, number)
@@ -359,7 +359,7 @@ def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNod
 
 
 def _add_placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None:
-    for name, annotation in _ARGUMENT.findall(line):
+    for name, annotation in ARGUMENT.findall(line):
         nodes.setdefault(name, _placeholder(name, annotation, number))
 
 

@@ -2,7 +2,7 @@
 
 The fork has the program's memory as it is at that moment. The function runs there in a new thread: the threads of
 OpenMP do not survive a fork, and only a thread that was not their master can start new ones. How many it starts belongs
-to each thread of OpenMP: the new thread takes the program's number, since Inductor's kernels have arrays of that length.
+to each thread of OpenMP: the new thread takes the program's number, because Inductor's kernels have arrays as long.
 Nothing of what the function prints is shown, no handler of the program's signals runs, and the fork ends without the
 program's exit functions.
 """

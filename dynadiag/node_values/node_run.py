@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
@@ -21,6 +22,9 @@ from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_
 
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _IN_PLACE = (operator.setitem, operator.delitem)
+_IN_PLACE_OPERATORS = frozenset(  # `iadd` and its like, not `invert`
+    name for name in dir(operator) if name[0] == "i" and {name[1:], f"{name[1:]}_"} & set(dir(operator))
+)
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
 
@@ -44,9 +48,10 @@ class NodeRun(LayoutInterpreter):
         self.values: dict[str, torch.Tensor] = {}
         self.notes: dict[str, None] = {}
         self._named, self._wanted, self._whole = named, wanted, whole
+        self._mutates = mutates(module)
         self._stacks: dict[str, int] = {}
         self._has_cause: set[str] = set()
-        self._wide: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        self._wide: dict[Node, tuple[Any, Any]] = {}
 
     @property
     def stacks(self) -> list[str]:
@@ -54,18 +59,26 @@ class NodeRun(LayoutInterpreter):
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
+        try:
+            return self._described(n)
+        finally:
+            for source in self.user_to_last_uses.get(n, ()):
+                self._wide.pop(source, None)
+
+    def _described(self, n: Node) -> Any:
+        """Run a node, and describe its value."""
         if not n.op.startswith("call_"):
             return self._keep(n, super().run_node(n))
-        inputs = tensors_in(self.fetch_args_kwargs_from_env(n))
+        inputs = self.tensors_read(n)
         memory = {memory_of(tensor) for tensor in inputs}
-        mutates = is_mutating(n)
-        before = copy_tensors(self.fetch_args_kwargs_from_env(n)) if mutates else None
+        writes = is_mutating(n)
+        before = copy_tensors(self.fetch_args_kwargs_from_env(n)) if writes else None
         state = random_state()
         value = super().run_node(n)
         if is_uninitialized(n) and is_summarized(value):
             value.zero_()
             self.notes[f"{n.name} is uninitialized memory: zeros stand for it"] = None
-        is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not mutates
+        is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not writes
         if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
             return self._keep(n, value, before)
         return self._keep(n, value, before, self._in_float64(n, before, state))
@@ -74,10 +87,9 @@ class NodeRun(LayoutInterpreter):
         """The node's value in float64, on its inputs as they were. None if it does not run so."""
         after = random_state()
         set_random_state(state)
-        args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
         try:
-            given = float64_copies((args, kwargs)) if before else pytree.tree_map(self._widened, (args, kwargs))
-            with float64_operators(_precision((args, kwargs))):
+            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), self._widened)
+            with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
             return None
@@ -85,15 +97,14 @@ class NodeRun(LayoutInterpreter):
             set_random_state(after)
         return value if isinstance(value, torch.Tensor) else None
 
-    def _widened(self, value: Any) -> Any:
-        """A tensor in float64. It is kept, because parameters and residuals have several readers."""
-        if not isinstance(value, torch.Tensor) or value.dtype not in _WIDENED:
-            return value
-        kept = self._wide.get(id(value))
-        if kept is None or kept[0] is not value or kept[1] != value._version:
-            wide = value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
-            self._wide[id(value)] = kept = value, value._version, wide
-        return kept[2]
+    def _widened(self, source: Node) -> Any:
+        """A value in float64. It is kept until its last reader, because parameters and residuals have several."""
+        value = self.env[source]
+        versions = [tensor._version for tensor in ([value] if isinstance(value, torch.Tensor) else tensors_in(value))]
+        kept = self._wide.get(source)
+        if kept is None or kept[0] != versions:
+            self._wide[source] = kept = versions, pytree.tree_map(_in_float64, value)
+        return kept[1]
 
     def _keep(self, n: Node, value: Any, before: Any = None, wide: torch.Tensor | None = None) -> Any:
         """Describe a value, and return it."""
@@ -106,7 +117,7 @@ class NodeRun(LayoutInterpreter):
                 self.notes[f"{n.name} is one node: the graphs inside {n.target.name()} are not followed"] = None
             return value
         if n.name in self._wanted:
-            self.values[n.name] = value.detach().clone()
+            self.values[n.name] = value.detach().clone() if self._mutates else value.detach()
         self._whole(n.name, value)
         if not self._named(n.name):
             return value
@@ -130,6 +141,11 @@ class NodeRun(LayoutInterpreter):
         return cause_of(_operator_of(n).rpartition(".")[2], args, kwargs, value, wide)
 
 
+def _in_float64(value: Any) -> Any:
+    is_narrow = isinstance(value, torch.Tensor) and value.dtype in _WIDENED
+    return value.detach().to(torch.complex128 if value.is_complex() else torch.float64) if is_narrow else value
+
+
 def is_mutating(n: Node) -> bool:
     """Whether a node writes to one of its inputs."""
     if isinstance(n.target, torch._ops.OpOverload):
@@ -140,12 +156,16 @@ def is_mutating(n: Node) -> bool:
         or "out" in n.kwargs
         or n.kwargs.get("inplace") is True
         or (name.endswith("_") and not name.endswith("__"))
-        or (name.startswith("__i") and n.op == "call_function")
-        or (n.op == "call_function" and name.startswith("i") and getattr(operator, name, None) is n.target)
+        or name.strip("_") in _IN_PLACE_OPERATORS
         or isinstance(n.target, torch._ops.HigherOrderOperator)
         or n.op == "call_module"
         or name in ("batch_norm", "instance_norm")  # their running statistics
     )
+
+
+def mutates(module: GraphModule) -> bool:
+    """Whether a node of a graph writes to what it reads, inputs among it."""
+    return any(map(is_mutating, module.graph.nodes))
 
 
 def is_uninitialized(n: Node) -> bool:
@@ -171,9 +191,9 @@ def _operator_of(n: Node) -> str:
     return n.op if n.op in ("placeholder", "get_attr") else target_name(n.target)
 
 
-def _precision(values: Any) -> torch.dtype:
+def _precision(tensors: Sequence[torch.Tensor]) -> torch.dtype:
     """The most precise floating dtype among tensors."""
-    found = (each.dtype for each in tensors_in(values) if each.is_floating_point())
+    found = (each.dtype for each in tensors if each.is_floating_point())
     return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 

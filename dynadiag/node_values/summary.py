@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import math
+import zlib
 from typing import Any
 
 import torch
-from torch.fx import Interpreter
+from torch.fx import Interpreter, Node
+
+from dynadiag.trial.reference_run import tensors_in
 
 _SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
+_NO_RANGE = dict.fromkeys(("min", "max", "mean", "norm"))  # of a value without a finite element
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -22,7 +26,8 @@ def summary_of(value: torch.Tensor) -> dict[str, Any]:
     """Return the summary of a tensor as JSON.
 
     ``min``, ``max``, ``mean`` and ``norm`` (the root of the sum of squares) are of the finite elements, of complex
-    numbers of their absolute values; null where there are none. ``hash`` is of the elements' bytes in row-major order.
+    numbers of their absolute values; null where there are none. ``hash`` is the CRC-32 of the elements' bytes in
+    row-major order.
     """
     value = value.detach()
     form = {
@@ -31,20 +36,13 @@ def summary_of(value: torch.Tensor) -> dict[str, Any]:
         "stride": list(value.stride()),
     }
     flat = _flat(value)
-    numbers = flat.abs() if flat.is_complex() else flat
-    nan, inf = _not_finite(numbers)
     data = flat.cpu().view(torch.uint8).numpy() if flat.numel() else b""
-    digest = hashlib.blake2b(data, digest_size=8).hexdigest()
-    elements = {"samples": _samples(numbers), "hash": digest}
-    return {**form, "nan": nan, "inf": inf, **_statistics(numbers, nan + inf), **elements}
+    return {**form, **_statistics(flat), "hash": f"{zlib.crc32(data):08x}"}
 
 
 def twin_of(wide: torch.Tensor) -> dict[str, Any]:
     """Return the range and the elements of a node's value in float64 as JSON, with the keys of `summary_of`."""
-    flat = _flat(wide)
-    numbers = flat.abs() if flat.is_complex() else flat
-    nan, inf = _not_finite(numbers)
-    return {"nan": nan, "inf": inf, **_statistics(numbers, nan + inf), "samples": _samples(numbers)}
+    return _statistics(_flat(wide))
 
 
 def have_same_bits(value: torch.Tensor, other: torch.Tensor) -> bool:
@@ -59,61 +57,73 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
     return value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
 
 
-def _not_finite(numbers: torch.Tensor) -> tuple[int, int]:
-    """How many are NaN, and how many are infinite. The sum tells whether to count at all."""
-    if not numbers.is_floating_point() or math.isfinite(float(numbers.sum(dtype=torch.float64))):
-        return 0, 0
-    return int(numbers.isnan().sum()), int(numbers.isinf().sum())
-
-
-def _statistics(numbers: torch.Tensor, not_finite: int) -> dict[str, Any]:
-    zero = numbers.numel() - int(torch.count_nonzero(numbers))
-    if not_finite:
-        numbers = numbers[numbers.isfinite()]
+def _statistics(flat: torch.Tensor) -> dict[str, Any]:
+    numbers = flat.abs() if flat.is_complex() else flat
+    samples = _samples(numbers)
     if not numbers.numel():
-        return {"min": None, "max": None, "mean": None, "norm": None, "zero": zero}
+        return {"nan": 0, "inf": 0, **_NO_RANGE, "zero": 0, "samples": samples}
+    nan = inf = 0
+    zero = numbers.numel() - int(torch.count_nonzero(numbers))
     if numbers.dtype is torch.bool:
         numbers = numbers.to(torch.uint8)
-    low, high = torch.aminmax(numbers)
-    mean = float(numbers.sum(dtype=torch.float64)) / numbers.numel()
-    floating = numbers if numbers.is_floating_point() else numbers.double()
-    norm = float(torch.linalg.vector_norm(floating, dtype=torch.float64))
+    low, high = map(float, torch.aminmax(numbers))  # NaN where any element is
+    if not math.isfinite(high - low):
+        nan, inf = int(numbers.isnan().sum()), int(numbers.isinf().sum())
+        numbers = numbers[numbers.isfinite()]
+        if not numbers.numel():
+            return {"nan": nan, "inf": inf, **_NO_RANGE, "zero": zero, "samples": samples}
+        low, high = map(float, torch.aminmax(numbers))
+    wide = numbers.double()
+    mean, norm = float(wide.mean()), math.sqrt(float(wide.dot(wide)))
     return {
-        "min": float(low),
-        "max": float(high),
+        "nan": nan,
+        "inf": inf,
+        "min": low,
+        "max": high,
         "mean": mean if math.isfinite(mean) else None,
         "norm": norm if math.isfinite(norm) else None,
         "zero": zero,
+        "samples": samples,
     }
 
 
 def _samples(numbers: torch.Tensor) -> list[float | str]:
     """Elements at fixed positions, in seven digits; what is no number is a text."""
-    count = numbers.numel()
-    if not count:
+    if not numbers.numel():
         return []
-    at = torch.linspace(0, count - 1, min(count, _SAMPLES), dtype=torch.float64).round().long()
-    samples = [float(f"{each:.7g}") for each in numbers[at.to(numbers.device)].double().tolist()]
-    return [each if math.isfinite(each) else str(each) for each in samples]
+    elements = numbers[_positions(numbers.numel()).to(numbers.device)].double().tolist()
+    texts = ("%.7g " * len(elements) % tuple(elements)).split()
+    return [text if text.endswith(("nan", "inf")) else float(text) for text in texts]
+
+
+@functools.cache
+def _positions(count: int) -> torch.Tensor:
+    return torch.linspace(0, count - 1, min(count, _SAMPLES), dtype=torch.float64).round().long()
 
 
 def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
-    """Return the largest difference of a value from its float64 twin, relative to the twin's largest element.
+    """Return the largest difference of a value from a more precise one, relative to the largest element of that.
 
     Elements that are not finite in either are left out. None where the two are not comparable.
     """
-    if value.shape != wide.shape or not wide.is_floating_point() or not value.numel():
+    is_floating = value.is_floating_point() and wide.is_floating_point()
+    if value.shape != wide.shape or not is_floating or not value.numel():
         return None
-    own = value.double()
-    apart = (own - wide).abs_()
-    largest, scale = float(apart.max()), float(wide.abs().max())
+    apart = wide - value
+    largest, scale = _largest(apart), _largest(wide)
     if not (math.isfinite(largest) and math.isfinite(scale)):
-        finite = own.isfinite() & wide.isfinite()
+        finite = value.isfinite() & wide.isfinite()
         if not bool(finite.any()):
             return None
-        largest, scale = float(apart[finite].max()), float(wide[finite].abs().max())
+        largest, scale = _largest(apart[finite]), _largest(wide[finite])
     off = largest / scale if scale else largest
     return off if math.isfinite(off) else None
+
+
+def _largest(numbers: torch.Tensor) -> float:
+    """The absolute value of the largest element; NaN where any element is."""
+    low, high = torch.aminmax(numbers)
+    return max(-float(low), float(high))
 
 
 class LayoutInterpreter(Interpreter):
@@ -127,3 +137,8 @@ class LayoutInterpreter(Interpreter):
         if target is torch.ops.aten.view.default:
             target = torch.ops.aten.reshape.default
         return super().call_function(target, args, kwargs)
+
+    def tensors_read(self, node: Node) -> list[torch.Tensor]:
+        """The tensors that a node reads."""
+        read = [self.env[source] for source in node.all_input_nodes]
+        return read if all(isinstance(value, torch.Tensor) for value in read) else tensors_in(read)

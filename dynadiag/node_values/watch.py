@@ -31,7 +31,7 @@ from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, wrong_within
-from dynadiag.node_values.node_run import NodeRun
+from dynadiag.node_values.node_run import NodeRun, mutates
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
 from dynadiag.torch_private import bisect as compile_hooks
 from dynadiag.torch_private import graph_calls, kernel_codegen
@@ -81,10 +81,13 @@ class _Graph:
 
 
 class _Watcher:
-    """Watches the graphs of one process. ``compiling`` are the graphs that Inductor compiles now: compiles nest."""
+    """Watches the graphs of one process. ``compiling`` are the graphs that Inductor compiles now: compiles nest.
+
+    Each has the names of its nodes if it is a backward graph, else None.
+    """
 
     def __init__(self, recorder: Recorder, options: ValueOptions) -> None:
-        self.compiling: list[str] = []
+        self.compiling: list[frozenset[str] | None] = []
         self.is_ended = False
         self._recorder, self._options = recorder, options
         self._frames: list[_Graph] = []
@@ -116,7 +119,7 @@ class _Watcher:
             watched.frame = self._of_compile.get(watched.compile_id)
         if watched is None and self._frames:
             self._frames[-1].graph = kind
-        self.compiling.append(kind)
+        self.compiling.append(None if watched is None else frozenset(node.name for node in gm.graph.nodes))
         try:
             compiled = inner(gm, *args, **kwargs)
         finally:
@@ -129,13 +132,15 @@ class _Watcher:
         """Name a buffer: the graph that it is in, the kernel if it stores it, the node whose value it has, and whether
         that is still to be cast or reshaped.
         """
-        kind = self.compiling[-1]
+        names = self.compiling[-1]
         name: tuple[str | None, bool]
         if graph_calls.is_lowering_subgraph():  # a loop's body has nodes with the names of its outer graph's
             name = None, False
         else:
-            name = (node.name, False) if kind == "backward" else graph_calls.final_source(node)
-        return json.dumps(["backward" if kind == "backward" else "forward", kernel, *name])
+            name = (
+                graph_calls.final_source(node) if names is None else (graph_calls.backward_source(node, names), False)
+            )
+        return json.dumps(["forward" if names is None else "backward", kernel, *name])
 
     def _observed(self, graph: _Graph, call: Callable[[Any], Any], arguments: Any) -> Any:
         """Make a call of a compiled graph, and record its values if the options take it."""
@@ -222,7 +227,7 @@ class _Watcher:
         failure = None
         try:
             with torch.no_grad():
-                run.run(*copy_tensors(tuple(given)))
+                run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
         self._add_stored(graph, run, given, stored, state)
@@ -251,9 +256,7 @@ class _Watcher:
             node["stored"] = {
                 **summary_of(each.value),
                 "kernel": each.kernel,
-                "off": judgement.off
-                if judgement is not None
-                else distance(each.value, run.values[node["node"]].double()),
+                "off": judgement.off if judgement is not None else distance(each.value, run.values[node["node"]]),
                 "wrong": bool(judgement is not None and judgement.wrong),
             }
             if node["stored"]["wrong"] and (kernel := each.overwritten) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
@@ -103,6 +103,25 @@ def final_source(node: Node) -> tuple[str | None, bool]:
         node = node.all_input_nodes[0]  # Inductor stores a value where it is first viewed
     source = _source(node)
     return (source if _keeps(node, source) else None), bool(_of_source(node, source))
+
+
+def backward_source(node: Node, names: Container[str]) -> str | None:
+    """Return the node of AOTAutograd's backward graph, whose nodes have these names, that has the elements of a node of
+    the lowered graph. None if there is none.
+
+    A pass may put a node behind another, for all that read it: they have the same origin.
+    """
+    while node.name not in names:
+        behind = [read for read in node.all_input_nodes if len(read.users) == 1 and _have_same_origin(read, node)]
+        if len(behind) != 1:
+            return None
+        node = behind[0]
+    return node.name
+
+
+def _have_same_origin(node: Node, other: Node) -> bool:
+    origins = ((each.stack_trace, each.meta.get("original_aten"), each.meta.get("seq_nr")) for each in (node, other))
+    return _count(node) == _count(other) is not None and len(set(origins)) == 1
 
 
 def _of_source(node: Node, source: str | None) -> list[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
-from dynadiag.node_values.node_run import NodeRun
+from dynadiag.node_values.node_run import NodeRun, is_mutating
 from dynadiag.node_values.summary import distance, have_same_bits, summary_of
+from dynadiag.torch_private.graph_calls import backward_source
 
 
 def run(function: Callable[..., Any], *inputs: Any, named: Callable[[str], bool] = lambda _: True) -> NodeRun:
@@ -165,6 +167,33 @@ def test_tuples_have_no_summary_of_their_own() -> None:
 def test_what_made_the_first_number_that_is_not_finite(function: Any, value: list[float], cause: str) -> None:
     last = run(function, torch.tensor(value)).nodes[-1]
     assert last["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("function", "writes"),
+    [(operator.iadd, True), (operator.iand, True), (operator.invert, False), (torch.relu_, True), (torch.isin, False)],
+)
+def test_what_writes_to_its_input(function: Callable[..., Any], writes: bool) -> None:
+    graph = fx.Graph()
+    assert is_mutating(graph.call_function(function, (graph.placeholder("x"),))) == writes
+
+
+def test_a_node_that_a_pass_put_behind_another_has_its_value() -> None:
+    """Not one that a pass made of the next operator."""
+    graph = fx.Graph()
+    product = graph.call_function(torch.ops.aten.mul.Tensor, (graph.placeholder("x"), 2))
+    behind = graph.call_function(torch.ops.aten.mul.Tensor, (product, 1.01))
+    later = graph.call_function(torch.ops.aten.add.Tensor, (behind, 1))
+    for number, node in enumerate((product, behind, later)):
+        node.meta = {
+            "val": torch.ones(3),
+            "original_aten": node.target,
+            "seq_nr": 7,
+            "stack_trace": f"line {number > 1}",
+        }
+    assert backward_source(product, {"x", product.name}) == product.name
+    assert backward_source(behind, {"x", product.name}) == product.name
+    assert backward_source(later, {"x", product.name}) is None
 
 
 def test_what_came_in_has_no_cause() -> None:
