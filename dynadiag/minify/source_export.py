@@ -70,10 +70,14 @@ class SourceExporter:
         self.imports[f"import {module}"] = None
 
     def import_module_of(self, place: str) -> None:
-        """Import the module in which a dotted name is."""
+        """Import the module in which a dotted name is. One that no file defines, such as `torch.ops`, comes with its
+        package.
+        """
         names = place.partition("[")[0].split(".")
         homes = (".".join(names[:end]) for end in range(len(names), 0, -1))
-        self.import_module(next(home for home in homes if home in sys.modules))
+        loaded = [home for home in homes if home in sys.modules]
+        of_files = (home for home in loaded if getattr(sys.modules[home], "__spec__", None) is not None)
+        self.import_module(next(of_files, loaded[0]))
 
     def variable(self, stem: str, value: Any) -> str:
         """A generated name for a value that is defined by several lines. The same value has the same name."""

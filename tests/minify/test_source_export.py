@@ -105,6 +105,8 @@ def test_operators_are_named_as_a_program_names_them() -> None:
     carrier = SourceExporter()
     assert carrier.expression(torch.ops.aten.add.Tensor) == "torch.ops.aten.add.Tensor"
     assert carrier.expression(torch.ops.aten.add) == "torch.ops.aten.add"
+    assert carrier.expression(torch.ops.aten) == "torch.ops.aten"
+    assert list(carrier.imports) == ["import torch"]
 
 
 @triton.jit
