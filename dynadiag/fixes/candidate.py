@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -130,3 +130,20 @@ class Rewrite:
     name: str
     candidates: Callable[[FixProblem, Sources], Candidates]
     remedies: tuple[str, ...] = ()
+
+    def made(self, problem: FixProblem, sources: Sources) -> Candidates:
+        """The candidates. A file whose new text has torch's name imports it."""
+        for each in self.candidates(problem, sources):
+            yield _importing(each, sources) if isinstance(each, Candidate) else each
+
+
+def _importing(candidate: Candidate, sources: Sources) -> Candidate:
+    files = [sources.file(name) for name in sorted({edit.file for edit in candidate.edits if "torch." in edit.text})]
+    edits = candidate.edits
+    for file in files:
+        if file is not None and not file.imports("torch"):
+            line = file.insert_line(file.first_import(), f"import torch{file.newline}")
+            here = min((each for each in edits if (each.file, each.end) == (line.file, line.start)), default=None)
+            above = line if here is None else replace(here, text=f"{line.text}{here.text}")
+            edits = (*(each for each in edits if each is not here), above)
+    return replace(candidate, edits=edits)

@@ -290,6 +290,13 @@ class ParsedSource:
             line -= 1
         return line
 
+    def first_import(self) -> int:
+        """The line in front of which an import goes: that of the first one that is not from `__future__`."""
+        for statement in self.module.body:
+            if _is_import(statement) and not self.code(statement).lstrip().startswith("from __future__"):
+                return self._ranges[statement].start.line
+        return self.after_imports()
+
     def after_imports(self) -> int:
         """The line in front of which a line of configuration goes: behind the last import at the top of the file."""
         last = 0

@@ -166,7 +166,7 @@ class _Search:
 
     def _candidates(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
         """The candidates of a rewrite. One in a package has to be a change of functions, which an overlay can hold."""
-        for each in rewrite.candidates(problem, self._sources):
+        for each in rewrite.made(problem, self._sources):
             if isinstance(each, Candidate) and library_edits(each.edits):
                 try:
                     list(changes_of(self._project, each.edits))

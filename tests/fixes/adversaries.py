@@ -134,11 +134,13 @@ def _counted_behind(found_by: str) -> Adversary:
     return replace(made, source=source, marked="x.sum() > -99")
 
 
-def _assigned_behind(found_by: str) -> Adversary:
-    """A model whose method reads the number that the function keeps."""
-    made = _counted_behind(found_by)
-    source = made.source.replace("if x.sum() > -99:\n            self.count += 1\n", "self.count = x.sum().item()\n")
-    return replace(made, source=source, marked="x.sum().item()", title="that are kept")
+def _kept(rest: str, found_by: str, more: str = "", check: str = "") -> Adversary:
+    """A model that keeps a number of a tensor in an attribute."""
+    made = _behind(rest, found_by, check)
+    source = made.source.replace("self.seen.append(x.sum().item())\n", "self.last = x.sum().item()\n")
+    lines = "".join(f"    {line}\n" for line in more.splitlines())
+    source = source.replace("    seen = []\n", f"    last = 0.0\n\n{lines}")
+    return replace(made, source=source, title="that are kept")
 
 
 def _library(context: str, body: str, found_by: str) -> Adversary:
@@ -591,7 +593,16 @@ ADVERSARIES = {
         "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
     ),
     "a method reads what a side counts behind the call": _counted_behind("results gradients"),
-    "a method reads the number that is kept behind the call": _assigned_behind("results gradients"),
+    # kept_numbers
+    "a method reads the number that is kept behind the call": _kept(
+        "return x * self.doubled()", "results gradients", "def doubled(self):\n    return self.last * 2"
+    ),
+    "the number is kept behind an exception": _kept(
+        "if x.shape[0] == 3:\n    raise ValueError('three')\nreturn x * 2", "mutations"
+    ),
+    "the program asks for the compiled model behind which it keeps a number": _kept(
+        "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
+    ),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
     "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),

@@ -70,7 +70,7 @@ def candidates(text: str, problem: FixProblem, folder: Path) -> list[Candidate]:
 def considered(text: str, problem: FixProblem, folder: Path) -> list[Candidate | Refusal]:
     """All that the catalogue says: candidates and refusals."""
     sources = Sources(project_of(text, folder))
-    return [found for rewrite in CATALOGUE for found in rewrite.candidates(problem, sources)]
+    return [found for rewrite in CATALOGUE for found in rewrite.made(problem, sources)]
 
 
 def changed(text: str, found: Iterable[Candidate]) -> list[str]:

@@ -87,7 +87,7 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
 def name_of(one: Adversary, folder: Path) -> str:
     """The rewrite that makes the wrong change."""
     problem, sources = problem_of(one, folder), Sources(project_of(one.source, folder))
-    found = ((rewrite.name, each) for rewrite in CATALOGUE for each in rewrite.candidates(problem, sources))
+    found = ((rewrite.name, each) for rewrite in CATALOGUE for each in rewrite.made(problem, sources))
     return next(name for name, each in found if isinstance(each, Candidate) and one.title in each.title)
 
 

@@ -43,6 +43,21 @@ def test_a_print_becomes_reorderable_or_an_operator(call: str, tmp_path: Path) -
     assert [first, last] == ["torch._dynamo.config.reorderable_logging_functions.add(print)", PRINTS[call]]
 
 
+def test_a_file_that_does_not_import_torch_gets_the_import(tmp_path: Path) -> None:
+    text = "def note(x):\n    print('rows', x.shape)\n\n\ndef f(x):\n    note(x)\n    return x\n"
+    made = changed(text, candidates(text, problem_at(text, "print('rows', x.shape)"), tmp_path))
+    assert made
+    assert all("import torch\n" in each for each in made if "torch." in each)
+
+
+def test_each_number_of_a_list_is_checked(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, lengths):\n    sizes = lengths.tolist()\n    return torch.split(x, sizes)\n"
+    hint = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
+    found = candidates(text, problem_at(text, "lengths.tolist()", hints=(hint,)), tmp_path)
+    (made,) = changed(text, [each for each in found if "not negative" in each.title])
+    assert "tolist()\n    for each in sizes:\n        torch._check(each >= 0)\n" in made
+
+
 def test_what_a_print_formats_itself_is_formatted_before(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    print('shape', tuple(x.shape), x.dtype)\n    return x\n"
     made = one(text, "print('shape', tuple(x.shape), x.dtype)", tmp_path)

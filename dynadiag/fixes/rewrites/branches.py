@@ -27,8 +27,6 @@ _WHY_COND = "both sides only compute values, both are in the graph, and only the
 def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate | Refusal]:
     """`torch.where` for an `if` statement, an early return, or a conditional expression; then `torch.cond`."""
     file, found, span = site.file, site.node, site.problem.span
-    if not file.imports("torch"):
-        return
     yield from _choices(file, found, span, "compute both sides and choose with `torch.where`", _WHY, False)
     yield from _choices(file, found, span, "choose the side with `torch.cond`", _WHY_COND, True)
 

@@ -20,7 +20,7 @@ def decorator_of_model(file: ParsedSource, sources: Sources, method: cst.Functio
     bases = [file.code(base.value) for base in class_.bases] if isinstance(class_, cst.ClassDef) else []
     if not sources.is_program(file) or bases not in ([_MODULE[0]], [_MODULE[1]]) or class_ not in file.module.body:
         return None
-    if len(found) != 1 or method.name.value != "forward" or method.decorators or not file.imports("torch"):
+    if len(found) != 1 or method.name.value != "forward" or method.decorators:
         return None
     return decorator_of(file, found[0])
 

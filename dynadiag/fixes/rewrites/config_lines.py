@@ -75,6 +75,4 @@ def logging_line(file: ParsedSource, function: str) -> Candidate:
 
 def config_line(file: ParsedSource, line: str) -> Edit:
     """The edit that puts a line of configuration behind the imports at the top of a file."""
-    end = file.newline
-    text = ("" if file.imports("torch") else f"import torch{end}") + f"{end}{line}{end}"
-    return file.insert_line(file.after_imports(), text)
+    return file.insert_line(file.after_imports(), f"{file.newline}{line}{file.newline}")

@@ -34,8 +34,6 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     printed = _printed(problem, sources)
     special = any(value in ("0", "1") for value in (*problem.was, problem.now))
     for site in call_sites(problem, sources, names) if wanted else ():
-        if not site.file.imports("torch"):
-            continue
         for more, edits in zip(("", ", with what comes before it"), printed, strict=False):
             title = f"mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph{more}"
             changes = (*_marks(site, wanted, "mark_dynamic"), *edits)

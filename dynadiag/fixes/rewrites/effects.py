@@ -44,7 +44,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if file is None or not isinstance(line, cst.SimpleStatementLine) or not isinstance(function, cst.FunctionDef):
         return
     effect = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
-    if not file.imports("torch") or file.enclosing(function, cst.FunctionDef) is not None:
+    if file.enclosing(function, cst.FunctionDef) is not None:
         return
     called = callee_name(effect) or "" if isinstance(effect, cst.Call) else ""
     if isinstance(effect, cst.Call) and prints(file, effect):

@@ -42,7 +42,7 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The loop over all experts."""
     file = site.file
     function = file.enclosing(site.node, cst.FunctionDef)
-    if not isinstance(function, cst.FunctionDef) or not file.imports("torch"):
+    if not isinstance(function, cst.FunctionDef):
         return
     for loop in (found for each in file.nodes(cst.For, function) if (found := _loop(file, function, each)) is not None):
         with suppress(Unsuitable):

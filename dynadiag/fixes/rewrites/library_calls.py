@@ -101,7 +101,7 @@ def python_calls(site: Site[cst.Call]) -> Iterator[Candidate]:
         if function == "random.random" and known:
             why = "it is the same number of the same generator"
             yield Candidate(f"draw the number with `{UNIFORM}`", "source", (file.replace(call, UNIFORM),), why)
-        if _PURE.match(function) and known and file.imports("torch"):
+        if _PURE.match(function) and known:
             name, end, unit = file.free_name(f"_{function.rpartition('.')[2]}", of=call), file.newline, file.indent_unit
             head = f"@torch.compiler.assume_constant_result{end}def {name}(*args, **kwargs):{end}"
             made = f"{head}{unit}return {function}(*args, **kwargs){end}{end}{end}"
@@ -143,7 +143,7 @@ def counts(site: Site[cst.Call]) -> Iterator[Candidate]:
     right where no value is: then both have the same counts. A larger value raises an error in the changed program.
     """
     file, call = site.file, site.node
-    if (counted := _counted(file, call)) is None or not file.imports("torch"):
+    if (counted := _counted(file, call)) is None:
         return
     values, length = counted
     text = f"{values}.new_zeros({length}).scatter_add(0, {values}, torch.ones_like({values}))"

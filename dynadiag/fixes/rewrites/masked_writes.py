@@ -54,7 +54,7 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
     if len(values) != len(writes) or is_elif:
         return
     is_boolean = _is_boolean(file, mask, function)
-    if not is_boolean and not (m.matches(mask, m.Name()) and file.imports("torch")):
+    if not is_boolean and not m.matches(mask, m.Name()):
         return
     numbers = all(m.matches(each, _NUMBER) for each in values)
     try:

@@ -44,7 +44,7 @@ class _Segments:
 def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """The one call, with its mask."""
     file, call = site.file, site.node
-    found = _segments(file, call) if callee_name(call) == "tolist" and file.imports("torch") else None
+    found = _segments(file, call) if callee_name(call) == "tolist" else None
     if found is None:
         return
     mask = next((each for each in file.nodes(cst.Arg, found.call) if m.matches(each, _NO_MASK)), None)

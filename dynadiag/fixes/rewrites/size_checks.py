@@ -13,7 +13,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
-from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.rewrites.config_lines import config_line
 from dynadiag.recording.torch_text.break_types import named_settings
 
@@ -35,7 +35,8 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
 
 
 def _checked(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
-    """The check of a number that is assigned to a name, or is a bound of a slice; a bound gets a name first."""
+    """The check of a number, or of each in a list, that is assigned to a name; of a bound of a slice, which gets a name
+    first."""
     value = _whole(file, call)
     statement = file.statement(value)
     if not isinstance(statement, cst.SimpleStatementLine):
@@ -44,7 +45,11 @@ def _checked(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
     assigned = file.parent(value)
     if isinstance(assigned, cst.Assign) and m.matches(assigned, m.Assign(targets=[m.AssignTarget(m.Name())])):
         name = file.code(assigned.targets[0].target)
-        return (file.insert_line(file.end_line(statement) + 1, f"{indent}torch._check({name} >= 0){end}"),)
+        check = f"{indent}torch._check({name} >= 0){end}"
+        if callee_name(call) == "tolist":
+            each = file.free_name("each", "number", "length", of=call)
+            check = f"{indent}for {each} in {name}:{end}{indent}{file.indent_unit}torch._check({each} >= 0){end}"
+        return (file.insert_line(file.end_line(statement) + 1, check),)
     if not isinstance(assigned, cst.Slice):
         return ()
     name = file.free_name("length", "size", "bound", of=call)
