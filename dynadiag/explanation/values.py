@@ -97,6 +97,16 @@ class ValueTable:
         own = self._by_name.get(node.values_call, {})
         return tuple(own[name] for name in node.inputs if name in own)
 
+    def origins_of(self, node: NodeValue) -> tuple[NodeValue, ...]:
+        """Return the nodes of the same call that a node is computed of, in the order of execution."""
+        origins, waiting = dict[int, NodeValue](), [node]
+        while waiting:
+            for read in self.inputs_of(waiting.pop()):
+                if read.index not in origins:
+                    origins[read.index] = read
+                    waiting.append(read)
+        return tuple(origins[index] for index in sorted(origins))
+
     def history(self, node: NodeValue) -> tuple[NodeValue, ...]:
         """Return the values of a node in every recorded call of its graph."""
         return tuple(self._by_graph[self._graph_of(node)])
@@ -248,10 +258,10 @@ def _wrong_value(table: ValueTable) -> _Told | None:
 
 
 def _not_finite(table: ValueTable) -> _Told | None:
-    """The first NaN; where there is none, the first infinity that an overflow made."""
-    node = table.first_nan
-    if node is None:
-        node = next((each for each in table.nodes if each.cause and "overflows" in each.cause), None)
+    """The first NaN, or the overflow that it is computed of; without a NaN, the first infinity by an overflow."""
+    first = table.first_nan
+    nodes = table.nodes if first is None else table.origins_of(first)
+    node = next((each for each in nodes if _overflows(each)), first)
     if node is None:
         return None
     call, summary = table.call_of(node), node.summary
@@ -261,9 +271,18 @@ def _not_finite(table: ValueTable) -> _Told | None:
     title = f"{node.node} ({operator_name(node.op)}) has {number:,} {what} of {total:,} in the {call.graph} graph"
     if node.op == "placeholder":
         cause: str | None = "it comes in from outside of this graph"
+        if call.call and not any(call.call > each.call for each in table.calls):
+            cause += f"; --calls 0..{call.call - 1} shows the calls before"
     else:
         cause = node.cause
-    return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(_input_facts(table, node)))
+    facts = [*_input_facts(table, node)]
+    if first is not None and first is not node:
+        facts.append(Fact("becomes", f"{first.node}: {range_text(first)}", first.span))
+    return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(facts))
+
+
+def _overflows(node: NodeValue) -> bool:
+    return "overflows" in (node.cause or "")
 
 
 def _low_precision(table: ValueTable) -> _Told | None:

@@ -114,7 +114,13 @@ class NodeRun(LayoutInterpreter):
             if isinstance(value, torch.Tensor):
                 self.notes[f"{n.name} is not summarized: {_kind_of(value)}"] = None
             elif n.op == "call_function" and isinstance(n.target, torch._ops.HigherOrderOperator):
-                self.notes[f"{n.name} is one node: the graphs inside {n.target.name()} are not followed"] = None
+                kind = n.target.name()
+                own = (
+                    "; its backward is the program's own: torch.autograd.gradcheck checks it"
+                    if "autograd" in kind
+                    else ""
+                )
+                self.notes[f"{n.name} is one node: the graphs inside {kind} are not followed{own}"] = None
             return value
         if n.name in self._wanted:
             self.values[n.name] = value.detach().clone() if self._mutates else value.detach()

@@ -53,6 +53,24 @@ def test_an_input_with_nan_comes_from_outside() -> None:
     assert found.cause == "it comes in from outside of this graph"
 
 
+def test_an_input_with_nan_in_a_later_call_says_which_calls_to_record() -> None:
+    nan = a_node(0, "x", op="placeholder", nan=1)
+    (found,) = value_findings(ValueTable((a_call(call=7),), (nan,), {}), {})
+    assert found.cause == "it comes in from outside of this graph; --calls 0..6 shows the calls before"
+    later = replace(nan, values_call=1)
+    (found,) = value_findings(ValueTable((a_call(call=6), a_call(1, call=7)), (later,), {}), {})
+    assert found.cause == "it comes in from outside of this graph"
+
+
+def test_an_overflow_that_becomes_nan_leads() -> None:
+    """Softmax of two infinities is NaN: the product before it is the cause. An overflow elsewhere is not."""
+    overflow = {"inf": 2, "cause": "matmul overflows float16: it is 1e+06 in float64"}
+    nodes = a_node(0, "other", **overflow), a_node(1, "scores", line=3, **overflow), a_node(2, "s", "scores", nan=4)
+    (found,) = value_findings(table(*nodes), {FILE: SOURCE})
+    assert found.title.startswith("scores (scores) has 2 infinite of 4")
+    assert [(fact.label, fact.text) for fact in found.evidence] == [("becomes", "s: float32 (4,), -1 .. 2, 4 NaN")]
+
+
 def test_infinities_of_a_mask_are_not_told_but_an_overflow_is() -> None:
     assert value_findings(table(a_node(0, "masked_fill", inf=2, cause="masked_fill of -inf")), {}) == ()
     (found,) = value_findings(
