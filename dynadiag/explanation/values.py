@@ -269,12 +269,11 @@ def _not_finite(table: ValueTable) -> _Told | None:
     what = "NaN" if summary.nan else "infinite"
     total = math.prod(sizes(summary.shape))
     title = f"{node.node} ({operator_name(node.op)}) has {number:,} {what} of {total:,} in the {call.graph} graph"
+    cause = node.cause
     if node.op == "placeholder":
-        cause: str | None = "it comes in from outside of this graph"
-        if call.call and not any(call.call > each.call for each in table.calls):
-            cause += f"; --calls 0..{call.call - 1} shows the calls before"
-    else:
-        cause = node.cause
+        is_first = bool(call.call) and all(each.call >= call.call for each in table.calls)
+        more = f"; --calls 0..{call.call - 1} shows the calls before" if is_first else ""
+        cause = f"it comes in from outside of this graph{more}"
     facts = [*_input_facts(table, node)]
     if first is not None and first is not node:
         facts.append(Fact("becomes", f"{first.node}: {range_text(first)}", first.span))

@@ -64,7 +64,7 @@ def test_an_input_with_nan_in_a_later_call_says_which_calls_to_record() -> None:
 
 def test_an_overflow_that_becomes_nan_leads() -> None:
     """Softmax of two infinities is NaN: the product before it is the cause. An overflow elsewhere is not."""
-    overflow = {"inf": 2, "cause": "matmul overflows float16: it is 1e+06 in float64"}
+    overflow: dict[str, Any] = {"inf": 2, "cause": "matmul overflows float16: it is 1e+06 in float64"}
     nodes = a_node(0, "other", **overflow), a_node(1, "scores", line=3, **overflow), a_node(2, "s", "scores", nan=4)
     (found,) = value_findings(table(*nodes), {FILE: SOURCE})
     assert found.title.startswith("scores (scores) has 2 infinite of 4")
