@@ -92,9 +92,12 @@ class DecisionPool:
 
     def labeled_without(self, keys: Collection[str]) -> LabeledPlan:
         """The trial with exactly these off."""
-        named = sorted(self.points[k].name for k in keys)
-        names = ", ".join(named) if len(named) <= _MAX_LISTED else f"{len(named)} of {len(self.points)}"
+        names = self._listed(keys) or f"{len(keys)} of {len(self.points)}"
         return LabeledPlan(self.plan_without(keys), f"off: {kind_name(self.name)} {names}")
+
+    def _listed(self, keys: Collection[str]) -> str:
+        """The names of few decisions; empty for many."""
+        return ", ".join(sorted(self.points[k].name for k in keys)) if len(keys) <= _MAX_LISTED else ""
 
     def verification_trials(self, keys: Collection[str]) -> tuple[LabeledPlan, LabeledPlan]:
         """The two trials that verify a verdict: with these off the failure must be gone, with only these on it must
@@ -109,7 +112,9 @@ class DecisionPool:
         rest = self.points.keys() - keys
         if rest and len(rest) < len(keys):
             return self.labeled_without(rest)
-        label = f"{len(keys)} of {len(self.points)} {kind_plural(self.name)} on, the others off"
+        which = self._listed(keys)
+        named = f" ({which})" if which else ""
+        label = f"{len(keys)} of {len(self.points)} {kind_plural(self.name)} on{named}, the others off"
         return LabeledPlan(self.plan_with_only(keys), label)
 
 

@@ -27,7 +27,7 @@ from dynadiag.explanation.blocks import (
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
-from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     branch_decision,
@@ -47,7 +47,7 @@ _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
 _LEFT_TO_PYTHON = ("/torch/optim/", "/torch/amp/", "/torch/_compile.py")  # the last has what torch itself disabled
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
-_WRAPPER_CLASSES = {"DDP": "DistributedDataParallel."}
+_WRAPPER_CLASSES = {"DDP": DDP}
 # Modules and classes of C functions that act, or give another result at each call.
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
 _ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")

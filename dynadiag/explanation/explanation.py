@@ -22,7 +22,7 @@ from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_end
-from dynadiag.explanation.run_records import RunRecords, method_classes, torch_objects
+from dynadiag.explanation.run_records import RunRecords, compiled_within_ddp, method_classes, torch_objects
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
 from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
@@ -190,6 +190,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         exports=exports,
         values=values,
         torch_objects=torch_objects(guards),
+        within_ddp=compiled_within_ddp(recording, compiles),
         cuda_graphs=cuda_graphs,
     )
 

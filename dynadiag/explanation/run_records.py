@@ -9,7 +9,9 @@ from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.runtime_cost import WarmCalls
+from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.explanation.values import ValueTable
+from dynadiag.recording.json_values import list_or_empty
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
@@ -25,7 +27,9 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.torch_text.guards import guarded_class, is_class_of_torch
 
-__all__ = ["Export", "RunRecords", "method_classes", "torch_objects"]
+__all__ = ["DDP", "Export", "RunRecords", "compiled_within_ddp", "method_classes", "torch_objects"]
+
+DDP = "DistributedDataParallel."  # with which the names of its methods begin
 
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
@@ -79,7 +83,8 @@ class RunRecords:
     text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
     ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
     there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
-    ``torch_objects`` are the compiles and sources of objects of torch's own classes.
+    ``torch_objects`` are the compiles and sources of objects of torch's own classes, ``within_ddp`` the compiles that
+    were begun in the forward of `DistributedDataParallel`, where that was compiled.
     """
 
     run: Run
@@ -102,6 +107,7 @@ class RunRecords:
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
     exports: Sequence[Export] = ()
     torch_objects: Collection[tuple[str, str]] = ()
+    within_ddp: Collection[str] = ()
     cuda_graphs: tuple[CudaGraph, ...] = ()
 
     @property
@@ -167,9 +173,27 @@ class RunRecords:
         return {graph.compile_id for graph in self.graphs if graph.stage == "dynamo"}
 
     def is_compiled_below(self, compile_id: str) -> bool:
-        """Whether any graph was made in the call of the user's in which this compile was begun."""
-        calls, made = self.callers(compile_id), self.compiled
+        """Whether any graph was made in the call of the user's in which this compile was begun.
+
+        Of DDP's forward it is known what was begun in it: the line of the user's may call more.
+        """
+        made = self.compiled
+        if (self.function_of(compile_id) or (None, ""))[1].startswith(DDP):
+            return any(each in made for each in self.within_ddp)
+        calls = self.callers(compile_id)
         return any(each.user_stack[: len(calls)] == calls for each in self.compiles if each.compile_id in made)
+
+
+def compiled_within_ddp(recording: ExplainedRecording, compiles: Iterable[Compile]) -> frozenset[str]:
+    """The compiles in whose stack, as torch has it, DDP runs the module that it wraps."""
+    if not any(each.function.startswith(DDP) for each in compiles):
+        return frozenset()
+    stacks = ((event, list_or_empty(data.get("stack"))) for event, data in event_data(recording, "dynamo_start"))
+    return frozenset(event.compile_id for event, stack in stacks if any(_runs_module(frame) for frame in stack))
+
+
+def _runs_module(frame: object) -> bool:
+    return isinstance(frame, dict) and frame.get("name") == "_run_ddp_forward"
 
 
 def torch_objects(guards: Iterable[Guard]) -> frozenset[tuple[str, str]]:

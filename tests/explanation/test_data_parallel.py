@@ -76,6 +76,21 @@ def test_a_module_that_ddp_leaves_to_python(tmp_path: Path) -> None:
     assert found.headline.sentence.startswith("No graph was compiled")
 
 
+@pytest.mark.parametrize("wrapped", [nn.Sequential(nn.Linear(4, 4)), Block()])
+def test_a_loss_that_is_compiled_on_the_same_line_is_not_in_ddp(tmp_path: Path, wrapped: nn.Module) -> None:
+    model = torch.compile(DistributedDataParallel(wrapped), backend="eager")
+    loss = torch.compile(lambda y: y.sum(), backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        loss(model(torch.ones(2, 4)))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = report(recording)
+    told = found.headline.sentence
+    if isinstance(wrapped, Block):
+        assert told.startswith("No graph break")
+    else:
+        assert told == "DDP's own forward runs in Python, and nothing in it was compiled."
+
+
 def test_the_recipe_for_ddp(tmp_path: Path) -> None:
     found = recorded(tmp_path, DistributedDataParallel(torch.compile(nn.Sequential(nn.Linear(4, 4)), backend="eager")))
     assert (found.graph_count, found.break_count) == (1, 0)
