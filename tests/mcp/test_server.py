@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dynadiag.__main__ import COMMANDS
+from dynadiag.mcp.tools import command_tools
 
 pytest.importorskip("mcp")
 
@@ -157,6 +158,13 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("sql", {"recording": "train.py", "query": "SELECT 1"}, "a program, not a recording"),
     ("absent", {}, "no such tool"),
 )
+
+
+def test_a_program_and_its_arguments_are_one_property_each() -> None:
+    schema = command_tools()["explain"].schema
+    assert schema["required"] == ["target"]
+    assert schema["properties"]["arguments"]["type"] == "array"
+    assert schema["properties"]["module"]["type"] == "boolean"
 
 
 def test_what_cannot_be_done_is_said_in_one_line(client: Client, tmp_path: Path) -> None:

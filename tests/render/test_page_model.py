@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Kernel, Span
-from dynadiag.render.page.model import PageSection, page_section
+from dynadiag.render.page.model import CodeLine, PageSection, _snippet, page_section
 from dynadiag.render.page.page import _coded
 from dynadiag.render.page.stages import Redaction, compile_documents
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
@@ -73,3 +73,9 @@ def test_only_what_is_known_of_the_run_is_told() -> None:
     ended = dict(a_view(run=a_run(exit_code=1, seconds=2.04)).run)
     assert (ended["exit code"], ended["seconds"]) == ("1", "2.0")
     assert {"exit code", "seconds"}.isdisjoint(dict(a_view(run=a_run(exit_code=None, seconds=None)).run))
+
+
+def test_the_marked_part_of_a_line_ends_where_its_span_does() -> None:
+    two_lines = "y = f(\n    x.item(), 2)\n"
+    shown = _snippet({FILE: two_lines}, Span(FILE, 1, 4, 2, 12))
+    assert shown == (CodeLine(1, "y = ", "f(", ""), CodeLine(2, "    ", "x.item()", ", 2)"))

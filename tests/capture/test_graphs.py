@@ -1,0 +1,27 @@
+"""Arguments of nodes as the recorder writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.capture.graphs import encode_argument
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ([1, 2], [1, 2]),
+        (list(range(1_000)), list(range(1_000))),
+        (list(range(1_001)), {"?": "list of 1001"}),
+        (torch.Size([2, 3]), {"t": [2, 3]}),
+        (math.inf, {"float": "inf"}),
+        ({"dim": (0, 1)}, {"dict": [["dim", {"t": [0, 1]}]]}),
+    ],
+)
+def test_an_argument_is_written_as_json_and_a_long_list_by_its_length(value: Any, written: Any) -> None:
+    assert json.loads(json.dumps(encode_argument(value))) == written
