@@ -1,5 +1,4 @@
-"""Proves a repro: it reproduces the failure in a fresh interpreter with fresh caches, and passes at the rungs below,
-in forks where the search has them.
+"""Proves a repro: it reproduces the failure in a fresh interpreter with fresh caches, and passes at the rungs below.
 
 A proved repro is bisected too, to name the culprit in its header. It is small, so that takes seconds.
 """
@@ -110,7 +109,7 @@ def _prove(
         words = [f"in a fresh process with fresh caches it {how}"]
         for rung in _rungs_below(result.rung) if proved else ():
             plan = Plan(rung=rung, caches=False)
-            at = fork_search.run(plan, rung if rung == "uncompiled" else f"at {rung}")
+            at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
             may_fail = rungs.get(rung) == "different"  # one culprit: the program fails there too, with another error
             proved = proved and (at.passed or may_fail)
             as_well = ", and the program fails there too" if may_fail and not at.passed else ""
