@@ -118,7 +118,7 @@ def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool
     pairs = (
         (count(len(explanation.compiles), "compile"), "compiles"),
         (count(explanation.graph_count, "graph"), "compiles"),
-        (count(explanation.break_count, "graph break"), "breaks"),
+        (count(explanation.split_count, "graph break"), "breaks"),
         (count(explanation.recompile_count, "recompile"), "recompiles"),
         (count(kernels, "kernel"), "kernels"),
         (count(len(explanation.skipped), "skipped frame"), ""),

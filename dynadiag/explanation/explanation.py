@@ -101,6 +101,11 @@ class Explanation:
         return len(self.roots)
 
     @property
+    def split_count(self) -> int:
+        """The root causes that break a graph: an exception ends the compile, and breaks none."""
+        return sum(not item.fatal for item in self.roots)
+
+    @property
     def graph_count(self) -> int:
         """Graphs that Dynamo handed to a backend, of each compile that of its last attempt."""
         return len({graph.compile_id for graph in self.graphs if graph.stage == "dynamo"})

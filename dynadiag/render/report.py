@@ -67,7 +67,7 @@ class Report(Explanation):
         target, answer = (
             truncate_middle(clean_line(text), _MAX_REPR) for text in (self.run.target, self.headline.sentence)
         )
-        counts = f"{count(self.graph_count, 'graph')}, {count(self.break_count, 'graph break')}"
+        counts = f"{count(self.graph_count, 'graph')}, {count(self.split_count, 'graph break')}"
         return f"<{type(self).__name__} of {target}: {answer} {counts}, {count(self.recompile_count, 'recompile')}>"
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class _Sections:
     def _counts(self) -> str:
         explanation = self._explanation
         reports = sum(not item.fatal for item in explanation.breaks)  # an exception is no break
-        split = sum(not item.fatal for item in explanation.roots)
+        split = explanation.split_count
         breaks = count(split, "graph break")
         free = sum(len(item.places) for item in explanation.findings if item.rule == Rule.BREAK and item.is_free)
         aside = [f"met {count(reports, 'time')}"] if reports > split else []
