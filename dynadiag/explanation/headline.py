@@ -63,7 +63,8 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"
-    return Headline(f"{ended}{_no_failure(run)}{rest}", "error", found.why, tells_end=True)
+    why = found.why if run.skipped or run.modes or run.breaks else ()  # else it ended before anything was compiled
+    return Headline(f"{ended}{_no_failure(run)}{rest}", "error", why, tells_end=True)
 
 
 def _no_failure(run: RunRecords) -> str:
