@@ -161,7 +161,9 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def test_a_program_and_its_arguments_are_one_property_each() -> None:
-    schema = command_tools()["explain"].schema
+    tool = command_tools()["explain"]
+    schema = tool.schema
+    assert [action.option_strings for action in tool.places] == [[]]
     assert schema["required"] == ["target"]
     assert schema["properties"]["arguments"]["type"] == "array"
     assert schema["properties"]["module"]["type"] == "boolean"
