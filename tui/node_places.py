@@ -87,6 +87,8 @@ def called_lines(
     There are none where the lines called nothing that became a node.
     """
     rows = links.called_from(keys)
+    if set(rows) <= set(links.lines_of(keys)):
+        return []
     names = {row: name for name, row in links.defined.items()}
     groups: dict[str, list[int]] = {}
     for row in rows:

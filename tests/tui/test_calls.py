@@ -65,6 +65,7 @@ def run():
     scale(torch.randn(3))
     scale(torch.randn(4))
     stop(torch.ones(3))
+    residual(torch.randn(3, 8))
 
 
 @torch.compile(backend="aot_eager")
@@ -73,9 +74,15 @@ def stop(x):
     if y.sum().item() > 0:
         y = y * 2
     return y.cos()
+
+
+@torch.compile(backend="aot_eager")
+def residual(x):
+    x = x * 2 + net.gates[0](torch.cat([x, x], -1))
+    return x.tan()
 """
 FILES = {"called_layers": LAYERS, "called_model": MODEL, "called_main": MAIN}
-CALL, OWN, SCALED, LEFT, BREAK = 9, 10, 15, 19, 28  # lines of MAIN
+CALL, OWN, SCALED, LEFT, BREAK, BOTH = 9, 10, 15, 19, 29, 36  # lines of MAIN
 SIGMOID, GATE = 7, 12  # lines of LAYERS and MODEL
 
 
@@ -159,6 +166,14 @@ async def test_a_call_of_a_model_shows_what_it_became_by_module(recorded: Path) 
         assert view.location().document != f"source:{recorded.parent / 'called_main.py'}"
 
 
+async def test_a_line_with_an_operation_of_its_own_shows_its_calls_too(recorded: Path) -> None:
+    async with browsing(recorded) as pilot:
+        view = await _at(pilot, recorded, BOTH)
+        assert _node_pane(view).splitlines()[0].strip().endswith("nodes made by this call")
+        await press(pilot, "j")  # a line without a call shows its node
+        assert "made by this call" not in _node_pane(view)
+
+
 async def test_the_source_follows_a_node_into_its_file(recorded: Path) -> None:
     async with browsing(recorded) as pilot:
         view = await _at(pilot, recorded, OWN)
@@ -183,7 +198,7 @@ async def test_a_line_of_the_caller_leads_to_what_it_compiled(recorded: Path) ->
         main = str(recorded.parent / "called_main.py")
         assert lines.of(main, LEFT) == ("0/0",)
         assert lines.of(main, SCALED) == ("1/0", "1/1")
-        assert lines.of(str(recorded.parent / "called_layers.py"), SIGMOID) == ("0/0",)
+        assert lines.of(str(recorded.parent / "called_layers.py"), SIGMOID) == ("0/0", "4/0")
         assert lines.of(main, 1) == ()
         assert lines.nearest(main, SCALED + 1) == "1/0"
         assert lines.nearest("/nowhere.py", 1) is None

@@ -374,11 +374,12 @@ class CodeView(StageActions):
             if self._current_pane == "kernel" and (module := self._module(board)) is not None:
                 stored, called = self._call_lines(board, module)
             if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
-                lines = [*stored, *self._node_lines(board, name, document, line), *called]
+                own = self._node_lines(board, name, document, line)
+                lines = [*called, *own] if self._current_pane == "source" else [*stored, *own, *called]
             elif stored or called:
                 lines = called = [*stored, *called]
         self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
-        self.node_details.set_class(lines is called, "tall")
+        self.node_details.set_class(bool(called), "tall")
         self.node_details.show(lines)
 
     def _module(self, board: CodePaneModel) -> GeneratedModule | None:
