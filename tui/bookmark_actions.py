@@ -30,7 +30,12 @@ class BookmarkActionsApp(ScreensApp):
     def _mark(self, place: Location, text: str, note: str) -> None:
         from tui.bookmarks import Bookmark
 
-        self._write_marks([*self._marks(), Bookmark(place, text, note)])
+        try:
+            marks = self._marks()
+        except DynadiagError as error:
+            self.report_problem(f"the bookmark is not kept: {error}")
+        else:
+            self._write_marks([*marks, Bookmark(place, text, note)])
 
     def _marks(self) -> list[Bookmark]:
         from tui.bookmarks import bookmark_path, read_bookmarks

@@ -12,6 +12,7 @@ import errno
 import os
 import select
 import signal
+import sys
 import termios
 import threading
 from codecs import getincrementaldecoder
@@ -45,7 +46,8 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
-        self._file = cast("Any", _Output(cast("TextIO", self._file)))
+        is_terminal = sys.__stderr__ is not None and sys.__stderr__.isatty()  # Textual's choice; it may be redirected
+        self._file = cast("Any", _Output(cast("TextIO", sys.__stderr__ if is_terminal else sys.__stdout__)))
 
     def run_input_thread(self) -> None:
         """Dispatch what is typed until the browser ends or the terminal is gone."""

@@ -40,6 +40,19 @@ def test_a_damaged_file_of_bookmarks_is_named(tmp_path: Path) -> None:
         read_bookmarks(path)
 
 
+async def test_a_mark_beside_damaged_bookmarks_is_not_kept_and_nothing_is_overwritten(
+    program: Path, tmp_path: Path
+) -> None:
+    async with browsing(program, folder=tmp_path) as pilot:
+        await press(pilot, "3", "m", "enter")
+    (kept,) = (tmp_path / "bookmarks").iterdir()
+    kept.write_text('{"broken')
+    async with browsing(program, folder=tmp_path) as pilot:
+        await press(pilot, "3", "m", "enter")
+        assert "the bookmark is not kept" in "\n".join(item.message for item in pilot.app._notifications)
+    assert kept.read_text() == '{"broken'
+
+
 async def test_the_screen_is_written_as_a_picture_and_as_text_never_over_a_file(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

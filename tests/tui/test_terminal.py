@@ -61,11 +61,23 @@ class Terminal:
 @contextmanager
 def terminal(*arguments: str, **variables: str) -> Iterator[Terminal]:
     """The browser in a terminal of 100x30."""
+    with redirected(None, *arguments, **variables) as shown:
+        yield shown
+
+
+@contextmanager
+def redirected(stderr: int | None, /, *arguments: str, **variables: str) -> Iterator[Terminal]:
+    """The browser in such a terminal, with another file for standard error."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (30, 100))
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"} | variables
     process = subprocess.Popen(
-        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        [*COMMAND, *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave if stderr is None else stderr,
+        env=environment,
+        start_new_session=True,
     )
     try:
         yield Terminal(master, slave, process)
@@ -88,6 +100,14 @@ def test_a_user_walks_through_and_the_terminal_is_left_as_it_was_found(program: 
         assert b"\x1b[?25h" in shown.seen  # the cursor is shown
         assert b"\x1b[?1000l" in shown.seen  # the mouse is the terminal's again
         assert termios.tcgetattr(shown.slave) == before
+
+
+def test_it_is_shown_where_standard_error_is_no_terminal(program: Path, tmp_path: Path) -> None:
+    with (tmp_path / "errors.txt").open("wb") as errors, redirected(errors.fileno(), str(program)) as shown:
+        shown.read_until("Not one graph")
+        shown.type("q")
+        assert shown.ended() == 0
+    assert (tmp_path / "errors.txt").read_bytes() == b""
 
 
 def test_no_text_is_wrapped_to_a_narrow_column_before_the_screen_is_laid_out(program: Path) -> None:

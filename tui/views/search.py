@@ -134,12 +134,15 @@ class SearchView(ListingView):
                 self.browser.report_problem(hunt.error)
 
     def _list_hits(self, found: Sequence[Hit]) -> None:
-        """Show hits in groups, and keep the cursor on its group."""
-        under, self._listed_hits = self._group_under(), found
+        """Show hits in groups, and keep the cursor on its group, if it was moved there: the first hit may sink."""
+        moved = self.table.cursor > 0
+        under, self._listed_hits = self._group_under() if moved else None, found
         self._groups = group_hits(found)
         self._show(self.rows())
         if under is not None and (kept := next((one for one in self._groups if one.hits[0] == under.hits[0]), None)):
             self.table.go_to_key(kept.first)
+        elif not moved and self._groups:
+            self.table.move_to(0)
 
     def _show_status(self) -> None:
         """Show the progress of the search above the list."""
