@@ -13,6 +13,7 @@ from textual.actions import ActionParseResult
 from textual.dom import DOMNode
 
 from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.kernels import isolated_job
 from dynadiag.recording.opening import list_recordings
 from tui.line_actions import LineActionsApp
 from tui.session import Session
@@ -97,6 +98,7 @@ class RecordingApp(LineActionsApp):
     def exit(self, result: int | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
         """End the browser. Keys that were pressed after the last one do nothing: the screens are being closed."""
         self.leaving = True
+        isolated_job.stop_all()  # a worker waits for each of them, and the browser for its workers
         super().exit(result, return_code, message)
 
     # The recording

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ from dynadiag.errors import DynadiagError
 
 T = TypeVar("T")
 _TIMEOUT = 600  # seconds
+_running: set[subprocess.Popen[str]] = set()
 
 
 def run_isolated(module: str, job_data: object, kind: type[T], description: str) -> T:
@@ -27,19 +30,50 @@ def run_isolated(module: str, job_data: object, kind: type[T], description: str)
         job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
         job.write_bytes(msgspec.json.encode(job_data))
         command = [sys.executable, "-P", "-m", module, str(job), str(result)]
-        try:
-            done = subprocess.run(
-                command, env=_environment(scratch), cwd=scratch, capture_output=True, text=True, timeout=_TIMEOUT
-            )
-        except subprocess.TimeoutExpired as error:
-            raise DynadiagError(f"{description}: it took more than {_TIMEOUT} s") from error
+        returned, said = _run(command, scratch, description)
         if not result.exists():
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise DynadiagError(f"{description}: the process ended with {done.returncode}: {said}")
+            last = (said.strip().splitlines() or ["it said nothing"])[-1]
+            raise DynadiagError(f"{description}: the process ended with {returned}: {last}")
         made: dict[str, Any] = msgspec.json.decode(result.read_bytes())
         if "error" in made:
             raise DynadiagError(f"{description}: {made['error']}")
         return msgspec.convert(made, kind, str_keys=True)
+
+
+def stop_all() -> None:
+    """End the processes that run, with the compilers that they have started."""
+    for process in list(_running):
+        _end(process)
+
+
+def _run(command: list[str], scratch: str, description: str) -> tuple[int, str]:
+    """The exit code of a process, and its standard error."""
+    process = subprocess.Popen(
+        command,
+        env=_environment(scratch),
+        cwd=scratch,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    _running.add(process)
+    try:
+        _, said = process.communicate(timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired as error:
+        raise DynadiagError(f"{description}: it took more than {_TIMEOUT} s") from error
+    finally:
+        _running.discard(process)
+        _end(process)
+        process.wait()
+    return process.returncode, said
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _environment(scratch: str) -> dict[str, str]:
