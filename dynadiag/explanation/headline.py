@@ -127,12 +127,11 @@ def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
     made = {(each.file, each.function) for each in run.compiles if each.compile_id in run.compiled}
     for item in broken:
         first = next((each for each in run.compiles if each.compile_id == item.compile_ids[0]), None)
-        wrapped = first is not None and first.function.startswith(DDP)
-        given = first is not None and (wrapped or run.begins_calls(first.file, first.function))
+        given = first is not None and (first.function.startswith(DDP) or run.begins_calls(first.file, first.function))
         if first is None or not given or (first.file, first.function) in made:
             continue  # a part of it that stands before a break has a graph
         if not run.is_compiled_below(first.compile_id):
-            return f"{item.title}." if wrapped else f"Nothing of {first.function} is compiled: {item.title}."
+            return f"Nothing of {first.function} is compiled: {item.title}."
     skipped = [item for item in findings if item.rule == Rule.UNCOMPILED and item.advice]
     return f"Not all is compiled: {skipped[0].title}." if skipped else ""
 
