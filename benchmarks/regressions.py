@@ -80,9 +80,8 @@ class Case:
 
     def texts(self) -> tuple[str, str]:
         """The program before and after."""
-        before = f"import torch\n{self.program}".replace("{inside}", "pass")
-        after = f"import torch\n{self.head}{self.program}".replace(*self.replaced) if self.replaced[0] else ""
-        return before, (after or f"import torch\n{self.head}{self.program}").replace("{inside}", "pass")
+        before, after = f"import torch\n{self.program}", f"import torch\n{self.head}{self.program}"
+        return before.replace("{inside}", "pass"), after.replace(*self.replaced).replace("{inside}", "pass")
 
 
 CASES = {

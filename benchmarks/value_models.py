@@ -172,7 +172,7 @@ def calls() -> dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[torch
 
 
 def main() -> None:
-    """Compile the model, and make a call forward and backward."""
+    """Compile the model, and run it forward and backward once."""
     model, fault = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
     if fault:
         from value_faults import FAULTS

@@ -127,7 +127,7 @@ class Dropped(nn.Module):
 
 
 def main() -> None:
-    """Compile the model, and make a call forward and backward."""
+    """Compile the model, and run it forward and backward once."""
     model, change, options = sys.argv[1], sys.argv[2], sys.argv[3:]
     torch.manual_seed(0)
     make, make_inputs = calls()[model]

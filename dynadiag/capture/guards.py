@@ -28,7 +28,7 @@ _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, 
 # ``__len__`` of the builtin types, which runs no code of the user's.
 _BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
 _CONTAINERS = (list, tuple, set, frozenset)
-# What has a name: the attribute that holds it.
+# The types whose values have a name, and the attribute with it.
 _NAMES = {
     FunctionType: "__qualname__",
     MethodType: "__qualname__",
@@ -56,8 +56,9 @@ def guard_places(guards: Any, f_locals: dict[str, Any]) -> list[list[Any]]:
             continue
         theirs = [frame for frame in stack if not is_stdlib_or_torch(frame.filename)]
         frame = theirs[-1] if theirs else stack[-1]
-        place = [guard.create_fn_name(), guard.name, frame.filename, frame.lineno, frame.name]
-        function = _function(guard.name, scope) if guard.create_fn_name() == "CLOSURE_MATCH" else None
+        kind = guard.create_fn_name()
+        place = [kind, guard.name, frame.filename, frame.lineno, frame.name]
+        function = _function(guard.name, scope) if kind == "CLOSURE_MATCH" else None
         found.append(place if function is None else [*place, short_value(function.__code__)])
     return found
 

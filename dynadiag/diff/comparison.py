@@ -213,13 +213,15 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
 
 def _kept(changes: Sequence[NodeChange], before: CanonicalGraph, after: CanonicalGraph) -> str:
     """How many results a forward graph returns: those of its outputs, and those that it keeps for the backward."""
-    outputs = [each for each in changes if each.before and each.after and each.after.target == OUTPUT]
-    sides = [(each.before, before) for each in outputs] + [(each.after, after) for each in outputs]
-    counts = [sum(graph.nodes[at].computes for at in node.inputs) for node, graph in sides if node is not None]
-    if len(counts) != 2 or counts[0] == counts[1]:
+    outputs = [(each.before, each.after) for each in changes if each.after and each.after.target == OUTPUT]
+    old, new = outputs[0] if len(outputs) == 1 else (None, None)
+    if old is None or new is None:
         return ""
-    where = "computes the rest again" if counts[1] < counts[0] else "computes fewer again"
-    return f"the forward graph returns {count(counts[1], 'result')} of operators, had {counts[0]}; the backward {where}"
+    was, now = (sum(graph.nodes[at].computes for at in node.inputs) for node, graph in ((old, before), (new, after)))
+    if was == now:
+        return ""
+    where = "computes the rest again" if now < was else "computes fewer again"
+    return f"the forward graph returns {count(now, 'result')} of operators, had {was}; the backward {where}"
 
 
 def _times(number: int) -> str:

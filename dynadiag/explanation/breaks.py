@@ -17,7 +17,7 @@ from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some, shorten
 from dynadiag.explanation.identity import identity, place_text
-from dynadiag.explanation.owner import entry_frame, owner_of
+from dynadiag.explanation.owner import owner_and_entry
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
@@ -143,8 +143,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     case = BreakCase(root, run, _left(entries, run), _whole(ids, run))
     cost = _cost(case, group, ids, paid)
     known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
-    owner = owner_of(root.span.file)
-    entry = None if owner.is_user else entry_frame(root.user_stack)
+    owner, entry = owner_and_entry(root.span.file, root.user_stack)
     return Finding(
         rule=rule,
         id=root.gb_id,

@@ -18,7 +18,7 @@ from typing import Any
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.identity import identity
-from dynadiag.explanation.owner import entry_frame, owner_of
+from dynadiag.explanation.owner import owner_and_entry
 from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
@@ -230,8 +230,8 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
     code = "compiled code" if compile_ is None else function
     code = f"the backward of {code}" if graph.backward else code
     what = _WHAT[graph.what].format(value=graph.value)
-    owner, stack = owner_of(place.file), () if compile_ is None else compile_.user_stack
-    entry = None if owner.is_user else entry_frame(stack)
+    stack = () if compile_ is None else compile_.user_stack
+    owner, entry = owner_and_entry(place.file, stack)
     return Finding(
         rule=Rule.CUDA_GRAPH,
         id=None,

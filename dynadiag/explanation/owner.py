@@ -9,7 +9,7 @@ from pathlib import PurePath
 from dynadiag.recording.code_origin import is_generated_file, is_stdlib_file, is_torch_file, path_in_packages
 from dynadiag.recording.records import Frame
 
-__all__ = ["Owner", "entry_frame", "owner_of"]
+__all__ = ["Owner", "entry_frame", "owner_and_entry", "owner_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +41,9 @@ def entry_frame(stack: Iterable[Frame]) -> Frame | None:
     """Return the innermost frame of the program's own on the way to a library's line."""
     own = [frame for frame in stack if owner_of(frame.file).is_user]
     return own[-1] if own else None
+
+
+def owner_and_entry(file: str | None, stack: Iterable[Frame]) -> tuple[Owner, Frame | None]:
+    """Return the owner of a line's file, and for a library's line the program's own frame that leads there."""
+    owner = owner_of(file)
+    return owner, None if owner.is_user else entry_frame(stack)

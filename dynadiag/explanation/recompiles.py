@@ -15,7 +15,7 @@ from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, what_changed
 from dynadiag.explanation.identity import computed_names, enclosing_function, identity, local_number
-from dynadiag.explanation.owner import entry_frame, owner_of
+from dynadiag.explanation.owner import owner_and_entry, owner_of
 from dynadiag.explanation.rebinding import assignment
 from dynadiag.explanation.recompile_case import (
     RecompileCase,
@@ -308,8 +308,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     span = _place(item, cases, run)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    owner = owner_of(span.file)
-    entry = None if owner.is_user else entry_frame(run.stack(item.compile_id))
+    owner, entry = owner_and_entry(span.file, run.stack(item.compile_id))
     return Finding(
         rule=rule,
         id=None,

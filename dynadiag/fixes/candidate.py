@@ -132,7 +132,7 @@ class Rewrite:
     remedies: tuple[str, ...] = ()
 
     def made(self, problem: FixProblem, sources: Sources) -> Candidates:
-        """The candidates. A file whose new text has torch's name imports it."""
+        """The candidates. Each file that uses torch after the change, and does not import it, gets the import."""
         for each in self.candidates(problem, sources):
             yield _importing(each, sources) if isinstance(each, Candidate) else each
 

@@ -49,6 +49,7 @@ class Prover:
     conditions: list[Condition] = field(default_factory=list)
     _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
     _first: RecordedRun = field(init=False)  # the unchanged program in a fresh interpreter
+    _compiled_spread: float = 0.0  # between two runs of the unchanged program
 
     def measure_unchanged(self, first: RecordedRun) -> None:
         """Run the unchanged program as a fork, and uncompiled. ``first`` is its run in a fresh interpreter.
@@ -65,6 +66,7 @@ class Prover:
             raised = last_exception(reference.errors) or f"exit code {reference.outcome.exit_code}"
             raise FailsUncompiled(f"the trial that records its calls, uncompiled, ended with {raised}")
         printed = mask_unstable(recorded.printed, first.printed)
+        self._compiled_spread = spread_of(recorded.printed, first.printed)
         if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
             plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
             code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
@@ -121,18 +123,16 @@ class Prover:
         return self._judged(proof, COMPARISONS)
 
     def _judged(self, proof: Proof, obligations: Obligations) -> tuple[Proof, str | None]:
-        """The objection to a proof. If it is a decimal number that is printed, runs of the unchanged program show first
-        by how much such numbers differ among themselves.
+        """The objection to a proof. If it is a decimal number that is printed, the unchanged program runs uncompiled
+        first, to show by how much such numbers differ from those of its compiled runs.
         """
         why, unchanged = first_objection(proof, obligations), self.unchanged
         if why is None or unchanged.spread is not None or unchanged.recorded.outcome.exit_code != 0:
             return proof, why
         if first_objection(_with_spread(proof, ROUNDING), obligations) is not None:
             return proof, why
-        printed = unchanged.recorded.printed
-        again = self.trials.recorded("as written, once more")
         plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
-        spread = max(spread_of(printed, run.printed) for run in (again, plain))
+        spread = max(self._compiled_spread, spread_of(unchanged.recorded.printed, plain.printed))
         self.unchanged = replace(unchanged, spread=spread)
         proof = _with_spread(proof, spread)
         return proof, first_objection(proof, obligations)

@@ -222,7 +222,7 @@ def _run(
     wide: bool = False,
     keep: bool = False,
 ) -> _SyncedRun:
-    """Run the graph on copies of its inputs, in a mode. The values of all nodes are kept if it is said."""
+    """Run the graph on copies of its inputs, in a mode. ``keep`` keeps the values of all nodes."""
     given = copy_tensors(inputs)
     given = float64_copies(given) if wide else given  # not under the mode, where memory is not shared as it was
     run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors, keep=keep)

@@ -102,7 +102,7 @@ def _positions(count: int) -> torch.Tensor:
 
 
 def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
-    """Return the largest difference of a value from a more precise one, relative to the largest element of that.
+    """Return the largest difference between a value and a more precise one, divided by the latter's largest element.
 
     Elements that are not finite in either are left out. None where the two are not comparable.
     """

@@ -179,7 +179,7 @@ def test_what_writes_to_its_input(function: Callable[..., Any], writes: bool) ->
 
 
 def test_a_node_that_a_pass_put_behind_another_has_its_value() -> None:
-    """Not one that a pass made of the next operator."""
+    """A node that a pass made of the next operator does not have it."""
     graph = fx.Graph()
     product = graph.call_function(torch.ops.aten.mul.Tensor, (graph.placeholder("x"), 2))
     behind = graph.call_function(torch.ops.aten.mul.Tensor, (product, 1.01))

@@ -1,4 +1,4 @@
-"""How a test ended, as its recording has it, and what the summary says of it."""
+"""The end of a test: what its recording has of it, and what the summary says."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
@@ -28,12 +28,12 @@ _KINDS = {
 
 def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Guard]:
     """Yield the leaves of the guard tree. The count of a later attempt replaces that of an earlier one."""
-    data = context.take("guards", event.compile_id)
-    places = _parse_locations(data)
+    rows = _rows(context.take("guards", event.compile_id))
+    places = _locations(rows)
     for source, (file, line) in places.items():
         context.add_file(file)
         context.guard_locations.add(event.compile_id, source, file, line)
-    context.guarded_names |= {(event.compile_id, source): name for source, name in _parse_names(data)}
+    context.guarded_names |= {(event.compile_id, source): name for source, name in _code_names(rows)}
     context.guards[event.compile_id] = 0
     for kind, source, expression in leaf_guards(payload()):
         found, line = places.get(source) or _locate(context, event.compile_id, source, expression)
@@ -49,25 +49,26 @@ def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any],
         )
 
 
-def _parse_locations(data: Any) -> _Locations:
+def _rows(data: Any) -> list[list[Any]]:
+    """What the recorder wrote of each guard: kind, source, file, line, function, and perhaps the name of code."""
+    rows = list_or_empty(data.get("places")) if isinstance(data, dict) else []
+    return [row for row in rows if isinstance(row, list) and len(row) in (5, 6) and isinstance(row[1], str)]
+
+
+def _locations(rows: Iterable[list[Any]]) -> _Locations:
     """Map each guard's source to the innermost line of the user's."""
     found: _Locations = {}
-    for place in _places(data):
-        if isinstance(place[2], str):
-            found.setdefault(place[1], (place[2], int_or_none(place[3])))
+    for _, source, file, line, *_ in rows:
+        if isinstance(file, str):
+            found.setdefault(source, (file, int_or_none(line)))
     return found
 
 
-def _parse_names(data: Any) -> Iterator[tuple[str, str]]:
-    """The source and the name of each function's code that is guarded on."""
-    yield from (
-        (f"{place[1]}.__code__", place[5]) for place in _places(data) if len(place) == 6 and isinstance(place[5], str)
-    )
-
-
-def _places(data: Any) -> list[list[Any]]:
-    rows = list_or_empty(data.get("places")) if isinstance(data, dict) else []
-    return [row for row in rows if isinstance(row, list) and len(row) in (5, 6) and isinstance(row[1], str)]
+def _code_names(rows: Iterable[list[Any]]) -> Iterator[tuple[str, str]]:
+    """The source and the name of each function's code that has a guard."""
+    for row in rows:
+        if len(row) == 6 and isinstance(row[5], str):
+            yield f"{row[1]}.__code__", row[5]
 
 
 def _locate(context: DigestContext, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
