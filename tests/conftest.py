@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests import kept_compiler
-from tests.interpreters import warm
+from tests.interpreters import keep_environment, warm
 from tests.selection import left_out, long_tests
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     compiler = contextlib.ExitStack()
     compiler.enter_context(kept_compiler.use())
     config.add_cleanup(compiler.close)
+    keep_environment()
 
 
 @pytest.fixture(autouse=True)

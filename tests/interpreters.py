@@ -40,7 +40,7 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["DYNADIAG", "warm"]
+__all__ = ["DYNADIAG", "keep_environment", "warm"]
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
 _Real = subprocess.Popen
@@ -54,6 +54,11 @@ _HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HIGH = 500  # descriptors on their way are numbered from here
 _prctl = ctypes.CDLL(None).prctl
+
+
+def keep_environment() -> None:
+    """Start the server with the variables that this process has now, whichever test is the first to need it."""
+    _State.environment = dict(os.environ)
 
 
 @contextlib.contextmanager
@@ -114,9 +119,7 @@ def _script(words: list[str]) -> tuple[bool, str, list[str]] | None:
 
 
 def _same_for_torch(environment: Mapping[str, str]) -> bool:
-    return _relevant_variables(environment) == _relevant_variables(
-        _State.environment if _State.base is not None else os.environ
-    )
+    return _relevant_variables(environment) == _relevant_variables(_State.environment)
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -124,10 +127,10 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _State:
-    """Of this process: nothing in one that pytest started; in the server and its forks, what they began with."""
+    """What this process began with. A test may change its environment before the server starts."""
 
     base: set[int] | None = None  # descriptors of the server's libraries
-    environment: Mapping[str, str] = types.MappingProxyType({})
+    environment: Mapping[str, str] = types.MappingProxyType(dict(os.environ))
     imported = False  # the program has imported torch: a fork of it would be no fresh interpreter
 
 
@@ -157,7 +160,7 @@ class _Server:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         cache = Path(tempfile.gettempdir(), "dynadiag-tests-inductor")
-        environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), **os.environ} | dict.fromkeys(_SERVERS, "1")
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), **_State.environment} | dict.fromkeys(_SERVERS, "1")
         self._process = _Real(
             [sys.executable, "-c", "from tests.interpreters import serve; serve()", str(theirs.fileno())],
             env=environment,
@@ -208,7 +211,6 @@ def serve() -> NoReturn:
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of what is loaded, and come later than a program's own
     _State.base = _open_descriptors() - {channel.fileno()}
-    _State.environment = dict(os.environ)
     sys.path[:] = path  # torch's loading adds to it
     channel.send(b"no" if torch.cuda.is_available() else b"ready")
     while True:
