@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import io
+import itertools
 import linecache
 import math
 import os
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dynadiag.capture.run_metadata import cell_namer, notebook_name, run_footer, run_header, text_of
+from dynadiag.capture.run_metadata import cell_namer, notebook_name, run_footer, run_header, running_shell, text_of
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem
@@ -26,8 +30,10 @@ if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
     from dynadiag.capture.settings import ValueOptions
+    from dynadiag.commands.progress import ProgressPrinter
     from dynadiag.fixes.fix_report import FixReport
     from dynadiag.tables import Values
+    from dynadiag.trial.outcome import Outcome
 
 __all__ = ["bisect", "explain", "fix", "open", "record", "values", "warm", "watch"]
 
@@ -260,13 +266,26 @@ def bisect(
     import torch
 
     from dynadiag.bisection.bisector import bisect_call
+    from dynadiag.bisection.failing_rung import BisectOptions
 
     if torch.cuda.is_initialized():
         raise DynadiagError(
             f"bisect({_target_name(fn)}): CUDA is in use in this process, which cannot be forked then. "
             "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
         )
-    return _with_cells_named(bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout))
+    options = BisectOptions(accuracy=accuracy, repeat=repeat)
+    with _progress() as progress:
+        return _with_cells_named(bisect_call(fn, args, kwargs or {}, options, timeout, progress.on_trial))
+
+
+@contextmanager
+def _progress() -> Iterator[ProgressPrinter]:
+    """Show how far a search is, on a terminal and in a notebook, and nowhere else."""
+    from dynadiag.commands.progress import ProgressPrinter
+
+    live = sys.stderr is not None and (sys.stderr.isatty() or running_shell() is not None)
+    with ProgressPrinter(sys.stderr if live else io.StringIO(), live=live) as progress:
+        yield progress
 
 
 def _with_cells_named(verdict: Verdict) -> Verdict:
@@ -300,7 +319,13 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
 
     if is_compiled(fn):
         raise DynadiagError(f"fix({_target_name(fn)}): give what was compiled, not what torch.compile returned")
-    return fix_call(fn, args, kwargs)
+    trials = itertools.count(1)
+    with _progress() as progress:
+        return fix_call(fn, args, kwargs, partial(_on_outcome, trials, progress))
+
+
+def _on_outcome(trials: Iterator[int], progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
+    progress.on_trial(next(trials), label, f"ends with {outcome.exit_code}", outcome.seconds)
 
 
 def _path(function: str, path: object) -> Path:

@@ -24,7 +24,7 @@ from dynadiag.bisection.ladder import (
     rung_plan,
 )
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.trial_search import OnTrial, TrialSearch
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.trial.in_process import InProcessRunner
 from dynadiag.trial.outcome import Outcome
@@ -267,10 +267,9 @@ def bisect_call(
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
-    accuracy: bool,
-    repeat: int,
+    options: BisectOptions,
     timeout: float,
+    on_trial: OnTrial,
 ) -> Verdict:
     """The verdict on one call. ``timeout`` is in seconds. Raises `DynadiagError` if this process cannot fork."""
     with (
@@ -280,7 +279,7 @@ def bisect_call(
         name = runner.program.text
         log = TrialLog(Path(folder, "search.dynadiag"), name, [name])
         try:
-            verdict = bisect(TrialSearch(runner, log, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
+            verdict = bisect(TrialSearch(runner, log, on_trial, repeat=options.repeat), options)
         finally:
             log.discard()
     return replace(verdict, target=name, notes=(*verdict.notes, _ONE_THREAD))

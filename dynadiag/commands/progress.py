@@ -14,11 +14,14 @@ _MAX_STATUS = 110  # characters of the line that changes
 
 
 class ProgressPrinter:
-    """Prints progress. As a context manager it clears the changing line before the report is printed."""
+    """Prints progress. As a context manager it clears the changing line before the report is printed.
 
-    def __init__(self, stream: TextIO) -> None:
+    With ``live`` the stream has one line that changes: a notebook shows it as a terminal does.
+    """
+
+    def __init__(self, stream: TextIO, *, live: bool | None = None) -> None:
         self._stream = stream
-        self._live = stream.isatty()
+        self._live = stream.isatty() if live is None else live
         self._start = time.monotonic()
 
     def __enter__(self) -> ProgressPrinter:

@@ -40,7 +40,8 @@ class Candidate:
     ``finite`` are those of the edits that are right for finite numbers alone: of NaN and infinity the change makes
     another result, so the proof looks at these without them. ``for_whole_graphs`` is for a change that needs a function
     without breaks: between graphs Python has the number. ``leaves_out_condition``: a branch on a
-    tensor is gone, with the operator that it asks.
+    tensor is gone, with the operator that it asks. ``moved_out`` are the operators that run in front of the compiled
+    part now, at each call.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Candidate:
     whole_calls: tuple[str, ...] = ()
     for_whole_graphs: bool = False
     leaves_out_condition: bool = False
+    moved_out: int = 0
     finite: tuple[Edit, ...] = ()
 
 

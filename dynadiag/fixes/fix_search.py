@@ -365,6 +365,7 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
         tuple(name for part in parts for name in part.whole_calls),
         finite=tuple(edit for part in parts for edit in part.finite),
         leaves_out_condition=any(part.leaves_out_condition for part in parts),
+        moved_out=sum(part.moved_out for part in parts),
     )
 
 

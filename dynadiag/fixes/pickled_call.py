@@ -27,7 +27,7 @@ from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.notebook_cells import MODULE, CallPickler, CallUnpickler, imported_packages, write_cells
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.prover import FailsUncompiled
-from dynadiag.fixes.trials import Trials, runner_of
+from dynadiag.fixes.trials import OnOutcome, Trials, runner_of
 from dynadiag.trial.program import Program
 
 _SCRIPT, _PICKLE = "dynadiag_call.py", "dynadiag_call.pickle"
@@ -80,14 +80,16 @@ def _name(fn: object) -> str:
     return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
 
 
-def fix_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> FixReport:
+def fix_call(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], on_outcome: OnOutcome
+) -> FixReport:
     """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, or fails uncompiled."""
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-cells-")))
         project = project_of_call(fn, args, kwargs, folder)
         runner = stack.enter_context(runner_of(project.program))
-        trials = Trials(project, runner, lambda *_: None)
+        trials = Trials(project, runner, on_outcome)
         try:
             result = find_fixes(trials, lambda _: None)
         except FailsUncompiled as failed:

@@ -129,7 +129,7 @@ def _fewer(proof: Proof) -> str | None:
 
 def _compiles_as_much(proof: Proof) -> str | None:
     before, after = proof.baseline.recorded.summary, proof.recorded.summary
-    if after.largest < _SHRUNK * before.largest:
+    if after.largest + proof.candidate.moved_out < _SHRUNK * before.largest:
         return f"it compiles less: the largest graph has {after.largest} operators instead of {before.largest}"
     return None
 
@@ -138,13 +138,14 @@ def runs_as_much_compiled(proof: Proof) -> str | None:
     """The obligation that as much runs in graphs, each operator as often as it runs.
 
     Where a change leaves out a condition, one operator may be gone with each call of a graph that is gone: the one that
-    the branch asked behind its break.
+    the branch asked behind its break. What runs in front of the compiled part now is gone with each call.
     Where recompiles are left and have changes of their own, what torch compiled at all counts instead.
     """
     before, after = proof.baseline.recorded.compiled, proof.recorded.compiled
     if before is None or after is None:
         return None
     asked = max(0, before.calls - after.calls) if proof.candidate.leaves_out_condition else 0
+    asked += proof.candidate.moved_out * after.calls
     if after.ran + asked >= _SHRUNK * before.ran:
         return None
     if proof.baseline.recompiles_last and proof.recorded.summary.recompiles and after.once >= _SHRUNK * before.once:

@@ -354,6 +354,17 @@ def _argument(body: str, found_by: str) -> Adversary:
     return Adversary(source, "L['n']", "as a tensor", frozenset(found_by.split()), values=("0", "1"))
 
 
+def _grown(body: str, found_by: str, first: str = "") -> Adversary:
+    """A list that the program makes longer, and that the function stacks."""
+    head = "MEMORY = []\n\n\ndef made():\n    return torch.compile(target, backend='eager')\n\n"
+    calls = (
+        f"{first}for _ in range(3):\n    MEMORY.append(torch.randn(2, requires_grad=True))\n"
+        "    y = call(torch.randn(2), MEMORY)"
+    )
+    source = _program(body, calls, head, "x, memory")
+    return Adversary(source, "L['memory']", "make one tensor", frozenset(found_by.split()), values=("1", "2"))
+
+
 def _constant(body: str, marked: str, found_by: str) -> Adversary:
     head = (
         "import bisect\nimport heapq\n\nSEEN = []\n\n\ndef noted(n):\n    SEEN.append(n)\n    return n\n\n\n"
@@ -602,6 +613,15 @@ ADVERSARIES = {
     ),
     "the program asks for the compiled model behind which it keeps a number": _kept(
         "return x * 2", "ends", check="assert type(made()).__name__ == 'OptimizedModule'"
+    ),
+    # grown_lists
+    "tensors are stacked without gradients": _grown(
+        "with torch.no_grad():\n    bank = torch.stack(memory)\nreturn (bank * x).sum(0)", "results gradients"
+    ),
+    "the list is empty where it is not stacked": _grown(
+        "if x.shape[0] == 3:\n    return x\nbank = torch.stack(memory)\nreturn bank.sum(0) + x",
+        "ends",
+        "call(torch.randn(3), [])\n",
     ),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),

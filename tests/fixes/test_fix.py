@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import subprocess
 import sys
@@ -79,11 +80,18 @@ def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
 
 
 @warm
-def test_a_call_is_fixed_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "program_to_fix.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
     step = importlib.import_module("program_to_fix").step
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
     report = dynadiag.fix(step, torch.ones(3, 2), torch.zeros(3, 2), torch.tensor(1.5))
+    assert "trial 2: " in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
     assert "2 of 2 causes have a proved fix" in str(report)
     assert "torch.where(condition, " in report.diff
     assert (tmp_path / "program_to_fix.py").read_text() == PROGRAM

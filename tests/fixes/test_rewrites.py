@@ -1405,3 +1405,40 @@ def test_a_model_that_is_compiled_otherwise_has_no_two_methods(old: str, new: st
 )
 def test_a_function_stays_whole(text: str, marked: str, tmp_path: Path) -> None:
     assert split(HEAD + text, tmp_path, marked) == []
+
+
+GROWN = (
+    f"{HEAD}@torch.compile\ndef f(x, bank: list, k=2) -> object:\n    rows = torch.cat(bank, 1)\n    return rows @ x\n"
+)
+
+
+def grown(text: str, tmp_path: Path) -> list[str]:
+    line = text[: text.index("def f")].count("\n") + 1
+    problem = recompile_of(text, "f", "L['bank']", line, line, ("a list of 1", "a list of 2"), tmp_path)
+    return changed(text, candidates(text, problem, tmp_path))
+
+
+def test_a_list_that_grows_becomes_one_tensor_in_front_of_the_compiled_part(tmp_path: Path) -> None:
+    (made, *_) = grown(GROWN, tmp_path)
+    assert made == (
+        f"{HEAD}@torch.compile\ndef _compiled_f(x, rows: torch.Tensor, k=2) -> object:\n    return rows @ x\n\n\n"
+        "def f(x, bank: list, k=2) -> object:\n    rows = torch.cat(bank, 1)\n"
+        "    torch._dynamo.mark_dynamic(rows, 1)\n    return _compiled_f(x, rows, k)\n"
+    )
+    twice = GROWN.replace("rows @ x", "rows @ torch.cat(bank, 1)")
+    assert "    rows = bank\n    return rows @ bank\n" in grown(twice, tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rows @ x", "rows @ x / len(bank)"),  # the number is code of its own
+        ("bank: list", "bank=()"),
+        ("bank, 1", "[*bank, x], 1"),
+        ("bank, 1", "bank, k"),
+        ("rows =", "bank = x\n    rows ="),
+        ("rows =", "BANK.append(x)\n    rows ="),  # it may be the same list
+    ],
+)
+def test_a_list_that_is_used_otherwise_stays_one(old: str, new: str, tmp_path: Path) -> None:
+    assert grown(GROWN.replace(old, new), tmp_path) == []

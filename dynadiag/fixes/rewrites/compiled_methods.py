@@ -1,6 +1,11 @@
-"""Moves `torch.compile` from a model to methods of its class: what calls these methods then runs uncompiled."""
+"""Moves `torch.compile` to a part of what it compiles: to methods of a model's class, or to a function that another one
+of its name calls. What calls the part then runs uncompiled.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 from libcst import matchers as m
@@ -41,6 +46,51 @@ def _is_constant(option: cst.Arg) -> bool:
     """Return whether an option of `torch.compile` is a literal, which means the same in front of the class."""
     literal = m.SimpleString() | m.Integer() | m.Name("True") | m.Name("False") | m.Name("None")
     return option.keyword is not None and m.matches(option.value, literal)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPart:
+    """What a compiled function becomes if another function of its name calls it: its new name, its decorator, how it is
+    called, and the edits elsewhere.
+    """
+
+    name: str
+    decorator: str
+    called: str
+    more: tuple[Edit, ...]
+
+    def around(self, file: ParsedSource, node: cst.FunctionDef, lines: Sequence[str]) -> Iterator[Edit]:
+        """Rename the function, and add one of its old name and parameters with these lines behind it."""
+        pad, end = file.indent(node), file.newline
+        yield file.replace(node.name, self.name)
+        if self.decorator:
+            yield file.insert_line(file.line(node), f"{pad}{self.decorator}{end}")
+        returns = f" -> {file.code(node.returns.annotation)}" if node.returns is not None else ""
+        head = f"def {node.name.value}({file.code(node.params)}){returns}:"
+        text = "".join(f"{pad}{line}{end}" for line in (head, *(f"{file.indent_unit}{line}" for line in lines)))
+        yield file.insert_line(file.end_line(node) + 1, f"{end if pad else end * 2}{text}")
+
+
+def compiled_part(file: ParsedSource, node: cst.FunctionDef, sources: Sources) -> CompiledPart | None:
+    """The function as a part of another one; ``None`` unless one place of the program says how it is compiled."""
+    if isinstance(file.enclosing(node, cst.ClassDef), cst.ClassDef):
+        made = decorator_of_model(file, sources, node)
+        name = file.free_name(f"_compiled_{node.name.value}", of=node)
+        return CompiledPart(name, made[0], f"self.{name}", (made[1],)) if made is not None else None
+    if node not in file.module.body:
+        return None
+    decorators = [file.code(each.decorator) for each in node.decorators]
+    name = file.free_name(f"_compiled_{node.name.value.strip('_')}", of=node)
+    if decorators:
+        is_compiled = len(decorators) == 1 and decorators[0].startswith("torch.compile")
+        return CompiledPart(name, "", name, ()) if is_compiled else None
+    named = [each for each in file.nodes(cst.Name) if each.value == node.name.value and each is not node.name]
+    argument = file.parent(named[0]) if len(named) == 1 and sources.is_program(file) else None
+    call = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(call, cst.Call) or file.code(call.func) != "torch.compile" or call.args[0] is not argument:
+        return None
+    made = decorator_of(file, call)
+    return CompiledPart(name, made[0], name, (made[1],)) if made is not None else None
 
 
 def plain_parameters(function: cst.FunctionDef) -> list[str] | None:

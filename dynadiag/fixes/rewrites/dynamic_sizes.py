@@ -19,7 +19,7 @@ from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
 from dynadiag.recording.torch_text.sources import is_local, size_of_argument
 
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
-_MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
+MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _MAX_COMPILES = 3
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
@@ -38,7 +38,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
             title = f"mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph{more}"
             changes = (*_marks(site, wanted, "mark_dynamic"), *edits)
             yield Candidate(title, "source", changes, f"{_WHY}; the operator prints the same text")
-        for function in _MARKS if special else _MARKS[:-1]:
+        for function in MARKS if special else MARKS[:-1]:
             title = f"mark the size with `torch._dynamo.{function}`"
             yield Candidate(title, "argument", _marks(site, wanted, function), _WHY)
     file = calling_file(problem, sources)

@@ -19,7 +19,7 @@ from dynadiag.fixes.candidate import Candidate, Condition, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.branch_statement import CONDITION
-from dynadiag.fixes.rewrites.compiled_methods import decorator_of, decorator_of_model, plain_parameters
+from dynadiag.fixes.rewrites.compiled_methods import CompiledPart, compiled_part, plain_parameters
 from dynadiag.fixes.rewrites.conditional_effects import check_unread, is_effect, is_effect_on_object, split_effects
 from dynadiag.fixes.rewrites.conditions import Unsuitable, if_around
 from dynadiag.fixes.rewrites.effect_function import EffectFunction, local_names, read_as_numbers, values_of
@@ -59,7 +59,7 @@ def _behind(problem: FixProblem, sources: Sources, *, assigned: bool) -> Iterato
     here = branch if isinstance(branch, cst.If) else file.statement(call) if call is not None else None
     fits = here is not None and _is_assignment(here) == assigned
     found = _function_around(file, here, span) if here is not None and fits else None
-    compiled = _compiled_by(found, sources) if found is not None else None
+    compiled = compiled_part(found.file, found.node, sources) if found is not None else None
     if found is None or compiled is None:
         return
     what, do = ("kept", "keep") if assigned else ("shown", "show")
@@ -68,7 +68,7 @@ def _behind(problem: FixProblem, sources: Sources, *, assigned: bool) -> Iterato
     for effects in (found.effects, silent if 0 < len(silent) < len(found.effects) else ()):
         if any(each is here for each in effects):
             with suppress(Unsuitable):
-                edits = *_without_effects(replace(found, effects=effects), *compiled[:3]), *compiled[3]
+                edits = *_without_effects(replace(found, effects=effects), compiled), *compiled.more
                 tests = [here.test] if isinstance(here, cst.If) else []
                 both = tuple(Condition(file.name, *file.range(test)) for test in tests)
                 yield Candidate(title, "source", edits, _WHY, both, whole_calls=(found.node.name.value,))
@@ -125,32 +125,10 @@ def _is_constant(target: cst.Subscript) -> bool:
     return isinstance(index, cst.Index) and isinstance(index.value, (cst.SimpleString, cst.Integer))
 
 
-def _compiled_by(found: _Function, sources: Sources) -> tuple[str, str, str, list[Edit]] | None:
-    """The name of the compiled part, its decorator, how it is called, and the further edits."""
-    file, node = found.file, found.node
-    if isinstance(file.enclosing(node, cst.ClassDef), cst.ClassDef):
-        made = decorator_of_model(file, sources, node)
-        name = file.free_name(f"_compiled_{node.name.value}", of=node)
-        return (name, made[0], f"self.{name}", [made[1]]) if made is not None else None
-    if node not in file.module.body:
-        return None
-    decorators = [file.code(each.decorator) for each in node.decorators]
-    name = file.free_name(f"_compiled_{node.name.value.strip('_')}", of=node)
-    if decorators:
-        return (name, "", name, []) if len(decorators) == 1 and decorators[0].startswith("torch.compile") else None
-    named = [each for each in file.nodes(cst.Name) if each.value == node.name.value and each is not node.name]
-    argument = file.parent(named[0]) if len(named) == 1 and sources.is_program(file) else None
-    call = file.parent(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(call, cst.Call) or file.code(call.func) != "torch.compile" or call.args[0] is not argument:
-        return None
-    made = decorator_of(file, call)
-    return (name, made[0], name, [made[1]]) if made is not None else None
-
-
-def _without_effects(found: _Function, name: str, decorator: str, called: str) -> Iterator[Edit]:
+def _without_effects(found: _Function, part: CompiledPart) -> Iterator[Edit]:
     """The compiled part under another name, and the function behind it."""
-    file, node, end, unit = found.file, found.node, found.file.newline, found.file.indent_unit
-    pad, parameters = file.indent(node), [each.name.value for each in node.params.params]
+    file, node, end = found.file, found.node, found.file.newline
+    parameters = [each.name.value for each in node.params.params]
     made = EffectFunction(file, node, kept=_unchanged(file, node, parameters))
     for line in found.effects:
         if isinstance(line, cst.If):
@@ -167,18 +145,13 @@ def _without_effects(found: _Function, name: str, decorator: str, called: str) -
     code = file.code(found.result.value)
     code = f"({code})" if isinstance(found.result.value, cst.Tuple) and not found.result.value.lpar else code
     yield file.replace(found.result, f"return {code}, {values}" if values else file.code(found.result))
-    yield file.replace(node.name, name)
-    if decorator:
-        yield file.insert_line(file.line(node), f"{pad}{decorator}{end}")
     given = ", ".join(each for each in parameters if each != "self")
     lines = [
-        f"def {node.name.value}({file.code(node.params)}):",
-        f"{unit}{', '.join(filter(None, [inner, values]))} = {called}({given})",
-        *(f"{unit}{each}" for each in made.sides[0]),
-        f"{unit}return {inner}",
+        f"{', '.join(filter(None, [inner, values]))} = {part.called}({given})",
+        *made.sides[0],
+        f"return {inner}",
     ]
-    text = "".join(f"{pad}{line}{end}" for line in lines)
-    yield file.insert_line(file.end_line(node) + 1, f"{end if pad else end * 2}{text}")
+    yield from part.around(file, node, lines)
 
 
 def _without_branch(found: _Function, branch: cst.If, made: EffectFunction) -> Edit:
