@@ -166,7 +166,7 @@ class _Search:
 
     def _candidates(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
         """The candidates of a rewrite. One in a package has to be a change of functions, which an overlay can hold."""
-        for each in rewrite.made(problem, self._sources):
+        for each in self._made(rewrite, problem):
             if isinstance(each, Candidate) and library_edits(each.edits):
                 try:
                     list(changes_of(self._project, each.edits))
@@ -181,6 +181,13 @@ class _Search:
                 )
                 continue
             yield each
+
+    def _made(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
+        """What a rewrite makes. One that raises is a fault of ours, which the report has, and the others go on."""
+        try:
+            yield from rewrite.made(problem, self._sources)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no other change depends on it
+            yield Refusal(rewrite.name, f"a fault of dynadiag, please report it: {type(error).__name__}: {error}")
 
     def _message_causes(self) -> None:
         kinds = [cause.problem.kind for cause in self._causes]

@@ -623,6 +623,11 @@ ADVERSARIES = {
         "ends",
         "call(torch.randn(3), [])\n",
     ),
+    "the function handles tensors that cannot be stacked": _grown(
+        "try:\n    bank = torch.stack(memory)\nexcept RuntimeError:\n    return x\nreturn bank.sum(0) + x",
+        "ends",
+        "call(torch.randn(2), [torch.ones(2), torch.ones(3)])\n",
+    ),
     # counts
     "a value is as large as the least length": _counts("torch.tensor([0, 1, 4])", "ends"),
     "values are of a small type": _counts("torch.tensor([0, 1, 3], dtype=torch.int32)", "results"),

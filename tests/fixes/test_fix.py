@@ -17,6 +17,8 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
+from dynadiag.fixes import fix_search
+from dynadiag.fixes.candidate import Rewrite
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemPlace
 from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.project import Project
@@ -79,6 +81,10 @@ def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
     assert "2 of 2 causes have a proved fix" in capfd.readouterr().out
 
 
+def _broken(*_: object) -> Any:
+    raise KeyError("place")
+
+
 @warm
 def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,6 +92,7 @@ def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
     (tmp_path / "program_to_fix.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
     step = importlib.import_module("program_to_fix").step
+    monkeypatch.setattr(fix_search, "CATALOGUE", (Rewrite("broken", _broken), *fix_search.CATALOGUE))
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -93,6 +100,7 @@ def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
     assert "trial 2: " in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
     assert "2 of 2 causes have a proved fix" in str(report)
+    assert "not: broken: a fault of dynadiag, please report it: KeyError: 'place'\n" in str(report)
     assert "torch.where(condition, " in report.diff
     assert (tmp_path / "program_to_fix.py").read_text() == PROGRAM
 

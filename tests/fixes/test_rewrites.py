@@ -1177,6 +1177,14 @@ def test_a_number_among_further_arguments_is_given_as_a_tensor(tmp_path: Path) -
     ]
 
 
+def test_a_branch_on_the_guarded_line_is_no_effect_to_keep(tmp_path: Path) -> None:
+    branch = "    if random.random() < 0.5:\n        x = x * 2\n    return x\n"
+    text = f"{HEAD}def f(x):\n{branch}c = torch.compile(f)\ny = c(1)\n"
+    problem = recompile_of(text, "f", "L['x'].size()[1]", 5, 9, ("3", "4"), tmp_path)
+    made = candidates(text, replace(problem, guarded=Span("f.py", 6)), tmp_path)
+    assert not any("behind the call" in each.title for each in made)
+
+
 def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
     assert recompiled(LOOP, "L['x'].size()[1]", ("3", "4"), tmp_path) == [
         "torch._dynamo.mark_dynamic(x, 1)",

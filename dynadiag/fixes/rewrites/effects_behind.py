@@ -57,7 +57,7 @@ def _behind(problem: FixProblem, sources: Sources, *, assigned: bool) -> Iterato
         return
     branch, call = if_around(file, span) if problem.kind == "break" else None, file.at(span, cst.Call)
     here = branch if isinstance(branch, cst.If) else file.statement(call) if call is not None else None
-    fits = here is not None and _is_assignment(here) == assigned
+    fits = here is not None and _is_assignment(here) == assigned and (here is branch or not isinstance(here, cst.If))
     found = _function_around(file, here, span) if here is not None and fits else None
     compiled = compiled_part(found.file, found.node, sources) if found is not None else None
     if found is None or compiled is None:
