@@ -123,4 +123,9 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
     return list(together.values())
 
 
-_NAMING_ALL = ("value.float", "value.integer", "value.integer_again")  # remedies that name all numbers that changed
+_NAMING_ALL = (
+    "value.attribute",
+    "value.float",
+    "value.integer",
+    "value.integer_again",
+)  # remedies that name all numbers that changed

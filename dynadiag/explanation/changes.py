@@ -15,7 +15,7 @@ from math import prod
 
 from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure, Recompile
-from dynadiag.recording.torch_text.sources import last_name, numbered_items
+from dynadiag.recording.torch_text.sources import ends_in_attribute, hooked_module, last_name, numbered_items
 
 __all__ = [
     "GuardChange",
@@ -33,6 +33,7 @@ __all__ = [
 
 _OF_CONDITIONS = ("shape", "size", "value")  # sorts of failures that a condition and its terms have
 _EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
+_HELD_IN = ("_buffers", "_parameters", "_modules")  # where a module keeps such attributes
 _OF_MODULE = "L['self']."
 _MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
 # What a lazy module or a cache sets in its first call.
@@ -119,9 +120,7 @@ def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
     flag of several tensors.
     """
     explaining = explaining_sorts([change.fact for change in own])
-    containers = [
-        change.fact.subject or "" for change in own if change.sort in ("length", "keys") and not change.fact.index
-    ]
+    containers = [change.fact for change in own if change.sort in ("length", "keys") and not change.fact.index]
     default_dtype = any(change.fact.index == "default_dtype" for change in own)
     sizes = [change.fact for change in own if change.sort == "size"]
     together: dict[object, list[GuardChange]] = {}
@@ -132,8 +131,8 @@ def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
         elif default_dtype and change.sort == "dtype":
             key = _DEFAULT_DTYPE
         elif change.sort in ("value", "presence", "type", "none", "size", "length", "keys"):
-            around = (name for name in containers if (change.fact.subject or "").startswith(f"{name}["))
-            key = next((("in", name) for name in around), key)
+            subject = change.fact.subject or ""
+            key = next((_cause(each) for each in containers if subject.startswith(f"{each.subject}[")), key)
         key = next((_cause(size) for size in sizes if _goes_with(change.fact, size)), key)
         together.setdefault(key, []).append(change)
     return tuple(map(tuple, _merged_by_size(list(together.values()))))
@@ -168,8 +167,10 @@ def _cause(fact: GuardFailure) -> tuple[object, ...]:
         return fact.part, fact.was, fact.now
     if fact.part == "state":
         return "state", fact.index, fact.terms
+    if (module := hooked_module(fact.subject)) is not None:
+        return "hooks", numbered_items(module)
     if fact.part in ("length", "keys"):
-        return "in", fact.subject
+        return "in", numbered_items(fact.subject) if ends_in_attribute(fact.subject) else fact.subject
     if fact.part == "freed" and (subject := fact.subject or "").startswith("type("):
         return "class", subject.removeprefix("type(").removesuffix(")")
     if fact.part == "type" and fact.was_type == fact.now_type:
@@ -303,6 +304,8 @@ def _is_part(failure: GuardFailure, other: GuardFailure) -> bool:
         return whole in failure.guard
     if other.part == "membership":
         return failure.part == "value" and failure.subject == whole
+    if other.part == "presence" and failure.part == "length":
+        return failure.subject in [f"{whole.rpartition('.')[0]}.{held}" for held in _HELD_IN]
     if other.part == "length":
         return failure.part == "presence" and part.startswith(f"{whole}[")
     if sort_of(other) not in ("type", "none"):

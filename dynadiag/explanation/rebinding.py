@@ -29,12 +29,12 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     if fact.part not in ("length", "keys", "membership"):
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
-    container = source_text(fact.subject)
+    containers = _written_as(source_text(fact.subject), function)
     here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
-    here += [(fact.file, node) for node in _nodes_at(fact, sources)]
+    here = [(fact.file, node) for node in _nodes_at(fact, sources)] + here
     for file, node in here:
-        for target in _targets(node):
-            if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != container:
+        for target in _targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ():
+            if not isinstance(target, ast.Subscript) or ast.unparse(target.value) not in containers:
                 continue
             key = ast.unparse(target.slice)
             grows = fact.part == "length" and fact.now_type in DICTS and _length(fact.now) > _length(fact.was)
@@ -42,9 +42,21 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
                 return key, Span(file, target.lineno)
     for file, node in here:
         called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) == container:
+        if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
             return None, Span(file, called.lineno)
     return None
+
+
+def _written_as(container: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> set[str]:
+    """What a function may call a container: ``self.state[list(self.state)[0]]``, or ``state`` behind
+    ``state = self.state[p]``."""
+    texts = {container}
+    for node in () if function is None else ast.walk(function):
+        if isinstance(node, ast.Assign):
+            value = node.value
+            item = isinstance(value, ast.Subscript) and container.startswith(f"{ast.unparse(value.value)}[")
+            texts |= {ast.unparse(each) for each in node.targets if item or ast.unparse(value) == container}
+    return texts
 
 
 def _length(value: str | None) -> int:

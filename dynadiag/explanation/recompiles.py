@@ -332,7 +332,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         ),
         advice=advise_on(_told(group), run.run.torch),
         evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group, raised)),
-        called=_called(item, run, raised, entry),
+        called=_called(item, run, raised, bool(cases) and cases[0].sort == "state", entry),
         records=tuple(each.index for each in group.items),
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
@@ -348,13 +348,15 @@ def _place(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> 
     return Span(own.file, function.lineno) if is_wrapped and function else Span(item.file, item.line)
 
 
-def _called(item: Recompile, run: RunRecords, raised: bool, entry: Frame | None) -> tuple[Frame, ...]:
-    """The user's stack to a function that is not the user's, or where torch raised at the limit."""
+def _called(item: Recompile, run: RunRecords, raised: bool, is_state: bool, entry: Frame | None) -> tuple[Frame, ...]:
+    """The user's stack to a function that is not the user's, to a call in another state of torch, or where torch raised
+    at the limit."""
     if raised:  # before the compile began, so that it has no stack of its own
         stacks = (each.user_stack for each in run.breaks if each.compile_id == item.compile_id)
         return tuple(frame for frame in next(stacks, ()) if (frame.file, frame.line) != (item.file, item.line))
     if is_user_file(item.file):
-        return ()
+        stack = run.stack(item.compile_id) if is_state else ()
+        return tuple(frame for frame in stack if (frame.file, frame.line) != (item.file, item.line))
     return tuple(frame for frame in run.stack(item.compile_id) if frame != entry)
 
 
@@ -416,12 +418,12 @@ def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
     ids = list_some([item.compile_id for item, _ in later])
     values = [cases[0].fact.now for _, cases in later if cases and cases[0].fact.now is not None]
     then = f" (then {list_some(class_words(values))})" if len(set(values)) > 1 else ""
-    told = {case.sort: case.fact.source for case in group.cases[0]}
+    told = {(case.sort, case.fact.source) for case in group.cases[0]}
     beside = [
         what_changed(case.changes[0])
         for _, cases in later
         for case in cases
-        if told.get(case.sort, "") != case.fact.source
+        if (case.sort, case.fact.source) not in told
     ]
     same = "" if beside else ", for the same reason"
     yield Fact("again", f"{ids} before it" if group.first.limit_reached else f"in {ids}{same}{then}")

@@ -41,7 +41,8 @@ STATES: tuple[Remedy[RecompileCase], ...] = (
     ),
     _state(
         "num_threads",
-        "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
+        "The number of threads changed between the calls: call `torch.set_num_threads` at the start, with the same "
+        "number in every thread that calls the function.",
         "threads",
     ),
     _state("default_dtype", "The default dtype changed after the first compile: set it at the start.", "default_dtype"),

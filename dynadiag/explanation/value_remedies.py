@@ -13,7 +13,14 @@ from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort, p
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.recording.torch_text.guards import literal_type, was_empty
-from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, local_name, source_text
+from dynadiag.recording.torch_text.sources import (
+    holder_of,
+    hooked_module,
+    is_global,
+    last_name,
+    local_name,
+    source_text,
+)
 
 __all__ = ["VALUES"]
 
@@ -119,12 +126,6 @@ def _static_number(case: RecompileCase) -> Slots:
         name=case.name,
         option=by.get(fact.base or "", "") if is_integer else "",
     )
-
-
-def _of_another_object(fact: GuardFailure) -> str:
-    if fact.is_new_owner is False:
-        return ""
-    return " Where each call brings another object, each value is compiled apart: with few, call each once to warm up."
 
 
 def _is_closed_over(case: RecompileCase) -> bool:
@@ -278,11 +279,23 @@ def _none(*, attribute: bool) -> Needs:
     return needs
 
 
+def _hooks(*, of_instances: bool) -> Needs:
+    def needs(case: RecompileCase) -> Slots:
+        module = hooked_module(case.fact.subject)
+        fits = case.sort in ("presence", "length", "keys", "value", "type", "identity") and module is not None
+        return slots_if(fits and (case.fact.is_new_owner is True) == of_instances, module=source_text(module))
+
+    return needs
+
+
 def _presence(case: RecompileCase) -> Slots:
     now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
         case.fact.now or "", "there in one call, and not in the other"
     )
-    return slots_if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
+    fits = (
+        case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global") and not hooked_module(case.fact.subject)
+    )
+    return slots_if(fits, names=case.names, now=now)
 
 
 def _fewer_items(case: RecompileCase) -> Slots:
@@ -391,10 +404,10 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.attribute",
-        "The attribute {name} changed, and its value is part of the code: set it once, before the first call.{plain}",
-        lambda case: slots_if(
-            _value(case, *_ATTRIBUTE, type_="other"), name=case.name, plain=_of_another_object(case.fact)
-        ),
+        "{what} changed, and the value is part of the code: set it once, before the first call. To switch between a "
+        "few values call each once to warm up; what is new in each call (an id, a name) stays out of the compiled "
+        "function.",
+        lambda case: slots_if(_value(case, *_ATTRIBUTE, type_="other"), what=_nouns(case, "attribute")),
         trials=tried("an_attribute"),
     ),
     Remedy(
@@ -441,6 +454,20 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("a_float", "a_float_in_a_tensor"),
     ),
     Remedy(
+        "hooks.of_instances",
+        "`{module}` has other hooks in one instance than in another, and hooks are part of the code: expect one "
+        "compile for each, or give all instances the same hooks.",
+        _hooks(of_instances=True),
+        trials=tried("hooks_of_some_layers"),
+    ),
+    Remedy(
+        "hooks.between_calls",
+        "A hook of `{module}` came or went between the calls, and hooks are part of the code: register hooks before "
+        "the first call, and keep them.",
+        _hooks(of_instances=False),
+        trials=tried("a_hook_that_goes"),
+    ),
+    Remedy(
         "items.added",
         "The compiled code itself adds the key {key} to {names} (`{place}`), so the next call with it has another "
         "number of keys: put the key in before the first call, or return the value and add it outside.",
@@ -456,8 +483,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.filled",
-        "{names:was} empty in the first call and is not any more: the code for the empty one is not used again. Fill "
-        "it before the first compiled call.",
+        "{names:was} empty in the first call, and filled later: the code for the empty one is not used again. Fill it "
+        "before the first compiled call.",
         _filled,
         trials=tried("a_list_that_is_filled"),
     ),

@@ -171,7 +171,7 @@ class _Sections:
         breaks = count(split, "graph break")
         free = sum(len(item.places) for item in explanation.findings if item.rule == Rule.BREAK and item.is_free)
         aside = [f"met {count(reports, 'time')}"] if reports > split else []
-        aside += [f"{free} at no cost"] if free else []
+        aside += ["at no cost" if free == split else f"{free} at no cost"] if free else []
         breaks += f" ({', '.join(aside)})" if aside else ""
         exports = f", {count(explanation.export_count, 'export')}" if explanation.export_count else ""
         return (

@@ -1536,6 +1536,43 @@ def takes_the_bias(layer: nn.Linear) -> None:
     layer.bias = None
 
 
+def keeps_the_output(layer: nn.Module, _: Any, output: torch.Tensor) -> torch.Tensor:
+    return output
+
+
+def removes_a_hook(*, keeps: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        hook, compiled = net[0].register_forward_hook(keeps_the_output), compile_(net)
+        first = compiled(x).detach()
+        if not keeps:
+            hook.remove()
+        return [first, compiled(x).detach()]
+
+    return run
+
+
+class Wrapped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, v: torch.Tensor) -> Any:
+        return self.linear(v) * 2
+
+
+def hooks_of_layers(*, of_all: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layers = [Wrapped().requires_grad_(False) for _ in range(2)]
+        for layer in layers if of_all else layers[:1]:
+            layer.linear.register_forward_hook(keeps_the_output)
+        return [compile_(layer)(x) for layer in layers]
+
+    return run
+
+
 MANY = tuple(range(3, 8))
 
 
@@ -2344,6 +2381,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "gradients": (with_gradients(on=True), with_gradients(on=False)),
     "a_frozen_parameter": (changes_a_layer(freezes, before=False), changes_a_layer(freezes, before=True)),
+    "a_hook_that_goes": (removes_a_hook(keeps=False), removes_a_hook(keeps=True)),
+    "hooks_of_some_layers": (hooks_of_layers(of_all=False), hooks_of_layers(of_all=True)),
     "a_bias_taken_away": (
         changes_a_layer(takes_the_bias, before=False),
         changes_a_layer(takes_the_bias, before=True),

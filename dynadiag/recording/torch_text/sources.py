@@ -52,7 +52,8 @@ _INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it 
 _CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
 _DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
 _LAST_STEP = re.compile(r"(\.(?P<attribute>\w+)(\(\))?|\['(?P<key>[^']*)'\]|\[[^\[\]]*\])$")
-_ITEM = re.compile(r"\[\d+\]")
+_HOOKS = re.compile(r"(?P<module>.+?)\._(?:forward|backward)_(?:pre_)?hooks(?:_with_kwargs|_always_called)?\b")
+_ITEM = re.compile(r"\[(?:\d+|'\d+')\]")
 # Ends of the source of a part of a tensor, and the part.
 _WRAPPED = re.compile(r"L\['fn'\](?:\.__self__(?=\.))?")  # the callable, or the object of a method
 _KEYWORD = re.compile(r"L\['partial'\]\.keywords\['(\w+)'\]")
@@ -207,6 +208,16 @@ def last_name(source: str | None) -> str | None:
 def numbered_items(source: str | None) -> str:
     """A source with one text for all indices, which the items of one container share."""
     return _ITEM.sub("[]", source or "")
+
+
+def hooked_module(source: str | None) -> str | None:
+    """Return the module whose hooks a source is of.
+
+    >>> hooked_module("L['self']._modules['linear']._forward_hooks[0]")
+    "L['self']._modules['linear']"
+    """
+    match = _HOOKS.match(source or "")
+    return match["module"] if match else None
 
 
 def attribute_of(source: str | None) -> tuple[str, str] | None:
