@@ -74,6 +74,23 @@ def calls_at(source: str | None, line: int | None) -> int:
     return sum(isinstance(call, ast.Name) or ast.unparse(call).startswith("self.") for call in here)
 
 
+def registers_hook(source: str | None, line: int | None) -> bool:
+    """Whether a line registers the hook of a tensor."""
+    tree = None if source is None or line is None else parsed(source)
+    calls = (node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call) and node.lineno == line)
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "register_hook" for call in calls)
+
+
+def looped_result(source: str | None, span: Span) -> str | None:
+    """Return the name that the statement at a line assigns to, where a loop of the function goes over that."""
+    function = enclosing_function(source, span.line)
+    nodes = [] if function is None else list(ast.walk(function))
+    made = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == span.line]
+    names = {target.id for node in made for target in node.targets if isinstance(target, ast.Name)}
+    loops = (node.iter for node in nodes if isinstance(node, ast.For) and isinstance(node.iter, ast.Name))
+    return next((over.id for over in loops if over.id in names), None)
+
+
 def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:
     """Return the dotted names of what the condition at a place calls (``np.random.rand``)."""
     calls = [node for test in _conditions(source, span) for node in ast.walk(test) if isinstance(node, ast.Call)]

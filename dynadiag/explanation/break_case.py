@@ -20,7 +20,9 @@ from dynadiag.explanation.blocks import (
     is_condition,
     is_iterated,
     is_loop_condition,
+    looped_result,
     only_raises,
+    registers_hook,
     unsplittable_block,
     writes_through,
 )
@@ -45,6 +47,7 @@ __all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "theirs", "when", "w
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
+_MODULE_LISTS = "/torch/nn/modules/container.py"
 _LEFT_TO_PYTHON = ("/torch/optim/", "/torch/amp/", "/torch/_compile.py")  # the last has what torch itself disabled
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": DDP}
@@ -52,7 +55,7 @@ _WRAPPER_CLASSES = {"DDP": DDP}
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
 _ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
-_RANDOM = ("np.random.", "numpy.random.", "random.")
+_RANDOM = ("np.random.", "numpy.random.", "random.", "torch.rand", "torch.bernoulli")
 _CHANCE = ("random", "_random", "Random", "secrets")
 
 
@@ -134,6 +137,22 @@ class BreakCase:
         way = self.way
         is_inlined = way is not None and way != self.item.user_stack[-1]
         return not is_inlined and takes_from_arguments(self.source, self.item.span)
+
+    @property
+    def picks_a_module(self) -> bool:
+        """Whether the number that is asked of a tensor is the index of a module in a list of modules."""
+        return self.is_item and (self.facts.inside.file or "").endswith(_MODULE_LISTS)
+
+    @property
+    def looped(self) -> str | None:
+        """The name of the result that a loop of the function goes through."""
+        return looped_result(self.source, self.item.span)
+
+    @property
+    def in_hook(self) -> bool:
+        """Whether it is in a function that a line on the way registers as the hook of a tensor."""
+        way = self.item.user_stack[:-1]
+        return any(registers_hook(self.run.sources.get(frame.file), frame.line) for frame in way)
 
     @property
     def is_branch(self) -> bool:
@@ -258,7 +277,7 @@ class BreakCase:
 
     @property
     def is_chance(self) -> bool:
-        """Whether a random number of Python's or NumPy's is drawn."""
+        """Whether a random number is drawn: of Python's, of NumPy's, or out of a random tensor of torch's."""
         called = called_in_condition(self.source, self.item.span)
         return self.python_module in _CHANCE or any(name.startswith(_RANDOM) for name in called)
 

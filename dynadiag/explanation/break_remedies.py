@@ -48,12 +48,16 @@ _KNOWN = frozenset(
         "checkpoint.attribute",
         "warn.reorder",
         "warn.ignore",
+        "hook.between",
+        "item.module",
+        "shape.loop",
     }
 )
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
+_GRADIENT = "GB9186"
 _CLOCK = "GB9193"  # 2.15
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
@@ -364,6 +368,36 @@ _RULES = (
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(
+        "hook.between",
+        "A hook in compiled code may do no more than compute the gradient that it returns. Compile what comes before "
+        "the tensor and what comes after it each by itself, and register the hook between the two calls.",
+        when(theirs, lambda case: case.in_hook),
+        trials=(Trial("keeps_a_norm_in_a_hook"),),
+    ),
+    Remedy(
+        "grad.trace",
+        "Set `torch._dynamo.config.trace_autograd_ops = True`: the gradient is then part of the graph. (Where it is "
+        "taken in Python, with `create_graph=True`, the backward of what was compiled before it raises `does not "
+        "currently support double backward`.)",
+        when(_is(_GRADIENT)),
+        trials=(Trial("differentiates_inside"),),
+    ),
+    Remedy(
+        "item.module",
+        "The values of a tensor pick the module that runs, which tracing has to know. Loop over all modules "
+        "(`for index, module in enumerate(self.experts)`), each on the rows that are its own.",
+        when(lambda case: case.picks_a_module and case.owner.is_user),
+        trials=(Trial("picks_modules_by_values"),),
+    ),
+    Remedy(
+        "shape.loop",
+        "The values of a tensor decide how often the loop over `{looped}` runs, and torch unrolls loops: with the size "
+        "captured the break only moves there. Loop over all that there may be; what nothing is selected for is then "
+        "empty.",
+        when(theirs, _is(_DYNAMIC_SHAPE), lambda case: case.looped is not None, looped=lambda case: case.looped or ""),
+        trials=(Trial("loops_over_what_was_hit", case=_DYNAMIC_SHAPE),),
+    ),
+    Remedy(
         "item.tensor",
         "Keep the value a tensor, without `.item()`: arithmetic, comparison and indexing take a 0-dimensional one.",
         when(theirs, _about("arithmetic")),
@@ -381,7 +415,11 @@ _RULES = (
         when(
             _is(_ITEM, _DATA),
             lambda case: (
-                case.is_item and case.decision is None and case.facts.within is None and "log" not in case.uses
+                case.is_item
+                and not (case.picks_a_module or case.in_hook)
+                and case.decision is None
+                and case.facts.within is None
+                and "log" not in case.uses
             ),
         ),
         trials=(
@@ -416,7 +454,7 @@ _RULES = (
     Remedy(
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
-        when(_is(_DYNAMIC_SHAPE), lambda case: not case.symbols_are_captured),
+        when(_is(_DYNAMIC_SHAPE), lambda case: not (case.symbols_are_captured or case.looped)),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
@@ -493,5 +531,7 @@ def _advice(case: BreakCase) -> tuple[Advice, ...]:
     ours = (tuple(each for each in ours if each.key in _KNOWN) or ours)[:MOST]
     if ours or not case.owner.is_user:
         return ours
+    if decision is not None:
+        return given[:MOST]  # torch advises to keep the number in the graph, which decides nothing
     hints = tuple(Advice(hint, "unchecked", "torch") for hint in specific_hints(item.hints) if not is_general(hint))
     return (hints or given or tuple(Advice(hint, "unchecked", "torch") for hint in item.hints))[:MOST]

@@ -232,15 +232,19 @@ def _cost(case: BreakCase, group: Sequence[Break], ids: Sequence[str], paid: dic
 def _left(entries: Sequence[Break], run: RunRecords) -> tuple[SkippedFrame, ...]:
     """The functions that go on uncompiled where one of these breaks split them: outermost first, without repeats.
 
-    A function that ends with the statement that breaks has nothing left.
+    A function that ends with the statement that breaks has nothing left. A rest that meets a break of its own is left
+    because of that one.
     """
+    met = {item.compile_id for item in run.breaks}
+    own = {(each.file, each.line) for each in run.compiles if each.outcome == "skipped" and each.compile_id in met}
     split = {(frame.file, frame.line) for item in entries for frame in item.user_stack}
     rests = (item for item in reversed(run.skipped) if is_resume_function(item.function))
     return tuple(
         dict.fromkeys(
             rest
             for rest in rests
-            if (rest.file, rest.line) in split and not is_last(run.sources.get(rest.file), Span(rest.file, rest.line))
+            if (rest.file, rest.line) in split - own
+            and not is_last(run.sources.get(rest.file), Span(rest.file, rest.line))
         )
     )
 

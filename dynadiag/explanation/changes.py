@@ -132,10 +132,16 @@ def causes(own: Sequence[GuardChange]) -> tuple[tuple[GuardChange, ...], ...]:
             key = _DEFAULT_DTYPE
         elif change.sort in ("value", "presence", "type", "none", "size", "length", "keys"):
             subject = change.fact.subject or ""
-            key = next((_cause(each) for each in containers if subject.startswith(f"{each.subject}[")), key)
+            key = next((_cause(each) for each in containers if _is_in(change.fact, subject, each)), key)
         key = next((_cause(size) for size in sizes if _goes_with(change.fact, size)), key)
         together.setdefault(key, []).append(change)
     return tuple(map(tuple, _merged_by_size(list(together.values()))))
+
+
+def _is_in(fact: GuardFailure, subject: str, container: GuardFailure) -> bool:
+    """Whether a failure is of an item, where a container has more or fewer: of a dict only one that came or went."""
+    kept_apart = sort_of(fact) == "value" and subject.startswith(f"{container.subject}['")
+    return subject.startswith(f"{container.subject}[") and not kept_apart
 
 
 _DEFAULT_DTYPE = ("state", "default_dtype", ())

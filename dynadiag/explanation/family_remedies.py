@@ -50,6 +50,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         GB4198="copies_a_module",
         GB0156="draws_from_a_generator",
         GB0208="asks_for_the_threads",
+        GB4347="takes_a_batch",
     ),
     _usual(
         "disable",

@@ -44,7 +44,7 @@ def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Fin
         item.severity != "note" and item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) for item in before
     )
     found = [_counted(each, run, before, told) for each in mostly]
-    for frame in dict.fromkeys(run.skipped):
+    for frame in {_key(each.file, each.line, each.function): each for each in run.skipped}.values():
         if (frame.file, frame.line) in counted or _is_over(frame, run):
             continue
         cause = told.get(_key(frame.file, frame.line, frame.function))
@@ -183,4 +183,5 @@ def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, i
 
 
 def _key(file: str | None, line: int | None, function: str) -> _Key:
-    return (file, line, original_name(function))
+    """A function that torch names once with its class and once without."""
+    return (file, line, original_name(function).rpartition(".")[2])

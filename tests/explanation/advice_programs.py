@@ -1047,6 +1047,81 @@ def with_backend(backend: Any) -> Program:
     return run
 
 
+def differentiates(v: torch.Tensor) -> torch.Tensor:
+    (slope,) = torch.autograd.grad((v**3).sum(), v, create_graph=True)
+    return slope.square().sum()
+
+
+def gradient_of(fn: Callable[[torch.Tensor], torch.Tensor]) -> Program:
+    def run(compile_: Compile) -> Any:
+        v = torch.ones(4, requires_grad=True)
+        compile_(fn)(v).backward()
+        return v.grad
+
+    return run
+
+
+def norm_kept_by_hook(compile_: Compile) -> list[Any]:
+    norms: list[float] = []
+
+    def forward(v: torch.Tensor) -> torch.Tensor:
+        hidden = v * 2
+        hidden.register_hook(lambda grad: norms.append(grad.norm().item()))
+        return (hidden * 3).sum()
+
+    compile_(forward)(torch.ones(4, requires_grad=True)).backward()
+    return norms
+
+
+def norm_kept_between(compile_: Compile) -> list[Any]:
+    norms: list[float] = []
+    hidden = compile_(lambda v: v * 2)(torch.ones(4, requires_grad=True))
+    hidden.register_hook(lambda grad: norms.append(grad.norm().item()))
+    compile_(lambda h: (h * 3).sum())(hidden).backward()
+    return norms
+
+
+class Experts(nn.Module):
+    """Rows go to experts: ``loop`` is over the numbers of those that were hit ("hit", "number"), or over all."""
+
+    def __init__(self, loop: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.loop, self.experts = loop, nn.ModuleList(nn.Linear(4, 4).requires_grad_(False) for _ in range(3))
+
+    def forward(self, v: torch.Tensor, chosen: torch.Tensor) -> Any:
+        out = v * 0
+        if self.loop == "hit":
+            hit = chosen.unique()
+            for index in hit:
+                out = out + v * (chosen == index)[:, None]
+        elif self.loop == "all":
+            for index in range(3):
+                out = out + v * (chosen == index)[:, None]
+        elif self.loop == "picked":
+            for index in chosen:
+                out = out + self.experts[index](v) * (chosen == index)[:, None]
+        else:
+            for number, expert in enumerate(self.experts):
+                out = out + expert(v) * (chosen == number)[:, None]
+        return out
+
+
+def routes(loop: str) -> Program:
+    chosen = torch.tensor([0, 2])
+    return lambda compile_: compile_(Experts(loop))(torch.ones(2, 4), chosen)
+
+
+def batches() -> Iterator[torch.Tensor]:
+    while True:
+        yield torch.ones(4)
+
+
+def takes_a_batch(compile_: Compile) -> Any:
+    source = batches()
+    return compile_(lambda: next(source) * 2)()
+
+
 # Recompiles.
 
 
@@ -2381,6 +2456,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "gradients": (with_gradients(on=True), with_gradients(on=False)),
     "a_frozen_parameter": (changes_a_layer(freezes, before=False), changes_a_layer(freezes, before=True)),
+    "differentiates_inside": (
+        gradient_of(differentiates),
+        configured(gradient_of(differentiates), lambda: setattr(config, "trace_autograd_ops", True)),
+    ),
+    "keeps_a_norm_in_a_hook": (norm_kept_by_hook, norm_kept_between),
+    "picks_modules_by_values": (routes("picked"), routes("every")),
+    "loops_over_what_was_hit": (routes("hit"), routes("all")),
+    "takes_a_batch": (takes_a_batch, lambda compile_: compile_(lambda v: v * 2)(next(batches()))),
     "a_hook_that_goes": (removes_a_hook(keeps=False), removes_a_hook(keeps=True)),
     "hooks_of_some_layers": (hooks_of_layers(of_all=False), hooks_of_layers(of_all=True)),
     "a_bias_taken_away": (

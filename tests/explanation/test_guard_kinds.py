@@ -327,7 +327,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
         "the level of forward-mode AD was",
         "`torch.autograd.forward_ad.dual_level`",
     ),
-    "hooks of a module": (hook, "module._forward_hooks", "`module._forward_hooks`"),
+    "hooks of a module": (hook, "module._forward_hooks", "A hook of `module` came or went"),
     "ID_MATCH of a builtin function": (
         calls(lambda x, g: g(x), (x, torch.sin), (x, torch.cos)),
         "g is another object than before, now cos (builtin_function_or_method)",

@@ -108,7 +108,7 @@ def test_an_attribute_of_an_argument_may_be_another_in_each_call(tmp_path: Path)
         return v + 1 if batch.kind == "text" else v - 1
 
     (only,) = found(tmp_path, choose, (x, Batch("text")), (x, Batch("image")))
-    assert "Where each call brings another object" in advice_of(only)
+    assert "To switch between a few values" in advice_of(only)
 
 
 def power(v: torch.Tensor, n: int) -> torch.Tensor:
