@@ -62,6 +62,7 @@ class Recorder(logging.Handler):
         self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
         self.refused_fusions = RefusedFusions()
+        self._program = getattr(sys.modules.get("__main__"), "__file__", None)  # Python deletes it at the end
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
         self.objects = ObjectNumbers()
@@ -317,6 +318,11 @@ class Recorder(logging.Handler):
             probe(self, metadata, emitter)
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
             self._note_missed(str(name), error, metadata)
+
+    def record_program(self) -> None:
+        """Append the text of the main file if none is recorded: what it calls may tell why nothing was compiled."""
+        if not self._files:
+            self.record_source(self._program, {})
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
         """Append the text of one of the user's files as it is now, once; if `library`, also of torch's and Python's."""

@@ -97,7 +97,7 @@ def advise_on(cases: Sequence[RecompileCase], torch: str | None = None) -> tuple
     return tuple(dict.fromkeys([*(advice for given in each for advice in given), *limit]))[:MOST]
 
 
-# What the compiled code itself does, or a hook, is the cause: what else helps against such a change is not said beside it.
+# What the compiled code itself does, or a hook, is the cause: what else helps against such a change is not said.
 _KNOWN = ("recompile.set_inside", "items.added", "items.appended", "hooks.of_instances", "hooks.between_calls")
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.program_end import bad_end
+from dynadiag.explanation.recompile_case import place_text
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.share import share_text
+from dynadiag.explanation.source_search import method_of_compiled
 from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Compile, SkippedFrame
@@ -191,6 +193,14 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
     if run.run.torch is None:
         return ("The program never imported torch.",)
     if not any(number for kind, number in events.items() if not kind.startswith("dynadiag_")):
+        if (found := method_of_compiled(run.sources)) is not None:
+            name, method, place = found
+            return (
+                f"`{name}.{method}` is called ({place_text(place)}), and never `{name}(...)`: of what "
+                f"`torch.compile(module)` returns only a call of the module is compiled. Compile the method "
+                f"(`{name}.{method} = torch.compile({name}.{method})`); where it calls the module (`self(...)`), call "
+                "`module.compile()` instead of `torch.compile(module)`.",
+            )
         return (
             "torch reported no event at all: nothing that `torch.compile` returned was called, compiling was "
             "disabled, torch refused what was called before it looked at it (a generator function), or it was torch's "

@@ -47,7 +47,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     return None
 
 
-def _written_as(container: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> set[str]:
+def _written_as(container: str, function: ast.AST | None) -> set[str]:
     """What a function may call a container: ``self.state[list(self.state)[0]]``, or ``state`` behind
     ``state = self.state[p]``."""
     texts = {container}

@@ -26,6 +26,7 @@ from dynadiag.explanation.recompile_case import (
 )
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.source_search import option_number
 from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
@@ -331,7 +332,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
             functions_uncompiled=int(item.limit_reached and not raised),
         ),
         advice=advise_on(_told(group), run.run.torch),
-        evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group, raised)),
+        evidence=(*_guards(item, cases, run), *_later(group, run), *_shared(group, raised, run)),
         called=_called(item, run, raised, bool(cases) and cases[0].sort == "state", entry),
         records=tuple(each.index for each in group.items),
         owner=owner.name,
@@ -450,7 +451,22 @@ def _axes(group: _Group) -> Iterator[Fact]:
         yield Fact("axes", list_some([f"{name} had {count(len(each), 'value')}" for name, each in most]))
 
 
-def _shared(group: _Group, raised: bool) -> Iterator[Fact]:
+def _limit_elsewhere(group: _Group, run: RunRecords) -> Iterator[Fact]:
+    """Where the program raises the limit for one thread, and the function reaches that of another, which torch's
+    configuration is apart for (from 2.12 on)."""
+    stated = option_number(run.sources, "recompile_limit") or option_number(run.sources, "cache_size_limit")
+    stack = next((stack for each in group.items if (stack := run.stack(each.compile_id))), ())
+    own = len(group.items)  # the variants that there were before the last
+    is_apart = not (run.run.torch or "2.11").startswith("2.11") and stack and stack[0].function != "<module>"
+    if stated is not None and is_apart and stated[0] > own:
+        text = (
+            f"{own} in this thread: the program sets it to {stated[0]} for another one, and from torch 2.12 on each "
+            "thread has a configuration of its own. Set it in the thread that calls the function"
+        )
+        yield Fact("limit", text, stated[1])
+
+
+def _shared(group: _Group, raised: bool, run: RunRecords) -> Iterator[Fact]:
     """What many variants of one function share: the limit, and the code that all instances of a class have.
 
     ``raised``: torch raised at the limit.
@@ -471,6 +487,7 @@ def _shared(group: _Group, raised: bool) -> Iterator[Fact]:
         )
     if group.first.limit_reached:
         yield from _axes(group)
+        yield from _limit_elsewhere(group, run)
         if raised:
             yield Fact(
                 "limit",

@@ -11,8 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["call_span", "definition_span", "option_span", "return_line"]
+__all__ = ["call_span", "definition_span", "method_of_compiled", "option_number", "option_span", "return_line"]
 
+# Methods of every `nn.Module`: to call one compiles nothing, and is not meant to.
+_OF_EVERY_MODULE = frozenset(
+    {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "compile", "apply", "requires_grad_"}
+    | {"parameters", "named_parameters", "buffers", "modules", "named_modules", "children", "get_submodule"}
+    | {"state_dict", "load_state_dict", "zero_grad", "register_forward_hook", "register_forward_pre_hook"}
+)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -23,6 +29,46 @@ def option_span(sources: Mapping[str, str], options: Collection[str]) -> Span | 
     Span(file='f.py', line=2, column=None, end_line=None, end_column=None)
     """
     return _last(sources, lambda node: _sets_option(node, options))
+
+
+def option_number(sources: Mapping[str, str], option: str) -> tuple[int, Span] | None:
+    """Return the number that a program assigns to an option, and where.
+
+    >>> option_number({"f.py": "import a\\na.config.recompile_limit = 64"}, "recompile_limit")
+    (64, Span(file='f.py', line=2, column=None, end_line=None, end_column=None))
+    """
+    for file, tree in ((file, parsed(text)) for file, text in sources.items()):
+        for node in ast.walk(tree) if tree else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and _sets_option(node, (option,)):
+                number = node.value.value
+                if isinstance(number, int):
+                    return number, Span(file, node.lineno)
+    return None
+
+
+def method_of_compiled(sources: Mapping[str, str]) -> tuple[str, str, Span] | None:
+    """Return the name of what `torch.compile` returned, and the method that is called on it, where it itself never is.
+
+    >>> method_of_compiled({"f.py": "net = torch.compile(Net())\\nnet.eval()\\nnet.encode(x)"})
+    ('net', 'encode', Span(file='f.py', line=3, column=None, end_line=None, end_column=None))
+    """
+    for file, tree in ((file, parsed(text)) for file, text in sources.items()):
+        nodes = list(ast.walk(tree)) if tree else []
+        made = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
+        compiled = {
+            ast.unparse(target)
+            for node in made
+            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "torch.compile"
+            for target in node.targets
+        }
+        called = [node.func for node in nodes if isinstance(node, ast.Call)]
+        compiled -= {ast.unparse(function) for function in called}
+        for function in called:
+            if isinstance(function, ast.Attribute) and function.attr not in _OF_EVERY_MODULE:
+                name = ast.unparse(function.value)
+                if name in compiled:
+                    return name, function.attr, Span(file, function.lineno)
+    return None
 
 
 def call_span(sources: Mapping[str, str], functions: Collection[str], *, keyword: str | None = None) -> Span | None:

@@ -292,10 +292,7 @@ def _presence(case: RecompileCase) -> Slots:
     now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
         case.fact.now or "", "there in one call, and not in the other"
     )
-    fits = (
-        case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global") and not hooked_module(case.fact.subject)
-    )
-    return slots_if(fits, names=case.names, now=now)
+    return slots_if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
 
 
 def _fewer_items(case: RecompileCase) -> Slots:

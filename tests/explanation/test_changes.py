@@ -102,7 +102,7 @@ def test_every_entry_stays_named(reasons: list[GuardFailure]) -> None:
     assert named == {reason.against for reason in reasons}
 
 
-def _failures(part: str, *sources: str) -> list[GuardFailure]:
+def _alike(part: str, *sources: str) -> list[GuardFailure]:
     values = {"was": "length 0", "now": "length 1"}
     return [replace(a_failure("g", source=each, **values), subject=each, part=part) for each in sources]
 
@@ -110,16 +110,16 @@ def _failures(part: str, *sources: str) -> list[GuardFailure]:
 def test_what_all_layers_of_a_list_have_is_one_cause() -> None:
     """Switching an adapter changes one attribute in each layer."""
     layers = [f"L['fn']._modules['{number}'].active" for number in range(3)]
-    assert len(causes(changes(_failures("length", *layers)))) == 1
-    assert len(causes(changes(_failures("value", *(f"{each}[0]" for each in layers))))) == 1
-    assert len(causes(changes(_failures("length", "L['batch'][0]", "L['batch'][1]")))) == 2
+    assert len(causes(changes(_alike("length", *layers)))) == 1
+    assert len(causes(changes(_alike("value", *(f"{each}[0]" for each in layers))))) == 1
+    assert len(causes(changes(_alike("length", "L['batch'][0]", "L['batch'][1]")))) == 2
 
 
 def test_the_hooks_of_a_module_are_one_cause() -> None:
     hooks = "L['self']._modules['linear']._forward_hooks"
-    assert len(causes(changes(_failures("presence", f"{hooks}[0]", f"{hooks}_with_kwargs[0]")))) == 1
+    assert len(causes(changes(_alike("presence", f"{hooks}[0]", f"{hooks}_with_kwargs[0]")))) == 1
 
 
 def test_a_buffer_that_came_explains_that_there_are_more() -> None:
-    came, more = [*_failures("presence", "L['self'].mean"), *_failures("length", "L['self']._buffers")]
+    came, more = [*_alike("presence", "L['self'].mean"), *_alike("length", "L['self']._buffers")]
     assert without_consequences([came, more]) == (came,)

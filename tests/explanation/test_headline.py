@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.headline import Headline
+from dynadiag.explanation.rules import Rule
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Recompile, Run, SkippedFrame, Span
 from tests.explanation.build import FILE, RUN, FakeRecording, a_break, a_compile, a_graph, a_recompile, a_run
 
@@ -143,3 +144,29 @@ def test_a_compile_that_was_under_way_at_the_end_did_not_fail() -> None:
         "warning",
         "forward was still being compiled at the end of the recording.",
     )
+
+
+def test_a_method_of_what_torch_compile_returned_is_not_compiled() -> None:
+    source = "net = torch.compile(Net())\nnet.eval()\nfor x in data:\n    net.encode(x)\n"
+    (why,) = explain(FakeRecording(sources={FILE: source})).headline.why
+    assert why.startswith("`net.encode` is called (prog.py:4), and never `net(...)`")
+    (why,) = explain(FakeRecording(sources={FILE: source + "net(x)\n"})).headline.why
+    assert "no event at all" in why
+
+
+def test_a_limit_that_was_raised_in_another_thread_is_named() -> None:
+    source = "import torch\ntorch._dynamo.config.recompile_limit = 64\n"
+    (found,) = (
+        finding
+        for finding in explain(
+            FakeRecording(
+                sources={FILE: source},
+                compile_records=(a_compile(user_stack=(Frame(FILE, 9, "serve"),)),),
+                recompile_records=(a_recompile("L['n'] == 1", compile_id="0/0", limit_reached=True),),
+            )
+        ).findings
+        if finding.rule == Rule.RECOMPILE_LIMIT
+    )
+    (limit, *_) = [fact for fact in found.evidence if fact.label == "limit"]
+    assert limit.text.startswith("1 in this thread: the program sets it to 64")
+    assert limit.span == Span(FILE, 2)
