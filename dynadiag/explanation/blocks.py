@@ -66,6 +66,14 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
 
 
+def picked_from(source: str | None, span: Span) -> str | None:
+    """Return what the subscript that begins at a place picks an item of (``self.experts``)."""
+    tree = None if source is None or span.line is None or span.column is None else parsed(source)
+    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)] if tree else []
+    place = (span.line, span.column)
+    return next((ast.unparse(node.value) for node in items if (node.lineno, node.col_offset) == place), None)
+
+
 def calls_at(source: str | None, line: int | None) -> int:
     """How many calls at a line may be of something compiled: of a name, or of an attribute of ``self``."""
     tree = None if source is None or line is None else parsed(source)

@@ -22,6 +22,7 @@ from dynadiag.explanation.blocks import (
     is_loop_condition,
     looped_result,
     only_raises,
+    picked_from,
     registers_hook,
     unsplittable_block,
     writes_through,
@@ -47,7 +48,7 @@ __all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "theirs", "when", "w
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
-_MODULE_LISTS = "/torch/nn/modules/container.py"
+_INDEX = "GB0218"  # operator.index() on a tensor, in 2.11
 _LEFT_TO_PYTHON = ("/torch/optim/", "/torch/amp/", "/torch/_compile.py")  # the last has what torch itself disabled
 _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_fully_shard/"}
 _WRAPPER_CLASSES = {"DDP": DDP}
@@ -139,9 +140,10 @@ class BreakCase:
         return not is_inlined and takes_from_arguments(self.source, self.item.span)
 
     @property
-    def picks_a_module(self) -> bool:
-        """Whether the number that is asked of a tensor is the index of a module in a list of modules."""
-        return self.is_item and (self.facts.inside.file or "").endswith(_MODULE_LISTS)
+    def picked_from(self) -> str | None:
+        """The list, such as one of modules, that a number asked of a tensor picks an item of here."""
+        is_index = self.is_item or self.item.gb_id == _INDEX
+        return picked_from(self.source, self.item.span) if is_index and self.taken is None else None
 
     @property
     def looped(self) -> str | None:

@@ -49,7 +49,7 @@ _KNOWN = frozenset(
         "warn.reorder",
         "warn.ignore",
         "hook.between",
-        "item.module",
+        "item.picked",
         "shape.loop",
     }
 )
@@ -383,10 +383,13 @@ _RULES = (
         trials=(Trial("differentiates_inside"),),
     ),
     Remedy(
-        "item.module",
-        "The values of a tensor pick the module that runs, which tracing has to know. Loop over all modules "
-        "(`for index, module in enumerate(self.experts)`), each on the rows that are its own.",
-        when(lambda case: case.picks_a_module and case.owner.is_user),
+        "item.picked",
+        "The values of a tensor pick the item of `{container}`, which tracing has to know. Loop over all items "
+        "(`for index, item in enumerate({container})`), each on the rows that are its own.",
+        when(
+            lambda case: case.picked_from is not None and case.owner.is_user,
+            container=lambda case: case.picked_from or "",
+        ),
         trials=(Trial("picks_modules_by_values"),),
     ),
     Remedy(
@@ -416,7 +419,7 @@ _RULES = (
             _is(_ITEM, _DATA),
             lambda case: (
                 case.is_item
-                and not (case.picks_a_module or case.in_hook)
+                and not (case.picked_from or case.in_hook)
                 and case.decision is None
                 and case.facts.within is None
                 and "log" not in case.uses

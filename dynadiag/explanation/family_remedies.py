@@ -15,6 +15,7 @@ _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "wh
 _VERSIONS = {
     "requires_gradients": ("2.11", "2.13", "2.14"),  # 2.15 reports its break otherwise
     "copies_a_module": ("2.13", "2.14", "2.15"),
+    "takes_a_batch": ("2.13",),  # torch 2.14 on traces it, 2.11 reports another break
 }
 
 
