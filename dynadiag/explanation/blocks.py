@@ -162,13 +162,24 @@ def _writes_to(statement: ast.stmt, mask: str) -> bool:
 
 
 def called_beside(source: str | None, line: int | None) -> tuple[str, ...]:
-    """What the function around a line calls on ``self`` in other statements (``self.net``)."""
+    """The parts, such as layers, that the function around a line calls in other statements (``self.net``).
+
+    A part is an attribute that the file gives a value: a method of the object cannot be compiled in its place.
+    """
+    tree = None if source is None else parsed(source)
+    made = {
+        ast.unparse(target)
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
     function = enclosing_function(source, line)
     body = [] if function is None or isinstance(function, ast.Lambda) else function.body
     others = [node for node in body if not node.lineno <= (line or 0) <= (node.end_lineno or 0)]
     calls = (node.func for each in others for node in ast.walk(each) if isinstance(node, ast.Call))
     own = (call for call in calls if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name))
-    return tuple(dict.fromkeys(ast.unparse(call) for call in own if ast.unparse(call.value) == "self"))
+    names = dict.fromkeys(ast.unparse(call) for call in own if ast.unparse(call.value) == "self")
+    return tuple(name for name in names if name in made)
 
 
 def _computes(node: ast.stmt) -> bool:

@@ -163,7 +163,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
-    files |= set(recording.source_files()) if bypasses or not compiles else set()
+    files |= set(recording.source_files()) if bypasses or not any(files) else set()
     end, exports = read_end(recording), read_exports(recording)
     files |= {frame.file for each in exports for frame in (*each.callers, *each.stack)} | {
         each.file for each in exports

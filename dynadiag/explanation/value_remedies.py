@@ -292,6 +292,8 @@ def _presence(case: RecompileCase) -> Slots:
     now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
         case.fact.now or "", "there in one call, and not in the other"
     )
+    if case.fact.is_new_owner:
+        now = "there in one instance, and missing in another"
     return slots_if(case.sort == "presence" and case.fact.base in (*_ATTRIBUTE, "global"), names=case.names, now=now)
 
 
@@ -600,7 +602,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "object.presence",
         "{names:was} {now}, and the code asked for it: define it from the start (in `__init__`), before the first "
-        "call.",
+        "call, or expect one compile for each.",
         _presence,
         trials=tried("presence"),
     ),
