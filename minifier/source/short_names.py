@@ -19,9 +19,9 @@ def tidied(text: str) -> Iterator[str]:
     tree = ast.parse(text)
     names = _short_names(tree)
     renamed = render(_Rename(names).visit(ast.parse(text)))
-    yield _with_joined_imports(renamed)
+    yield _with_imports_first(renamed)
     yield renamed
-    yield _with_joined_imports(text)
+    yield _with_imports_first(text)
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
@@ -84,11 +84,11 @@ class _Rename(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _with_joined_imports(text: str) -> str:
-    """`import a` and `import b` as `import a, b`."""
+def _with_imports_first(text: str) -> str:
+    """The program with its plain imports at its beginning, each module once, in the order of their names."""
     tree = ast.parse(text)
     plain = [node for node in tree.body if isinstance(node, ast.Import)]
-    if len(plain) < 2:
-        return text
-    joined = ast.Import(sorted({alias.name: alias for n in plain for alias in n.names}.values(), key=lambda a: a.name))
-    return render(ast.Module([joined if n is plain[0] else n for n in tree.body if n not in plain[1:]], []))
+    aliases = sorted({alias.name: alias for n in plain for alias in n.names}.values(), key=lambda a: a.name)
+    start = sum(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body[:1])
+    rest = [node for node in tree.body[start:] if node not in plain]
+    return render(ast.Module([*tree.body[:start], *(ast.Import([alias]) for alias in aliases), *rest], []))
