@@ -287,10 +287,17 @@ def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> De
 def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
     """Verify a verdict. Lowerings that only fail together may be one value that goes unstored from one to the next."""
     chain = pool.name == "lowering" and len(sets) == 1 and len(sets[0]) > 1
-    link = find_inlined_value(pool, sets[0]) if chain else None
-    result = _verify(link[0], [link[1]]) if link is not None else DescentResult()
+    link, result = None, DescentResult()
+    try:
+        link = find_inlined_value(pool, sets[0]) if chain else None
+        result = _verify(link[0], [link[1]]) if link is not None else result
+    except AnswersContradictError:
+        raise
+    except SearchStoppedError as stop:  # the trials that verify the lowerings may be known
+        result = DescentResult(notes=(f"not searched, since {stop}: the one value that has to be stored",))
     if link is None or not result.confirmed:
-        return _verify(pool, sets)
+        verified = _verify(pool, sets)
+        return replace(verified, notes=(*verified.notes, *result.notes))
     values, keys = link
     names = [point.name for key, point in pool.points.items() if key in sets[0]]
     together = f"the lowerings {', '.join(names)} fail only together: each computes the one before it in its own kernel"

@@ -85,8 +85,8 @@ class TrialSearch:
     def run(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
         """The outcome of a candidate: the known one, else that of a new trial (or of up to ``repeat`` trials)."""
         key = plan.key()
-        self._check_answers_sometimes()
         if key not in self._outcomes:
+            self._check_answers_sometimes()
             for _ in range(self.repeat):
                 outcome = self.run_once(plan, label, across_rungs)
                 if self.status(outcome, across_rungs) == "same":
@@ -132,6 +132,7 @@ class TrialSearch:
         new = {one.plan.key(): one for one in candidates if not self._has_outcome(one.plan.key())}
         if not new or not self._runs_in_parallel:
             return
+        self._check_answers_sometimes()
         makes = [(one, self._outcomes) for one in new.values()]
         if len(new) % 2 and (other := self._idle_core_plan) is not None and not self._has_outcome(other.plan.key()):
             makes, self._idle_core_plan = [*makes, (other, self._idle_core_outcomes)], None
