@@ -193,7 +193,7 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
     lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
     if len(points) == 1 and points[0].target in recorded.facts.operators:
         culprit = replace(culprit, group="operator", name=points[0].target)
-        verified = replace(verified, notes=_traced_backward(culprit))
+        verified = replace(verified, notes=(_fails_traced(culprit),))
     return replace(
         result,
         culprits=(replace(culprit, nodes=tuple(point.name for point in points), lines=lines or culprit.lines),),
@@ -203,10 +203,16 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
     )
 
 
-def _traced_backward(operator: Culprit) -> tuple[str, ...]:
-    """What fails of a custom operator whose fake kernel and schema explain nothing, where that is known."""
-    fails = f"{operator.name} fails in its backward: AOTAutograd traces that once, on fake tensors, and runs the trace"
-    return (fails,) if operator.graph == "backward" else ()
+def _fails_traced(operator: Culprit) -> str:
+    """What fails of a custom operator whose fake kernel and schema explain nothing."""
+    if operator.graph == "backward":
+        return (
+            f"{operator.name} fails in its backward: AOTAutograd traces that once, on fake tensors, and runs the trace"
+        )
+    return (
+        f"{operator.name} fails where AOTAutograd traces it, and no promise of its fake kernel or schema explains "
+        "that: compare what its kernels for autograd, functionalization and tracing do with what it computes"
+    )
 
 
 def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:

@@ -365,3 +365,21 @@ def test_a_culprit_is_named_once_its_confirming_trials_were_made_however_the_bud
             break
     assert {culprit.name for culprit in verdict.culprits} == wrong
     assert not any("not run" in note for note in verdict.notes)
+
+
+def test_a_crash_that_shows_otherwise_in_each_run_is_searched_with_every_failure(rows: TrialLog) -> None:
+    """A kernel that writes past its buffer: the program aborts, or is wrong, with and without caches."""
+    kernel = Decision("kernel", "0/0/forward/sum", "sum", "0/0", "forward")
+    ways = [Signature("signal", "SIGABRT", "killed by SIGABRT"), FAILURE, Signature("signal", "SIGSEGV", "killed")]
+
+    def answer(plan: Plan, n: int) -> Outcome:
+        switch = plan.switch("kernel")
+        fails = plan.rung in (None, "inductor") and (switch is None or switch.is_on(kernel.key))
+        way = ways[0] if plan.rung is None else ways[n % 2 + 1]
+        points = (kernel,) if "kernel" in plan.record else ()
+        return replace(FAILED, signature=way, points=points) if fails else replace(PASSED, points=points)
+
+    verdict = bisect(TrialSearch(Answers(answer), rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung, verdict.stale_caches) == ("found", "inductor", False), verdict.notes
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("kernel", "sum")]
+    assert any(note.startswith("it fails in more than one way (SIGABRT and ") for note in verdict.notes)
