@@ -23,7 +23,7 @@ from dynadiag.bisection.document import BisectDocument, CulpritDocument, Failure
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
-from dynadiag.minify.minify_result import MinifyDocument
+from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.recording.torch_text.failures import compared_values, first_error, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
@@ -139,9 +139,10 @@ def _title(case: TriagedCase) -> list[str]:
     return [f"# torch.compile{at}: {inline_code(_whole_words(said, _MAX_TITLE))}{named}"]
 
 
-def _parts_of_torch(case: TriagedCase) -> list[CulpritDocument]:
+def _parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:
     """The culprits whose names a maintainer knows."""
-    culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
+    culprits: Sequence[CulpritDocument | ReproCulpritDocument] = case.bisect.culprits if case.bisect else ()
+    culprits = culprits or (case.minify.bisected if case.minify else ())
     return [culprit for culprit in culprits if culprit.kind not in _OF_THE_PROGRAM]
 
 
