@@ -52,7 +52,8 @@ def install() -> None:
     torch_private.wrap_inner_compile(_compile_inner_graph)
     torch_private.wrap_run_node(_lower_node)
     torch_private.abbreviate_nested_kernels()
-    torch_private.wrap_pattern_apply(_pattern)
+    torch_private.wrap_pattern_check(_pattern)
+    torch_private.wrap_fallback(_leave_to_aten)
     torch_private.wrap_can_fuse(_fusion)
     torch_private.wrap_cpp_kernel(_kernel)
     TRIAL.wraps_backend = aot_hooks.compiler_of_nodes
@@ -139,15 +140,31 @@ def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]
     return result
 
 
-def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node: Node) -> Any:
-    """One replacement of one match."""
+def _pattern(check: Callable[..., Any], entry: Any, match: Any) -> Any:
+    """Whether one match is replaced. A check that raises is a part of its pattern."""
+    try:
+        matches = check(match)
+    except Exception:
+        if _pattern_on(entry, match):
+            raise
+        return False
+    return matches if matches is not False and _pattern_on(entry, match) else False
+
+
+def _pattern_on(entry: Any, match: Any) -> bool:
     name = torch_private.pattern_name(entry)
     here = _position()
-    occurrence = TRIAL.occurrence("pattern", _key(name, node.name, here=here))
+    node = match.output_node().name
+    occurrence = TRIAL.occurrence("pattern", _key(name, node, here=here))
     describe = lambda: {"name": name, "target": name, "lines": _user_lines(match.nodes), **here}  # noqa: E731
-    if TRIAL.is_on("pattern", _key(name, node.name, occurrence, here=here), describe):
-        return inner(entry, match, graph, node)
-    return None
+    return TRIAL.is_on("pattern", _key(name, node, occurrence, here=here), describe)
+
+
+def _leave_to_aten(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Let ATen compute an operator. Inductor refuses that for operators which it expects to be decomposed."""
+    if TRIAL.plan.switch("decomposition") is not None:
+        kwargs["override_decomp"] = True
+    return inner(*args, **kwargs)
 
 
 def _fusion(fusable: bool, first: Any, second: Any) -> bool:

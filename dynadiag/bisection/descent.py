@@ -193,7 +193,7 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
     lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
     if len(points) == 1 and points[0].target in recorded.facts.operators:
         culprit = replace(culprit, group="operator", name=points[0].target)
-        verified = replace(verified, notes=_traced_backward(culprit))
+        verified = replace(verified, notes=(_fails_traced(culprit),))
     return replace(
         result,
         culprits=(replace(culprit, nodes=tuple(point.name for point in points), lines=lines or culprit.lines),),
@@ -203,10 +203,16 @@ def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcom
     )
 
 
-def _traced_backward(operator: Culprit) -> tuple[str, ...]:
-    """What fails of a custom operator whose fake kernel and schema explain nothing, where that is known."""
-    fails = f"{operator.name} fails in its backward: AOTAutograd traces that once, on fake tensors, and runs the trace"
-    return (fails,) if operator.graph == "backward" else ()
+def _fails_traced(operator: Culprit) -> str:
+    """What fails of a custom operator whose fake kernel and schema explain nothing."""
+    if operator.graph == "backward":
+        return (
+            f"{operator.name} fails in its backward: AOTAutograd traces that once, on fake tensors, and runs the trace"
+        )
+    return (
+        f"{operator.name} fails where AOTAutograd traces it, and no promise of its fake kernel or schema explains "
+        "that: compare what its kernels for autograd, functionalization and tracing do with what it computes"
+    )
 
 
 def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:
@@ -287,10 +293,17 @@ def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> De
 def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
     """Verify a verdict. Lowerings that only fail together may be one value that goes unstored from one to the next."""
     chain = pool.name == "lowering" and len(sets) == 1 and len(sets[0]) > 1
-    link = find_inlined_value(pool, sets[0]) if chain else None
-    result = _verify(link[0], [link[1]]) if link is not None else DescentResult()
+    link, result = None, DescentResult()
+    try:
+        link = find_inlined_value(pool, sets[0]) if chain else None
+        result = _verify(link[0], [link[1]]) if link is not None else result
+    except AnswersContradictError:
+        raise
+    except SearchStoppedError as stop:  # the trials that verify the lowerings may be known
+        result = DescentResult(notes=(f"not searched, since {stop}: the one value that has to be stored",))
     if link is None or not result.confirmed:
-        return _verify(pool, sets)
+        verified = _verify(pool, sets)
+        return replace(verified, notes=(*verified.notes, *result.notes))
     values, keys = link
     names = [point.name for key, point in pool.points.items() if key in sets[0]]
     together = f"the lowerings {', '.join(names)} fail only together: each computes the one before it in its own kernel"

@@ -141,7 +141,7 @@ def search_rungs(bisection: Bisection) -> FailingRung:
         verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
         return FailingRung(first, verdict=replace(verdict, compiled=_has_compiled(first)))
     if result.first is None or result.outcome is None:
-        return _fails_at_no_rung(bisection, first, result)
+        return _crashes_in_many_ways(bisection, first, result) or _fails_at_no_rung(bisection, first, result)
     return FailingRung(first, result.first, result.outcome, result.rungs)
 
 
@@ -278,6 +278,25 @@ def rerun_as_written(bisection: Bisection) -> LabeledPlan:
     return LabeledPlan(replace(bisection.base, caches=False), "as written, again")
 
 
+def _crashes_in_many_ways(bisection: Bisection, first: Outcome, result: LadderResult) -> FailingRung | None:
+    """The last rung, where the program fails there alone, and in another way than as written, one of them a crash.
+
+    A kernel that writes past its buffer does that: what it overwrites differs from run to run. So each failure counts.
+    """
+    statuses = [status for status in result.rungs.values() if status != "not_run"]
+    if statuses != ["pass"] * (len(statuses) - 1) + ["different"]:
+        return None
+    last = next(rung for rung, status in result.rungs.items() if status == "different")
+    outcome = bisection.search.run(*bisection.labeled_rung(last))  # known from the ladder
+    failures = [failure for failure in (first.signature, outcome.signature) if failure is not None]
+    if not any(failure.kind == "signal" for failure in failures):
+        return None
+    bisection.search.any_failure = True
+    ways = " and ".join(failure.type for failure in failures)
+    bisection.notes.append(f"it fails in more than one way ({ways}), as with overwritten memory: each failure counts")
+    return FailingRung(first, last, outcome, {**result.rungs, last: "same"})
+
+
 def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult) -> FailingRung:
     """No rung shows the failure. It comes and goes, or it needs the compiler's caches, which the rungs bypass."""
     search = bisection.search
@@ -287,7 +306,7 @@ def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
     if failed == len(runs):
         bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
-        if search.status(bare) != "same":
+        if bare.passed:
             if (cached := _retry_with_empty_caches(bisection, first, result)) is not None:
                 return cached
             note, stale = f"{note}; {_STALE_CACHE_NOTE}", True

@@ -49,9 +49,7 @@ def _fake_result(inner: Callable[..., Any], mode: Any, operator: Any, types: Any
     """The fake result of an operator: from its fake kernel, or from the operator itself where that is switched off."""
     if not TRIAL.observes(OPERATOR_KIND) or not _is_custom(operator):
         return inner(mode, operator, types, args, kwargs)
-    name = str(operator)
-    if _is_first_report(name):
-        TRIAL.send(OperatorUsed(name))
+    name = _report_use(operator)
     promised = inner(mode, operator, types, args, kwargs)
     switch = TRIAL.plan.switch(OPERATOR_KIND)
     if switch is None or switch.is_on(name):
@@ -70,10 +68,25 @@ def _is_first_report(text: str) -> bool:
     return new
 
 
+def _report_use(operator: Any) -> str:
+    name = str(operator)
+    if _is_first_report(name):
+        TRIAL.send(OperatorUsed(name))
+    return name
+
+
 def correct_operators(module: GraphModule) -> None:
-    """Have a graph of Dynamo's call operators that change undeclared arguments as what they are."""
+    """Have a graph of Dynamo's call operators that change undeclared arguments as what they are.
+
+    Reports its custom operators: one that a kernel of its own replaces where it is traced never gets to a fake kernel.
+    """
     if _changed:
         declare_changes(module, _changed)
+    if TRIAL.observes(OPERATOR_KIND):
+        targets = (getattr(node.target, "default", node.target) for node in module.graph.nodes)
+        for operator in targets:
+            if isinstance(operator, torch._ops.OpOverload) and _is_custom(operator):
+                _report_use(operator)
 
 
 def runs_uncompiled(node: Node) -> bool:

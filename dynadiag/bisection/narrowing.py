@@ -79,13 +79,14 @@ def compared_values(base: Plan) -> LabeledPlan:
 
 def describe_diverged_value(outcome: Outcome) -> tuple[str, ...]:
     """A note on the first value that diverges in that trial; no note where the failure is not one of values."""
-    if outcome.diverged_value is None:
+    if not outcome.diverged_value:
         return ()
-    value, jump = outcome.diverged_value
     prefix, _, _ = outcome.diverged[0].rpartition("/")
     compile_id, _, graph = prefix.rpartition("/")
-    far = f"{jump:,.0f} times as far off as by rounding, or as any value before it"
-    return (f"the first stored value that diverges is {value} ({graph} of compile {compile_id}): {far}",)
+    return (
+        f"the first stored value that diverges is {outcome.diverged_value} ({graph} of compile {compile_id}): it is "
+        "further off than rounding explains",
+    )
 
 
 def _decisions(search: TrialSearch, base: Plan, name: str, recorded: Outcome) -> DecisionPool:

@@ -41,8 +41,9 @@ class TrialSearch:
     """Runs trials for the ladder and the descent, and remembers their outcomes.
 
     ``repeat`` runs each candidate up to that many times until it fails the same way, for failures that come and go.
-    ``reference`` is the failure that is searched for. Running a trial raises `SearchStoppedError` where the budget is
-    spent, or where known answers turn out to be others when their trials run again.
+    ``reference`` is the failure that is searched for; with ``any_failure`` each other one counts as it. Running a trial
+    raises `SearchStoppedError` where the budget is spent, or where known answers turn out to be others when their
+    trials run again.
     """
 
     runner: Runner
@@ -51,6 +52,7 @@ class TrialSearch:
     on_message: Callable[[str], None] = lambda _: None
     repeat: int = 1
     reference: Signature | None = None
+    any_failure: bool = False
     inconsistent: bool = False  # the same candidate ended in two ways
     budget: SearchBudget = field(default_factory=SearchBudget)
     last_answers: dict[str, LabeledPlan] = field(default_factory=dict)  # the last trial of each status
@@ -70,7 +72,8 @@ class TrialSearch:
         """
         if self.reference is None:
             return "pass" if outcome.passed else "fail"
-        return outcome.status_against(self.reference, across_rungs)
+        status = outcome.status_against(self.reference, across_rungs)
+        return "same" if status == "different" and self.any_failure else status
 
     def run_fresh(self, plan: Plan = AS_WRITTEN, label: str = "as written") -> Outcome:
         """One trial in a fresh interpreter. It is run again each time."""
@@ -85,8 +88,8 @@ class TrialSearch:
     def run(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
         """The outcome of a candidate: the known one, else that of a new trial (or of up to ``repeat`` trials)."""
         key = plan.key()
-        self._check_answers_sometimes()
         if key not in self._outcomes:
+            self._check_answers_sometimes()
             for _ in range(self.repeat):
                 outcome = self.run_once(plan, label, across_rungs)
                 if self.status(outcome, across_rungs) == "same":
@@ -132,6 +135,7 @@ class TrialSearch:
         new = {one.plan.key(): one for one in candidates if not self._has_outcome(one.plan.key())}
         if not new or not self._runs_in_parallel:
             return
+        self._check_answers_sometimes()
         makes = [(one, self._outcomes) for one in new.values()]
         if len(new) % 2 and (other := self._idle_core_plan) is not None and not self._has_outcome(other.plan.key()):
             makes, self._idle_core_plan = [*makes, (other, self._idle_core_outcomes)], None

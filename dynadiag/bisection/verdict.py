@@ -258,7 +258,7 @@ def _reproduce_commands(verdict: Verdict, printer: Printer) -> list[str]:
     tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
     lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
     lines += [bisect.format(shlex.quote(_compact_plan(candidate))) for candidate in verdict.reproduce]
-    if verdict.verdict == "found" and verdict.rung != "eager":
+    if verdict.verdict == "found":
         accuracy = " --accuracy" if verdict.accuracy else ""
         lines.append(f"dynadiag minify -o repro.py{accuracy} {verdict.command}")
     return ["", printer.paint("by hand:", "help"), *(f"  {line}" for line in lines)]

@@ -151,7 +151,7 @@ def pattern_name(entry: Any) -> str:
     handler = getattr(entry, "handler", None)
     if handler is not None:
         return str(getattr(handler, "__qualname__", type(handler).__name__))
-    check = getattr(entry, "extra_check", None)
+    check = _own_check(entry)
     cells = inspect.getclosurevars(check).nonlocals if inspect.isfunction(check) else {}
     function = cells.get("search_fn") or cells.get("replace_fn")
     return str(getattr(entry, "pattern_name", None) or getattr(function, "__name__", type(entry).__name__))
@@ -299,13 +299,28 @@ def abbreviate_nested_kernels() -> None:
     ExternKernel.__str__ = ExternKernel.__repr__ = text
 
 
-def wrap_pattern_apply(hook: Callable[..., Any]) -> None:
-    """Call ``hook(inner, entry, ...)`` in place of each application of a pattern."""
-    from torch._inductor import pattern_matcher
+def wrap_pattern_check(hook: Callable[..., Any]) -> None:
+    """Call ``hook(check, entry, match)`` in place of each check of a pattern, which decides whether it is applied."""
+    from torch._inductor.pattern_matcher import PatternEntry
 
-    for kind in ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry"):
-        entry = getattr(pattern_matcher, kind)
-        entry.apply = _hooked(entry.apply, hook)
+    def wrapped_check(self: Any) -> Callable[..., Any]:
+        return functools.partial(hook, _own_check(self), self)
+
+    def set_check(self: Any, check: Callable[..., Any]) -> None:
+        vars(self)["extra_check"] = check
+
+    PatternEntry.extra_check = property(wrapped_check, set_check)
+
+
+def _own_check(entry: Any) -> Any:
+    return vars(entry).get("extra_check")
+
+
+def wrap_fallback(hook: Callable[..., Any]) -> None:
+    """Call ``hook(inner, ...)`` in place of each call that lets Inductor leave an operator to ATen."""
+    from torch._inductor import graph
+
+    graph.make_fallback = _hooked(graph.make_fallback, hook)
 
 
 def wrap_can_fuse(hook: Callable[..., bool]) -> None:

@@ -7,6 +7,7 @@ folder in which the program was run.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import platform
 import re
@@ -22,7 +23,7 @@ from dynadiag.bisection.document import BisectDocument, CulpritDocument, Failure
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
-from dynadiag.minify.minify_result import MinifyDocument
+from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.recording.torch_text.failures import compared_values, first_error, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
@@ -36,6 +37,8 @@ _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
+_ATEN = re.compile(r"aten\.(\w+)\.\w+")
+_NODE_NUMBER = re.compile(r"_\d+$")
 _SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
@@ -132,10 +135,15 @@ def _title(case: TriagedCase) -> list[str]:
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     rung = _rung(case)
     at = f" with backend {inline_code(rung)}" if rung else ""
-    culprits = (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
-    first = [each for each in culprits if each.kind not in _OF_THE_PROGRAM][:1]
-    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in first)
+    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in _parts_of_torch(case)[:1])
     return [f"# torch.compile{at}: {inline_code(_whole_words(said, _MAX_TITLE))}{named}"]
+
+
+def _parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:
+    """The culprits whose names a maintainer knows."""
+    culprits: Sequence[CulpritDocument | ReproCulpritDocument] = case.bisect.culprits if case.bisect else ()
+    culprits = culprits or (case.minify.bisected if case.minify else ())
+    return [culprit for culprit in culprits if culprit.kind not in _OF_THE_PROGRAM]
 
 
 def _error(failure: FailureDocument) -> tuple[str, str]:
@@ -209,17 +217,32 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
-    """A search for issues of the same failure: by its error, the operator, and the file of torch."""
+    """A search for issues of the same failure: by its error, the operator or the function that is called, and the file
+    of torch.
+    """
     failure = _failure_of(case)
     if failure is None or case.redacted:
         return
-    culprits = case.bisect.culprits if case.bisect else ()
-    operators = [each.name.partition(":")[0] for each in culprits if each.kind not in _OF_THE_PROGRAM]
+    names = [_operator(culprit.name) for culprit in _parts_of_torch(case)] or _called_methods(case)
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [_error(failure)[0], *operators[:1], file, "torch.compile"]
+    words = [_error(failure)[0], *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"
+
+
+def _operator(name: str) -> str:
+    """`normal` for `aten.normal.Tensor_Tensor`, and `add` for the node `add_1`."""
+    found = _ATEN.fullmatch(name)
+    return found[1] if found else _NODE_NUMBER.sub("", name.partition(":")[0].partition("+")[0])
+
+
+def _called_methods(case: TriagedCase) -> list[str]:
+    """The functions and methods that a proved repro calls, the first one first."""
+    tree = ast.parse(case.repro if _has_proved_repro(case) else "")
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    places = [(f.lineno, f.col_offset, f.attr) for f in calls if isinstance(f, ast.Attribute)]
+    return [name for _, _, name in sorted(places) if name != "compile"]
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

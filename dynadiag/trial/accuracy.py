@@ -72,7 +72,7 @@ def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values:
     if expected.error is not None:
         if actual.error is None:
             kind = type(expected.error).__name__
-            _end_trial(_wrong_result(call, f"uncompiled raises {kind}: {expected.error}; compiled returns"))
+            _end_trial(_wrong_result(call, f"uncompiled raises {kind}, compiled does not: {expected.error}"))
         return
     found = compare_runs(call, expected, actual, TRIAL.plan.tolerance, values=values)
     for difference in found:

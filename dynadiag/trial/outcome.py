@@ -74,8 +74,7 @@ class Outcome:
 
     ``diverged`` are the keys of the nodes of one kernel: the first whose values differ from the uncompiled graph's, or
     the one that was running when the trial failed. ``diverged_in`` are the names of the nodes that they came from, for
-    a graph that is tried by itself. ``diverged_value`` is the node whose value differs, and the ratio of its distance
-    to the largest distance of all values before it.
+    a graph that is tried by itself. ``diverged_value`` is the node whose value differs by more than rounding.
 
     ``points`` are the decisions that were reported, ``tail`` is the end of its output, ``hook_events`` what hooks of
     the search reported.
@@ -90,7 +89,7 @@ class Outcome:
     witness: tuple[str, ...] = ()
     diverged: tuple[str, ...] = ()
     diverged_in: tuple[str, ...] = ()
-    diverged_value: tuple[str, float] | None = None
+    diverged_value: str = ""
     lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Decision, ...] = ()
     facts: RunFacts = field(default_factory=RunFacts)
@@ -162,9 +161,7 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
         witness=_witness(result, decisions, code),
         diverged=diverged.keys if diverged else (),
         diverged_in=diverged.captured if diverged else (),
-        diverged_value=(diverged.value, diverged.jump)
-        if isinstance(diverged, ValuesDiverged) and diverged.value
-        else None,
+        diverged_value=diverged.value if isinstance(diverged, ValuesDiverged) else "",
         lines=end.lines if end else (),
         points=decisions,
         facts=_facts(result),

@@ -123,11 +123,13 @@ class Signature:
         return found[1] if found else None
 
     def identity(self) -> tuple[object, ...]:
-        """What two runs with this failure have in common, for use as a key."""
+        """What two runs with this failure have in common, for use as a key. Which of torch's exceptions wraps the cause
+        is no part of it: that depends on the part of the compiler that was running.
+        """
         if self.device_error:
             return ("device", normalise(self.device_error))
         place = self.where if self.kind == "exception" else None
-        return self.kind, self.type, self._compared_message, place, self.user
+        return self.kind, self.cause or self.type, self._compared_message, place, self.user
 
 
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)

@@ -19,6 +19,7 @@ from minifier.errors import EmitError
 __all__ = [
     "ARGUMENT_SEPARATOR",
     "INFIX",
+    "IN_PLACE",
     "PREFIX",
     "argument_source",
     "arguments_source",
@@ -48,6 +49,12 @@ INFIX: Mapping[Any, str] = {
     operator.le: "<=",
     operator.gt: ">",
     operator.ge: ">=",
+}
+# Statements for tensors alone: after one on a number, its name would stand for another number.
+IN_PLACE: Mapping[Any, str] = {
+    getattr(operator, name): f"{sign}="
+    for function, sign in INFIX.items()
+    if hasattr(operator, name := f"i{function.__name__.rstrip('_')}")
 }
 PREFIX: Mapping[Any, str] = {operator.neg: "-", operator.invert: "~", operator.pos: "+", operator.not_: "not "}
 # Where to look for a function by its name. It is used only if the object there is the same function.

@@ -17,6 +17,7 @@ from torch import fx
 
 from minifier.emit.expressions import (
     ARGUMENT_SEPARATOR,
+    IN_PLACE,
     INFIX,
     PREFIX,
     argument_source,
@@ -109,6 +110,11 @@ class _Writer:
     def _call_function(self, node: fx.Node) -> None:
         if node.target is operator.setitem:
             self.lines.append(f"{self._subscript(node)} = {self._write(node.args[2])}")
+            return
+        if node.target in IN_PLACE and isinstance(self._shapes.get(node.args[0]), torch.Tensor):
+            self._known[node] = changed = self._name(node.args[0])
+            statement = f"{changed} {IN_PLACE[node.target]} {self._write(node.args[1])}"
+            self.lines.extend(_wrap_statement(statement, _comment(self._shapes.get(node))))
             return
         self._assign(node, self._call_text(node))
 

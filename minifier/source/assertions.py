@@ -41,8 +41,18 @@ def asserting_programs(tree: ast.Module, seen: Seen) -> Iterator[str]:
             values = [seen.values(part) for part in (arguments if isinstance(shown, ast.Tuple) else [shown])]
             if all(len(found) == 1 for found in values):
                 right = [expression(found[0]) for found in values]
-                equal = ast.Compare(shown, [ast.Eq()], [ast.Tuple(right, ast.Load()) if len(right) > 1 else right[0]])
-                yield _applied(tree, {**evaluated, node: (*_others(arguments, shown), ast.Assert(equal, None))})
+                test = _equals(shown, ast.Tuple(right, ast.Load()) if len(right) > 1 else right[0])
+                yield _applied(tree, {**evaluated, node: (*_others(arguments, shown), ast.Assert(test, None))})
+
+
+def _equals(shown: ast.expr, right: ast.expr) -> ast.expr:
+    """`shown == right`, or `shown` and `not shown` for truth values."""
+    match right:
+        case ast.Constant(value=True):
+            return shown
+        case ast.Constant(value=False):
+            return ast.UnaryOp(ast.Not(), shown)
+    return ast.Compare(shown, [ast.Eq()], [right])
 
 
 def _evaluated(node: ast.Expr) -> tuple[ast.Expr, ...]:

@@ -1,9 +1,9 @@
-"""The last step: short names, and one statement for the imports of modules."""
+"""The last step: short names, and the layout of a file that a person would write."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minifier.source.scopes import bound_names, import_bindings, method_owner
 from minifier.source.trees import render
@@ -11,17 +11,19 @@ from minifier.source.trees import render
 __all__ = ["tidied"]
 
 _MAX_SHORT = 10  # characters of a name of the program that stays: its author knows it
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS, _CLASSES, _VARIABLES = "fghpqrstuvw", "ABCDEFGHIJK", "xyzabcdeijklmno"
 
 
 def tidied(text: str) -> Iterator[str]:
-    """The program with short names and joined imports, the tidiest first."""
+    """The program with short names, imports first and blank lines between its parts, the tidiest first."""
     tree = ast.parse(text)
     names = _short_names(tree)
     renamed = render(_Rename(names).visit(ast.parse(text)))
-    yield _with_joined_imports(renamed)
+    yield _with_imports_first(renamed)
     yield renamed
-    yield _with_joined_imports(text)
+    yield _with_imports_first(text)
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
@@ -84,11 +86,23 @@ class _Rename(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _with_joined_imports(text: str) -> str:
-    """`import a` and `import b` as `import a, b`."""
+def _with_imports_first(text: str) -> str:
+    """The program with its plain imports at its beginning, each module once, in the order of their names."""
     tree = ast.parse(text)
     plain = [node for node in tree.body if isinstance(node, ast.Import)]
-    if len(plain) < 2:
-        return text
-    joined = ast.Import(sorted({alias.name: alias for n in plain for alias in n.names}.values(), key=lambda a: a.name))
-    return render(ast.Module([joined if n is plain[0] else n for n in tree.body if n not in plain[1:]], []))
+    aliases = sorted({alias.name: alias for n in plain for alias in n.names}.values(), key=lambda a: a.name)
+    start = sum(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body[:1])
+    rest = [node for node in tree.body[start:] if node not in plain]
+    return _laid_out([*tree.body[:start], *(ast.Import([alias]) for alias in aliases), *rest])
+
+
+def _laid_out(body: Sequence[ast.stmt]) -> str:
+    """The statements with two blank lines around definitions, and one behind the imports."""
+    text = ""
+    for before, node in zip([None, *body], body, strict=False):
+        if isinstance(before, _DEFINITIONS) or (before and isinstance(node, _DEFINITIONS)):
+            text += "\n\n"
+        elif isinstance(before, _IMPORTS) and not isinstance(node, _IMPORTS):
+            text += "\n"
+        text += render(ast.Module([node], [])).lstrip("\n")
+    return text

@@ -158,3 +158,32 @@ def test_a_pass_that_another_run_of_it_makes_up_for_is_told_with_both_lines(bise
     lines = source.splitlines()
     assert all("previous[0:, :]" in lines[line - 1] for culprit in verdict.culprits for _, line in culprit.lines)
     assert all(culprit.lines for culprit in verdict.culprits)
+
+
+PATTERN_CHECK = """
+import torch
+import torch._inductor.fx_passes.post_grad as post_grad
+from torch._inductor.pattern_matcher import CallFunction, KeywordArg, register_graph_pattern
+
+def is_small(match):
+    raise KeyError("is_small")
+
+shape = CallFunction(torch.ops.aten.tanh.default, KeywordArg("x"))
+
+@register_graph_pattern(shape, pass_dict=post_grad.pass_patterns[0], extra_check=is_small)
+@register_graph_pattern(shape, pass_dict=post_grad.pass_patterns[1], extra_check=is_small)
+def shorten(match, x):
+    pass
+
+def f(x):
+    return torch.tanh(x.sin()) + 1
+
+torch.compile(f)(torch.ones(4))
+"""
+
+
+def test_a_pattern_whose_check_raises_is_named_in_each_pass_that_has_it(bisected: Bisected) -> None:
+    verdict = bisected(PATTERN_CHECK)
+    assert {(c.group, c.name) for c in verdict.culprits} == {("pattern", "shorten")}, verdict.notes
+    assert {number for c in verdict.culprits for _, number in c.lines} == {17}
+    assert verdict.confirmed[0].endswith("it passes")

@@ -330,3 +330,56 @@ def test_an_interrupted_search_has_the_verdict_that_is_known_so_far(rows: TrialL
         "not_run",
     )
     assert verdict.notes[0] == "interrupted: --resume continues it"
+
+
+@pytest.mark.parametrize("wrong", [frozenset("c"), frozenset("ch")])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_culprit_is_named_once_its_confirming_trials_were_made_however_the_budget_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: frozenset[str], parallel: bool
+) -> None:
+    monkeypatch.setattr(trial_search, "_TRIALS_PER_CHECK", 5)
+    points = tuple(Decision("lowering", key, key, "0/0", "forward") for key in "abcdefghijklmnop")
+
+    def answer(plan: Plan, _n: int) -> Outcome:
+        switch = plan.switch("lowering")
+        on = {point.key for point in points if switch is None or switch.is_on(point.key)}
+        made.append(on)
+        told = tuple(point for point in points if point.group in plan.record)
+        return replace(FAILED if plan.rung in (None, "inductor") and wrong <= on else PASSED, points=told)
+
+    @dataclass
+    class ParallelAnswers(Answers):
+        def run_many(self, plans: list[Plan]) -> list[Outcome]:
+            return [self.run(plan) for plan in plans]
+
+    everything = {point.key for point in points}
+    for trials in range(1, 200):
+        made: list[set[str]] = []
+        log = TrialLog(tmp_path / f"{trials}.dynadiag", "program.py", ["program.py"])
+        runner = ParallelAnswers(answer, runs_in_parallel=parallel)
+        verdict = bisect(TrialSearch(runner, log, budget=SearchBudget(trials=trials)), BisectOptions())  # type: ignore[arg-type]
+        log.discard()
+        confirmed = wrong in made and everything - wrong in made
+        assert (verdict.verdict == "found") == confirmed, (trials, verdict.notes)
+        if verdict.verdict == "found" and not any("not " in note for note in verdict.notes):
+            break
+    assert {culprit.name for culprit in verdict.culprits} == wrong
+    assert not any("not run" in note for note in verdict.notes)
+
+
+def test_a_crash_that_shows_otherwise_in_each_run_is_searched_with_every_failure(rows: TrialLog) -> None:
+    """A kernel that writes past its buffer: the program aborts, or is wrong, with and without caches."""
+    kernel = Decision("kernel", "0/0/forward/sum", "sum", "0/0", "forward")
+    ways = [Signature("signal", "SIGABRT", "killed by SIGABRT"), FAILURE, Signature("signal", "SIGSEGV", "killed")]
+
+    def answer(plan: Plan, n: int) -> Outcome:
+        switch = plan.switch("kernel")
+        fails = plan.rung in (None, "inductor") and (switch is None or switch.is_on(kernel.key))
+        way = ways[0] if plan.rung is None else ways[n % 2 + 1]
+        points = (kernel,) if "kernel" in plan.record else ()
+        return replace(FAILED, signature=way, points=points) if fails else replace(PASSED, points=points)
+
+    verdict = bisect(TrialSearch(Answers(answer), rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung, verdict.stale_caches) == ("found", "inductor", False), verdict.notes
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("kernel", "sum")]
+    assert any(note.startswith("it fails in more than one way (SIGABRT and ") for note in verdict.notes)

@@ -239,3 +239,35 @@ def test_an_operator_whose_backward_fails_where_it_is_traced_is_named(bisected: 
     (culprit,) = verdict.culprits
     assert (culprit.group, culprit.name, culprit.graph) == ("operator", "planted.cube.default", "backward")
     assert any("planted.cube.default fails in its backward" in note for note in verdict.notes), verdict.notes
+
+
+REPLACED = """
+import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+lib = torch.library.Library("planted", "DEF")
+lib.define("soft_clip(Tensor x) -> Tensor")
+lib.impl("soft_clip", torch.tanh, "CPU")
+
+def autograd_kernel(x):
+    if isinstance(x, (FakeTensor, FunctionalTensor)):
+        return x.clamp(-1, 1)
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.planted.soft_clip(x)
+
+lib.impl("soft_clip", autograd_kernel, "Autograd")
+
+def f(x):
+    return torch.ops.planted.soft_clip(x.sin()) + 1
+
+x = torch.linspace(-2, 2, 8)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+def test_an_operator_that_its_autograd_kernel_replaces_where_it_is_traced_is_named(bisected: Bisected) -> None:
+    verdict = bisected(REPLACED)
+    assert (verdict.verdict, verdict.rung) == ("found", "aot_eager"), verdict.notes
+    assert [(c.group, c.name) for c in verdict.culprits] == [("operator", "planted.soft_clip.default")]
+    assert any("planted.soft_clip.default fails where AOTAutograd traces it" in note for note in verdict.notes)

@@ -102,7 +102,8 @@ def _methods(x: torch.Tensor, n: int) -> Any:
 @pytest.mark.parametrize("function", [_operators, _methods, None])
 def test_operators_methods_and_writes(function: Callable[..., Any] | None) -> None:
     graph = fx.GraphModule({}, _written_graph()) if function is None else _traced(function)
-    _check(graph, [torch.randn(3, 3, generator=torch.Generator().manual_seed(3)), 4])
+    source = _check(graph, [torch.randn(3, 3, generator=torch.Generator().manual_seed(3)), 4])
+    assert function is not None or "    zeros *= x" in source
 
 
 def _written_graph() -> fx.Graph:
@@ -111,6 +112,7 @@ def _written_graph() -> fx.Graph:
     y = graph.call_function(torch.zeros, (3, 3))
     graph.call_function(operator.setitem, (y, 0, 1.5))
     graph.call_method("add_", (y, x))
+    graph.call_function(operator.imul, (y, x))
     part = graph.call_function(operator.getitem, (x, (slice(None), slice(None, 2))))
     graph.call_function(operator.setitem, (y, (slice(None), slice(1, None)), part))
     graph.output((y,))

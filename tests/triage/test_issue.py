@@ -174,6 +174,12 @@ def test_a_broken_promise_comes_first_and_another_note_on_the_culprit_after_the_
 def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     (link,) = re.findall(r"<(https://\S+)>", issue_text(a_case()))
     assert link.endswith("?q=is%3Aissue+relu+lowering.py+torch.compile")
+    of_source = a_case(bisect=None, repro="import torch\ncache.move_to_end('a')\ntorch.compile(step)(cache)\n")
+    assert "+move_to_end+lowering.py+" in issue_text(of_source)
+    assert of_source.minify is not None
+    for name, operator in (("aten.normal.Tensor_Tensor", "normal"), ("clamp_min_1", "clamp_min"), ("amin+mul", "amin")):
+        minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
+        assert f"+{operator}+lowering.py+" in issue_text(replace(of_source, minify=minify))
     assert "https://" not in issue_text(a_case(redacted=True))
 
 

@@ -34,6 +34,13 @@ def test_two_runs_of_one_bug_have_one_signature(one: str, two: str) -> None:
     assert _signature(one).same_as(_signature(two))
 
 
+def test_which_part_of_the_compiler_wraps_an_exception_is_no_part_of_its_identity() -> None:
+    wrapped = [
+        _signature("KeyError: 'x'", type=name, cause="KeyError") for name in ("BackendCompilerFailed", "InductorError")
+    ]
+    assert wrapped[0].same_as(wrapped[1])
+
+
 def test_two_bugs_have_two_signatures() -> None:
     one = _signature("LoweringException: no\n  target: aten.exp.default")
     assert not one.same_as(_signature("LoweringException: no\n  target: aten.log.default"))
