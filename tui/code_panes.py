@@ -30,6 +30,7 @@ from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.node_places import callers
 from tui.node_values import NodeValues
+from tui.pane_labels import failure_text
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
 
@@ -53,6 +54,7 @@ class CodePaneModel:
     colors: dict[LineKey, int] = field(default_factory=dict)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
+    failure: str = ""  # of one that failed: when that was
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
     forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
@@ -162,6 +164,7 @@ def read_panes(
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
     board.in_recording, board.callers = item is not None, callers(item)
+    board.failure = failure_text(item, refs) if item is not None else ""
     board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
     if before is not None:

@@ -26,7 +26,7 @@ from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
-from tui.location import Location
+from tui.location import Location, first_location
 from tui.node_places import called_lines, node_origins, origin_lines
 from tui.pane_labels import (
     PANE_TITLES,
@@ -109,22 +109,21 @@ class CodeView(StageActions):
         before = self._model if self._model_session is self.session else None
         session = self.session
 
-        def shown(board: CodePaneModel | None) -> None:
+        def shown(found: tuple[CodePaneModel | None, Location]) -> None:
             self._model_session = session
-            self._show(board, place)
+            self._show(*found)
 
         self.fetch("board", lambda: self._read(place, before), shown)
 
-    def _read(self, place: Location, before: CodePaneModel | None) -> CodePaneModel | None:
+    def _read(self, place: Location, before: CodePaneModel | None) -> tuple[CodePaneModel | None, Location]:
+        """Read the compile of a location. Where it names none, that is the one that failed, with its line."""
         compile_id = place.compile_id or self._compile_of_line(place)
         compile_id = compile_id or (before.compile_id if before is not None else None)
         if compile_id is None:
-            explanation = self.session.explanation()
-            ids = [item.compile_id for item in (explanation.graphs[:1] or explanation.compiles[:1])]
-            if not ids:
-                return None
-            compile_id = ids[0]  # a compile that has a graph
-        return read_panes(self.session, compile_id, place.document, before)
+            place = first_location(self.session.explanation())
+            compile_id = place.compile_id
+        board = read_panes(self.session, compile_id, place.document, before) if compile_id is not None else None
+        return board, place
 
     def _compile_of_line(self, place: Location) -> str | None:
         """The compile of a source line for which no compile is named."""
@@ -215,7 +214,7 @@ class CodeView(StageActions):
         line = place.line if found or not place.document else None
         if line is not None and pane.document is not None:
             pane.move_to(pane.document.line_of(line - 1))
-        elif pane.cursor == 0:
+        elif pane.cursor == 0 or not pane.links.keys_of(pane.cursor):
             own = board.line if name == "source" and not board.selected[name] else None
             first = self._first_linked(pane) if pane.links.keys else (own and self._first_finding(pane, own - 1))
             pane.move_to(first) if first is not None else None
@@ -327,7 +326,9 @@ class CodeView(StageActions):
         note = here.notes.get(here.cursor)
         text = note.text if note is not None else user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
-        shown = [f"compile {one_line(board.compile_id)}", self.values.status(board), one_line(changes)] if board else []
+        ended = f", which {board.failure}" if board and board.failure else ""
+        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board else []
+        shown += [self.values.status(board), one_line(changes)] if board else []
         shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(part for part in shown if part), text)
 
