@@ -83,7 +83,7 @@ class _ModuleReader:
         around = replace(
             self._compile_context(event, compile_id, event, module.stage == "backward"),
             dynamo_sources=scheduled.dynamo_sources,
-            before_passes=self._parsed_graph(self._last_graph(event, compile_id, ("before_post_grad",), 0)),
+            before_passes=self._before_passes(event, compile_id, module.stage),
         )
         unit = GeneratedModule(
             event.index,
@@ -144,6 +144,17 @@ class _ModuleReader:
         return self._last_graph(event, compile_id, ("post_grad",), since) or self._last_graph(
             event, compile_id, (stage or "inference", "inference", "forward"), 0
         )
+
+    def _before_passes(self, event: Event, compile_id: str, stage: str | None) -> PrintedGraph:
+        """The graph that AOTAutograd handed over, of which Inductor's passes made the one that was lowered.
+
+        Of several backward graphs (one of each part of a graph that DDP splits) nothing says which it belongs to.
+        """
+        stages = ("inference",) if stage == "inference" else ("joint", stage or "")
+        joint = [one for one in self._graphs if one.compile_id == compile_id and one.stage == "joint"]
+        if stage == "backward" and len(joint) > 1:
+            stages = (stage,)
+        return self._parsed_graph(self._last_graph(event, compile_id, stages, 0))
 
     def _last_graph(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
         """The last graph before the event, of the first of `stages` that has one."""
