@@ -5,7 +5,7 @@ It reads the recording in a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -33,6 +33,7 @@ from tui.node_values import NodeValues
 from tui.pane_labels import failure_text
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
+from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _FIRST_LINES = 60  # lines that a pane may show at once
@@ -314,6 +315,20 @@ def changes_text(board: CodePaneModel, pane: str) -> str:
         lines = (board.documents[ref.key].lines for ref in (before, after))
         board.changes[before.key, after.key] = stage_changes(*lines)
     return f"{board.changes[before.key, after.key]} since {before.title}"
+
+
+def gone_text(board: CodePaneModel, places: Set[LineKey]) -> str:
+    """What became of source lines that no generated code is linked to: the last graph that has something of them."""
+    code = board.ref("kernel")
+    if not places or code is None or code.key not in board.links or board.links[code.key].made_of(places):
+        return ""
+    graphs = [ref for ref in (*board.documents_of["dynamo"], *board.documents_of["later"]) if ref.key in board.links]
+    has = [bool(board.links[ref.key].made_of(places)) for ref in graphs]
+    last = max((place for place, known in enumerate(has) if known), default=None)
+    if last is None:
+        return ""
+    after = f", gone in {graphs[last + 1].title}" if last + 1 < len(graphs) else ": no kernel computes it"
+    return one_line(f"not in the generated code: last in {graphs[last].title}{after}")
 
 
 def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | None:

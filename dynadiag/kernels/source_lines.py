@@ -115,12 +115,14 @@ def replaced_nodes(before: PrintedGraph, after: PrintedGraph) -> dict[str, tuple
     old one.
     """
     kept = {name for name, node in after.nodes.items() if name in before.nodes and _is_same(before.nodes[name], node)}
-    reads = [(before.nodes[name].inputs, after.nodes[name].inputs) for name in kept if after.nodes[name].target]
-    reads += [(before.returns.get("", ()), after.returns.get("", ()))]
-    pairs = {pair: None for old, new in reads if len(old) == len(new) for pair in zip(old, new, strict=True)}
+    reads: list[tuple[Sequence[str | None], Sequence[str | None]]] = [
+        (before.nodes[name].inputs, after.nodes[name].inputs) for name in kept if after.nodes[name].target
+    ]
+    reads.append((before.returns.get("", ()), after.returns.get("", ())))
+    pairs = {pair for old, new in reads if len(old) == len(new) for pair in zip(old, new, strict=True)}
     found: dict[str, set[str]] = {}
     for old, new in pairs:
-        if old in before.nodes and new in after.nodes and old not in kept and new not in kept:
+        if old and new and kept.isdisjoint((old, new)) and old in before.nodes and new in after.nodes:
             left, made = _leading_to(old, before, kept), _leading_to(new, after, kept)
             for name in made if left else ():
                 found.setdefault(name, set()).update(left)

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.command import CommandList
+from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_palette import Palette
+from tui.key_queue import MOST_AHEAD
 from tui.views.code import CodeView
 from tui.widgets.keys import Keys
 from tui.widgets.lines import Lines
@@ -196,3 +199,31 @@ async def test_a_copy_for_an_editor_stays_until_the_browser_ends(
         (copy,) = opened
         assert "z = relu(y)" in copy.read_text()
     assert not copy.exists()
+
+
+async def _type(pilot: Pilot[int], text: str) -> int:
+    """Send a text as a terminal without bracketed paste does, and return how many keys were handled one by one."""
+    assert isinstance(pilot.app, Browser)
+    before = pilot.app._typed._number
+    for letter in text:
+        pilot.app.post_message(events.Key(letter, letter))
+    await settle(pilot)
+    return pilot.app._typed._number - before
+
+
+async def test_a_prompt_takes_a_typed_text_at_once(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert await _type(pilot, "f" + "sin" * 3_000) < MOST_AHEAD
+        assert pilot.app.query_one(Input).value == "sin" * 3_000
+        await press(pilot, "escape")
+        assert "sin" in screen(pilot)
+
+
+async def test_a_text_that_no_prompt_wants_is_dropped(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert await _type(pilot, "j" * 10_000) < MOST_AHEAD
+        assert "keys were dropped" in screen(pilot)
+        await press(pilot, "4")
+        assert pilot.app.location.view == "breaks"  # type: ignore[attr-defined]  # Pilot knows no subclass

@@ -16,6 +16,7 @@ from tui.code_panes import (
     PANES,
     CodePaneModel,
     changes_text,
+    gone_text,
     lex_ahead,
     made_of,
     read_documents,
@@ -324,7 +325,8 @@ class CodeView(StageActions):
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
         self._describe(places)
         note = here.notes.get(here.cursor)
-        text = note.text if note is not None else user_lines_text(here, places)
+        gone = gone_text(board, places) if board is not None and self._current_pane == "source" else ""
+        text = note.text if note is not None else gone or user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
         ended = f", which {board.failure}" if board and board.failure else ""
         shown = [f"compile {one_line(board.compile_id)}{ended}"] if board else []
