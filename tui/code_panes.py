@@ -241,7 +241,9 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     document = board.documents.get(ref.key) or read_document(session, ref)
     board.documents[ref.key] = document
     if ref.kind == "kernel":
-        links = pane_links(board.linker.module("\n".join(document.lines), board.modules.get(ref.key)))
+        module = board.modules.get(ref.key)
+        links = pane_links(board.linker.module("\n".join(document.lines), module))
+        board.documents[ref.key] = replace(document, margins=call_margins(module, len(document.lines)))
     elif ref.kind == "graph":
         links = pane_links(board.linker.graph(board.graphs[ref.event], "\n".join(document.lines)))
     else:
@@ -251,6 +253,12 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
     _assign_colors(board, sorted(links.lines))
+
+
+def call_margins(module: GeneratedModule | None, count: int) -> Sequence[str]:
+    """What stands at the right margin of generated code: with how many others a call is not fused."""
+    refused = {call.line: len(call.refused) for call in module.calls if call.refused} if module is not None else {}
+    return [f"not fused with {refused[line]}" if line in refused else "" for line in range(1, count + 1)]
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:

@@ -22,7 +22,8 @@ from dynadiag.kernels.triton_artifacts import TritonArtifact
 class RefusedFusion:
     """A call that the scheduler considered to fuse with another one, and did not.
 
-    `comes` says whether it comes "before" or "after" the other one, `reason` is in torch's words.
+    `comes` says whether it comes "before" or "after" the other one, `reason` is in torch's words. `between` are the
+    kernels that read what the first of the two computes, and compute what the second one reads.
     """
 
     call: int  # its index in its recording
@@ -30,6 +31,7 @@ class RefusedFusion:
     call_number: int
     comes: str
     reason: str
+    between: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ A `GeneratedModule` is the parsed text of a module with the graph that it was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dynadiag.kernels.align import AlignedStatement, align_call
+from dynadiag.kernels.align import AlignedStatement, align_call, producer
 from dynadiag.kernels.call_nodes import (
     NO_SHARED_DATA,
     FusionRefusal,
@@ -107,6 +107,7 @@ class _ModuleReader:
             for place, operations in match_calls(unit.parsed, scheduled.operations).items()
             for operation in operations
         }
+        before = _calls_before(unit, made) if scheduled.refused else []
         found: dict[int, dict[int, RefusedFusion]] = {}
         for refusal in scheduled.refused:
             pair = places.get(refusal.first), places.get(refusal.second)
@@ -118,7 +119,10 @@ class _ModuleReader:
                     and _is_true(refusal, unit.parsed, here, other)
                 ):
                     call, comes = made[other], "after" if other > here else "before"
-                    named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason)
+                    first, last = sorted(pair)
+                    middle = (at for at in range(first + 1, last) if first in before[at] and at in before[last])
+                    between = tuple(made[at].name for at in middle)
+                    named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason, between)
                     found.setdefault(here, {})[other] = named
         for place, call in enumerate(made):
             ranked = sorted(found.get(place, {}).items())
@@ -260,6 +264,18 @@ class _ModuleReader:
         words = [(one.index, word) for one, word in self._caches if _same_compile(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _calls_before(unit: GeneratedModule, calls: Sequence[KernelCall]) -> list[frozenset[int]]:
+    """For each call of a module those whose results it needs, also through others. Numbers are places in `calls`."""
+    place_of = {name: place for place, call in enumerate(calls) for name in call.nodes}
+    found: list[frozenset[int]] = []
+    for place, call in enumerate(calls):
+        inputs = (name for node in call.nodes for name in unit.graph.nodes[node].inputs)
+        needed = {place_of.get(producer(unit.graph, name), place) for name in inputs}
+        needed = {one for one in needed if one < place}
+        found.append(frozenset(needed).union(*(found[one] for one in needed)))
+    return found
 
 
 def _is_true(refusal: FusionRefusal, module: ParsedModule, here: int, other: int) -> bool:
