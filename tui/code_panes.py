@@ -5,12 +5,13 @@ It reads the recording in a worker thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, NodeOrigin, RecordedLinks, read_origins
-from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Frame, Graph
@@ -18,11 +19,10 @@ from tui.documents import (
     Document,
     DocumentRef,
     compile_documents,
-    language_regions,
     preferred_stage,
+    read_document,
     readable_graph,
     source_in_graphs,
-    split_lines,
     stage_before,
     stage_changes,
 )
@@ -69,6 +69,34 @@ class CodePaneModel:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
         graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
         return None if graph is None or graph.stage == "dynamo" else self.linker.sources(graph)
+
+    def call_on(self, line: int) -> KernelCall | None:
+        """The call on a line of the generated code that is shown, from 0; that of a kernel that is called once."""
+        ref = self.ref("kernel")
+        module = self.modules.get(ref.key) if ref is not None else None
+        calls = module.calls if module is not None else ()
+        own = [call for call in calls if call.line == line + 1 or call.is_defined_at(line + 1)]
+        return own[0] if len(own) == 1 else None
+
+    def rows_computed_on(self, line: int, pane: str) -> tuple[int, ...]:
+        """The lines of a graph that a line of the generated code computes, from 0: those of a statement, or of a call.
+
+        There are none where the graph is another one than that which the code was made of, or Dynamo's.
+        """
+        ref, call = self.ref(pane), self.call_on(line)
+        graph = self.graphs.get(ref.event) if ref is not None and ref.kind == "graph" else None
+        if ref is None or graph is None or call is None or ref.key not in self.links:
+            return ()
+        module = self.modules[f"event:{call.event}"]
+        statements = [statement for statement in call.statements if statement.line == line + 1]
+        names = [name for statement in statements for name in statement.nodes] or call.nodes
+        if graph.stage == "dynamo":
+            nodes = (module.graph.nodes[name] for name in names if name in module.graph.nodes)
+            names = [name for node in nodes for name in dynamo_nodes_of(module, node)]
+        elif graph.event != module.graph_event:
+            return ()
+        defined = self.links[ref.key].defined
+        return tuple(sorted({defined[name] for name in names if name in defined}))
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
@@ -252,13 +280,19 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.printed[ref.key] = document, links
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
-    _assign_colors(board, sorted(links.lines))
+    _assign_colors(board, chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))))
 
 
 def call_margins(module: GeneratedModule | None, count: int) -> Sequence[str]:
-    """What stands at the right margin of generated code: with how many others a call is not fused."""
-    refused = {call.line: len(call.refused) for call in module.calls if call.refused} if module is not None else {}
-    return [f"not fused with {refused[line]}" if line in refused else "" for line in range(1, count + 1)]
+    """What stands at the right margin of a kernel's call: which of several it is, with how many it is not fused."""
+    calls = module.calls if module is not None else ()
+    times = Counter(call.name for call in calls if call.definition is not None)
+    said: dict[int, str] = {}
+    for call in calls:
+        which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
+        fused = f"not fused with {len(call.refused)}" if call.refused else ""
+        said[call.line] = ", ".join(filter(None, (which, fused)))
+    return [said.get(line, "") for line in range(1, count + 1)]
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
@@ -292,19 +326,6 @@ def _link_all_graphs(session: Session, board: CodePaneModel) -> None:
         if size <= room or ref in board.documents_of["dynamo"]:
             room -= size
             _link_document(session, board, ref)
-
-
-def read_document(session: Session, ref: DocumentRef) -> Document:
-    """Read a document. If it has no text, its note says why."""
-    kind, _, name = ref.key.partition(":")
-    if kind == "source":
-        text = session.recording.source(name)
-        note = "" if text is not None else "this file is not in the recording"
-    else:
-        text = session.recording.payload(ref.event)
-        note = "" if text else "this event has no payload"
-    lines = split_lines(text or "")
-    return Document(ref, lines, language_regions(ref, lines), note)
 
 
 def made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:

@@ -51,8 +51,9 @@ def first_location(explanation: Explanation) -> Location:
         if finding.is_failed_compile and finding.compile_ids:
             span, id_ = finding.span, finding.compile_ids[0]
             return Location("code", id_, document=f"source:{span.file}" if span.file else None, line=span.line)
-    cut_short = [item for item in explanation.compiles if item.outcome == "error"]
-    ids = [item.compile_id for item in (*cut_short, *explanation.graphs[:1], *explanation.compiles[:1])]
+    ids = [item.compile_id for item in explanation.compiles if item.outcome == "error"]  # cut short
+    ids += [graph.compile_id for graph in explanation.graphs[:1]]
+    ids += [item.compile_id for item in explanation.compiles[:1]]
     return Location("code", next(iter(ids), None))
 
 

@@ -119,7 +119,7 @@ class _ModuleReader:
                     and _is_true(refusal, unit.parsed, here, other)
                 ):
                     call, comes = made[other], "after" if other > here else "before"
-                    first, last = sorted(pair)
+                    first, last = min(here, other), max(here, other)
                     middle = (at for at in range(first + 1, last) if first in before[at] and at in before[last])
                     between = tuple(made[at].name for at in middle)
                     named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason, between)

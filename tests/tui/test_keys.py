@@ -39,7 +39,7 @@ async def test_keys_that_would_do_nothing_here_are_not_shown(program: Path, tmp_
             keys = screen(pilot).splitlines()[-1]
             assert [word in keys for word in ("assembly", "picture")] == [offered] * 2
             await press(pilot, "7")
-            assert ("T time" in screen(pilot).splitlines()[-1]) == offered
+            assert ("u time" in screen(pilot).splitlines()[-1]) == offered
 
 
 async def test_keys_of_code_are_those_of_the_current_pane(program: Path, tmp_path: Path) -> None:
@@ -227,3 +227,17 @@ async def test_a_text_that_no_prompt_wants_is_dropped(program: Path) -> None:
         assert "keys were dropped" in screen(pilot)
         await press(pilot, "4")
         assert pilot.app.location.view == "breaks"  # type: ignore[attr-defined]  # Pilot knows no subclass
+
+
+async def test_the_detail_takes_the_screen_and_e_opens_its_code(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[str, int]] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _, path, line: opened.append((path.suffix, line)))
+    async with browsing(program) as pilot:
+        await press(pilot, "7", "z")
+        table = pilot.app.query_one("#kernels-list")
+        assert not table.display
+        await press(pilot, "e", "z")
+        assert table.display
+        await press(pilot, "6", "e")  # a guard leads to its source, of which a copy opens: the file is not here
+        assert [suffix for suffix, _ in opened] == [".py", ".py"]
+        assert opened[1][1] > 1

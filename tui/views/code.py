@@ -321,7 +321,8 @@ class CodeView(StageActions):
         for name in PANES:
             pane = self.pane(name)
             above = here.links.callers.get(here.cursor, frozenset()) if name == "source" and pane is not here else ()
-            lit = pane.highlight(places, frozenset(above), reveal=pane is not here)
+            only = self.rows_computed(name)
+            lit = pane.highlight(places, frozenset(above), reveal=pane is not here, only=only)
             said = pane_status(pane, places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
         self._describe(places)
@@ -393,8 +394,7 @@ class CodeView(StageActions):
 
     def _call_lines(self, board: CodePaneModel, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
         """What the kernel call on the cursor's line stores; and what it was not fused with, and why."""
-        line = self.pane("kernel").cursor + 1
-        here = next((call for call in module.calls if call.line == line or call.is_defined_at(line)), None)
+        here = board.call_on(self.pane("kernel").cursor)
         if here is None:
             return [], []
         share = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []

@@ -189,5 +189,13 @@ class GraphActions(PanedView):
         if name == self._current_pane:
             return pane.cursor
         here = self.pane(self._current_pane)
+        if rows := self.rows_computed(name):
+            return rows[0]
         places = here.links.keys_of(here.cursor)
         return pane.links.first_operator(places, pane.document.lines) if pane.document else None
+
+    def rows_computed(self, name: str) -> tuple[int, ...]:
+        """The lines of a graph that the cursor's line of generated code computes; none in other panes."""
+        if self._model is None or self._current_pane != "kernel" or self._as_printed:
+            return ()
+        return self._model.rows_computed_on(self.pane("kernel").cursor, name)
