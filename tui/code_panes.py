@@ -5,12 +5,13 @@ It reads the recording in a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, NodeOrigin, RecordedLinks, read_origins
-from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Frame, Graph
@@ -18,11 +19,10 @@ from tui.documents import (
     Document,
     DocumentRef,
     compile_documents,
-    language_regions,
     preferred_stage,
+    read_document,
     readable_graph,
     source_in_graphs,
-    split_lines,
     stage_before,
     stage_changes,
 )
@@ -30,8 +30,10 @@ from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.node_places import callers
 from tui.node_values import NodeValues
+from tui.pane_labels import failure_text
 from tui.session import Session
 from tui.source_findings import SourceNote, source_notes
+from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _FIRST_LINES = 60  # lines that a pane may show at once
@@ -53,6 +55,7 @@ class CodePaneModel:
     colors: dict[LineKey, int] = field(default_factory=dict)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
+    failure: str = ""  # of one that failed: when that was
     notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     changes: dict[tuple[str, str], str] = field(default_factory=dict)  # from one graph to the next, by their keys
     forward_graph: DocumentRef | None = None  # shown in the place of Dynamo's, beside the backward graph
@@ -66,6 +69,34 @@ class CodePaneModel:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
         graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
         return None if graph is None or graph.stage == "dynamo" else self.linker.sources(graph)
+
+    def call_on(self, line: int) -> KernelCall | None:
+        """The call on a line of the generated code that is shown, from 0; that of a kernel that is called once."""
+        ref = self.ref("kernel")
+        module = self.modules.get(ref.key) if ref is not None else None
+        calls = module.calls if module is not None else ()
+        own = [call for call in calls if call.line == line + 1 or call.is_defined_at(line + 1)]
+        return own[0] if len(own) == 1 else None
+
+    def rows_computed_on(self, line: int, pane: str) -> tuple[int, ...]:
+        """The lines of a graph that a line of the generated code computes, from 0: those of a statement, or of a call.
+
+        There are none where the graph is another one than that which the code was made of, or Dynamo's.
+        """
+        ref, call = self.ref(pane), self.call_on(line)
+        graph = self.graphs.get(ref.event) if ref is not None and ref.kind == "graph" else None
+        if ref is None or graph is None or call is None or ref.key not in self.links:
+            return ()
+        module = self.modules[f"event:{call.event}"]
+        statements = [statement for statement in call.statements if statement.line == line + 1]
+        names = [name for statement in statements for name in statement.nodes] or call.nodes
+        if graph.stage == "dynamo":
+            nodes = (module.graph.nodes[name] for name in names if name in module.graph.nodes)
+            names = [name for node in nodes for name in dynamo_nodes_of(module, node)]
+        elif graph.event != module.graph_event:
+            return ()
+        defined = self.links[ref.key].defined
+        return tuple(sorted({defined[name] for name in names if name in defined}))
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
@@ -162,6 +193,7 @@ def read_panes(
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
     board.in_recording, board.callers = item is not None, callers(item)
+    board.failure = failure_text(item, refs) if item is not None else ""
     board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
     if before is not None:
@@ -237,7 +269,9 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     document = board.documents.get(ref.key) or read_document(session, ref)
     board.documents[ref.key] = document
     if ref.kind == "kernel":
-        links = pane_links(board.linker.module("\n".join(document.lines), board.modules.get(ref.key)))
+        module = board.modules.get(ref.key)
+        links = pane_links(board.linker.module("\n".join(document.lines), module))
+        board.documents[ref.key] = replace(document, margins=call_margins(module, len(document.lines)))
     elif ref.kind == "graph":
         links = pane_links(board.linker.graph(board.graphs[ref.event], "\n".join(document.lines)))
     else:
@@ -246,7 +280,19 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.printed[ref.key] = document, links
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
-    _assign_colors(board, sorted(links.lines))
+    _assign_colors(board, chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))))
+
+
+def call_margins(module: GeneratedModule | None, count: int) -> Sequence[str]:
+    """What stands at the right margin of a kernel's call: which of several it is, with how many it is not fused."""
+    calls = module.calls if module is not None else ()
+    times = Counter(call.name for call in calls if call.definition is not None)
+    said: dict[int, str] = {}
+    for call in calls:
+        which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
+        fused = f"not fused with {len(call.refused)}" if call.refused else ""
+        said[call.line] = ", ".join(filter(None, (which, fused)))
+    return [said.get(line, "") for line in range(1, count + 1)]
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
@@ -282,19 +328,6 @@ def _link_all_graphs(session: Session, board: CodePaneModel) -> None:
             _link_document(session, board, ref)
 
 
-def read_document(session: Session, ref: DocumentRef) -> Document:
-    """Read a document. If it has no text, its note says why."""
-    kind, _, name = ref.key.partition(":")
-    if kind == "source":
-        text = session.recording.source(name)
-        note = "" if text is not None else "this file is not in the recording"
-    else:
-        text = session.recording.payload(ref.event)
-        note = "" if text else "this event has no payload"
-    lines = split_lines(text or "")
-    return Document(ref, lines, language_regions(ref, lines), note)
-
-
 def made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
     """The graph that the selected one of a pane was made of, or the previous one of Dynamo's."""
     refs = board.documents_of[pane]
@@ -311,6 +344,20 @@ def changes_text(board: CodePaneModel, pane: str) -> str:
         lines = (board.documents[ref.key].lines for ref in (before, after))
         board.changes[before.key, after.key] = stage_changes(*lines)
     return f"{board.changes[before.key, after.key]} since {before.title}"
+
+
+def gone_text(board: CodePaneModel, places: Set[LineKey]) -> str:
+    """What became of source lines that no generated code is linked to: the last graph that has something of them."""
+    code = board.ref("kernel")
+    if not places or code is None or code.key not in board.links or board.links[code.key].made_of(places):
+        return ""
+    graphs = [ref for ref in (*board.documents_of["dynamo"], *board.documents_of["later"]) if ref.key in board.links]
+    has = [bool(board.links[ref.key].made_of(places)) for ref in graphs]
+    last = max((place for place, known in enumerate(has) if known), default=None)
+    if last is None:
+        return ""
+    after = f", gone in {graphs[last + 1].title}" if last + 1 < len(graphs) else ": no kernel computes it"
+    return one_line(f"not in the generated code: last in {graphs[last].title}{after}")
 
 
 def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | None:

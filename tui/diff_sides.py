@@ -11,8 +11,7 @@ from difflib import SequenceMatcher
 from dynadiag.diff.difference import SIGNS, Difference, NodeDifference
 from dynadiag.recording.records import Graph
 from dynadiag.render.readable_graph import graph_titles
-from tui.code_panes import read_document
-from tui.documents import Document, DocumentRef, readable_graph
+from tui.documents import Document, DocumentRef, read_document, readable_graph
 from tui.graph_node import value_on_line
 from tui.line_links import LineLinks
 from tui.location import Location

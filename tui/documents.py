@@ -8,11 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from dynadiag.recording.records import Compile, Graph, Kernel
 from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks
+
+if TYPE_CHECKING:
+    from tui.session import Session
 
 # Inductor writes a kernel's code as a string literal into the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
@@ -74,6 +78,19 @@ class Document:
     def line_of(self, row: int) -> int:
         """Return the line that stands for a line of the whole text, or the next one that is shown."""
         return min(bisect_left(self.rows, row), len(self.rows) - 1) if self.rows else row
+
+
+def read_document(session: Session, ref: DocumentRef) -> Document:
+    """Read a document. If it has no text, its note says why."""
+    kind, _, name = ref.key.partition(":")
+    if kind == "source":
+        text = session.recording.source(name)
+        note = "" if text is not None else "this file is not in the recording"
+    else:
+        text = session.recording.payload(ref.event)
+        note = "" if text else "this event has no payload"
+    lines = split_lines(text or "")
+    return Document(ref, lines, language_regions(ref, lines), note)
 
 
 def source_in_graphs(source: Document, graphs: Iterable[Document]) -> Document:

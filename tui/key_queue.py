@@ -2,17 +2,22 @@
 
 Textual gives a key to the widget that has the focus when the key arrives. Of `/gelu` in one packet, from a slow line or
 typed ahead, the letters would be commands of the list, because the prompt does not have the focus yet.
+
+A terminal without bracketed paste sends a pasted text as keys. A prompt takes all of it at once. Where no prompt wants
+it, it is dropped: nobody types so much ahead.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 
 from textual import events
 from textual.app import App
 from textual.message import Message
 
+MOST_AHEAD = 200  # keys that may wait while no prompt is open
 _LOST_SECONDS = 0.25  # after which a key whose widget was removed while it was handled counts as handled
 
 
@@ -45,6 +50,19 @@ class KeyQueue:
         else:
             await self._send_key(key)
 
+    def _paste(self) -> None:
+        """Give the text that waits to the prompt; without one, drop what nobody can have typed ahead."""
+        focused = self._app.focused
+        text = "".join(key.character or "" for key in takewhile(lambda key: key.is_printable, self._keys))
+        if focused is None or not focused.check_consume_key("a", "a"):
+            if len(self._keys) > MOST_AHEAD:
+                self._app.notify(f"{len(self._keys):,} keys were dropped: they came at once, and no prompt was open")
+                self._keys.clear()
+        elif len(text) > 1:
+            focused.post_message(events.Paste(text))
+            for _ in text:
+                self._keys.popleft()
+
     async def _send_key(self, key: events.Key) -> None:
         self._is_handling, self._number = True, self._number + 1
         number, target = self._number, self._app.focused or self._app.screen
@@ -71,5 +89,6 @@ class KeyQueue:
             self._app.call_later(self._next, number)
             return
         self._is_handling = False
+        self._paste()
         if self._keys:
             await self._send_key(self._keys.popleft())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from tui.notifications import NotifyingApp
 from tui.styled_text import clipboard_text
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.prompt import Prompt
+
+if TYPE_CHECKING:
+    from tui.documents import Document
 
 
 class LineActionsApp(NotifyingApp):
@@ -125,11 +129,15 @@ class LineActionsApp(NotifyingApp):
     def action_edit(self) -> None:
         """Open the focused document in the user's editor."""
         if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
-            from tui.editor import edit_document
+            self.edit_document(document, lines.cursor + 1)
 
-            if self._copies is None:
-                self._copies = TemporaryDirectory(prefix="dynadiag-")
-            self._report_editor(edit_document(self, document, lines.cursor + 1, Path(self._copies.name)))
+    def edit_document(self, document: Document, line: int) -> None:
+        """Open a document in the user's editor at a line, from 1."""
+        from tui.editor import edit_document
+
+        if self._copies is None:
+            self._copies = TemporaryDirectory(prefix="dynadiag-")
+        self._report_editor(edit_document(self, document, line, Path(self._copies.name)))
 
     async def on_unmount(self) -> None:
         """Remove the copies that an editor was given."""

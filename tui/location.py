@@ -45,6 +45,18 @@ def source_location_in(explanation: Explanation, recorded: Iterable[str], place:
     return None
 
 
+def first_location(explanation: Explanation) -> Location:
+    """Return where the Code screen opens: where a compile failed, else at the first compile that has a graph."""
+    for finding in explanation.findings:
+        if finding.is_failed_compile and finding.compile_ids:
+            span, id_ = finding.span, finding.compile_ids[0]
+            return Location("code", id_, document=f"source:{span.file}" if span.file else None, line=span.line)
+    ids = [item.compile_id for item in explanation.compiles if item.outcome == "error"]  # cut short
+    ids += [graph.compile_id for graph in explanation.graphs[:1]]
+    ids += [item.compile_id for item in explanation.compiles[:1]]
+    return Location("code", next(iter(ids), None))
+
+
 class History:
     """The visited locations, as in a web browser: a new jump drops the locations ahead."""
 

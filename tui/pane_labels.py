@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dynadiag.explanation.formatting import count
+from dynadiag.recording.records import Compile
+from tui.documents import DocumentRef
 from tui.line_links import LineKey
 from tui.styled_text import one_line
 from tui.widgets.code_pane import CodePane, is_kernel_line
@@ -23,6 +25,16 @@ EMPTY_PANE = {
     "kernel": "no code was generated in this compile",
     "stage": "no kernel was compiled here",
 }
+MADE_BY_COMPILING = ("dynamo", "later", "kernel")  # the panes of a failed compile that say when it failed
+
+
+def failure_text(item: Compile, made: Mapping[str, Sequence[DocumentRef]]) -> str:
+    """Return when a compile failed, or the program ended in it; empty if neither. `made` are the documents it left."""
+    if item.outcome != "error":
+        return ""
+    when = "after code was generated" if made["kernel"] else "before code was generated"
+    when = when if made["dynamo"] else "before Dynamo had a graph"
+    return f"failed {when}" if item.error else f"did not end: the recording ends {when}"
 
 
 def pane_status(pane: CodePane, places: frozenset[LineKey], lit: int, *, here: bool) -> str:

@@ -3,7 +3,8 @@
 A closed window or a lost connection leaves a terminal that reads as an end of file and cannot be written. Textual's
 input thread then reads for ever, its output thread ends, the event loop waits for that thread, and an error is printed
 to a terminal that is no longer there. What is typed or pasted faster than it is read loses bytes in the terminal, and
-some terminals send no UTF-8: Textual's decoder raises then.
+some terminals send no UTF-8: Textual's decoder raises then. What an encoding other than UTF-8 does not have is written
+as ASCII of the same width.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from rich.cells import cell_len
 from textual._xterm_parser import XTermParser  # Textual has no public parser of keys
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -30,6 +32,10 @@ _GONE = (errno.EIO, errno.ENXIO)  # what reading, writing and asking such a term
 _GRACE = 3.0  # seconds that the browser has to end by itself
 _TICK = 0.1  # seconds after which an escape is a key, and not the start of a sequence
 _BLOCK = 4096  # bytes read at once
+_ASCII = str.maketrans(
+    "│┃║▌█▒┆╭╮╰╯┌┐└┘├┤┬┴┼─━═▔▁▂▃▄▅▆▇▸▹▾▼▲◂◀▶●○■◆·…→←↑↓↻✓✗✘⚠⏎⌫≠▏╷╶╵╴╤╝╚╗╔µ",
+    "|||||::+++++++++++++----------->>vv^<<>*o#*..><^v~+xx!<<~||-|-+++++u",
+)  # what the screens are drawn with
 
 
 def has_hung_up() -> bool:
@@ -75,17 +81,36 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
+def encodable(text: str, encoding: str) -> str:
+    """Return a text with ASCII for what an encoding does not have, of the same width."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(letter if _has(encoding, letter) else _plain(letter) for letter in text)
+    return text
+
+
+def _has(encoding: str, letter: str) -> bool:
+    return letter.isascii() or letter.encode(encoding, "replace") != b"?"
+
+
+def _plain(letter: str) -> str:
+    ascii_ = letter.translate(_ASCII)
+    return ascii_ if ascii_.isascii() else "?" * cell_len(letter)
+
+
 class _Output:
     """The terminal to write to, also when it is gone."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
+        self._encoding = file.encoding or "utf-8"
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def write(self, text: str) -> None:
-        self._try(lambda: self._file.write(text))
+        self._try(lambda: self._file.write(encodable(text, self._encoding)))
 
     def flush(self) -> None:
         self._try(self._file.flush)

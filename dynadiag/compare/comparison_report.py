@@ -17,7 +17,14 @@ from dynadiag.recording.records import UNCOMPILED_NOTE, Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.printer import Printer
-from dynadiag.render.runtime_cost import break_cost_table, break_even_text, entries_table, speed_text
+from dynadiag.render.runtime_cost import (
+    MAYBE,
+    WITHIN_NOISE,
+    break_cost_table,
+    break_even_text,
+    entries_table,
+    speed_text,
+)
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle
 from dynadiag.trial.signature import Signature
@@ -183,8 +190,9 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
     if comparison.interrupted:
         rounds = max((len(result.rounds) for result in comparison.results), default=0)
         yield f"interrupted after {count(rounds, 'round')}; these are the results until then"
-    if any((speed := comparison.against_eager(result)) and speed.noise for result in measured):
-        yield _noise_note(min(len(result.rounds) for result in measured))
+    unsure = [_speed(speed) for result in measured if (speed := comparison.against_eager(result)) and speed.noise]
+    if words := [word for word in (WITHIN_NOISE, MAYBE) if any(text.startswith(word) for text in unsure)]:
+        yield f"{', '.join(words)}: {_noise_note(min(len(result.rounds) for result in measured))}"
     cached = [_name(result, measured) for result in measured if result.compiled and result.compiled.cached]
     if cached:
         yield f"{', '.join(cached)}: compiled code came from torch's cache; --fresh times a compile without caches"
@@ -206,11 +214,10 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
 
 
 def _noise_note(rounds: int) -> str:
-    """What "within the noise" means after so many rounds."""
+    """What overlaps after so many rounds."""
     if rounds < MIN_ROUNDS:
-        needed = f"confidence intervals need {MIN_ROUNDS} rounds (--repeat)"
-        return f"within the noise: the interquartile ranges overlap; {needed}"
-    return "within the noise: the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
+        return f"the interquartile ranges overlap; confidence intervals need {MIN_ROUNDS} rounds (--repeat)"
+    return "the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
 
 
 def _per_variant(results: Sequence[VariantResult]) -> Iterator[str]:

@@ -131,16 +131,25 @@ class CompileLinker:
                 lines = (SourceLine(frame.file, frame.line) for frame in origin.frames if frame.line is not None)
                 sets[origin] = above.union(lines)
             self._frames[name] = self._frames.get(name, sets[origin]) | sets[origin]
-        links = self._graph(text, nodes, is_dynamo=True)
+        links = self._graph(text, {name: self._one(place) for name, place in nodes.items()}, is_dynamo=True)
         rows = {row: self._frames.get(name, above) for name, row in links.nodes.items()}
         for row, frames in rows.items():
             for place in links.lines.get(row, ()):
                 self._frames_of_line[place] = self._frames_of_line.get(place, frozenset()) | frames
         return replace(links, callers=self._callers_of(links, rows))
 
-    def later_graph(self, text: str, sources: Mapping[str, Iterable[str]] | None = None) -> DocumentLinks:
-        """Link a graph of a later stage by its comments. `sources` are Dynamo's nodes of a node, as torch reported."""
-        links = self._graph(text, {})
+    def later_graph(
+        self,
+        text: str,
+        sources: Mapping[str, Iterable[str]] | None = None,
+        replaced: Mapping[str, Iterable[SourceLine]] | None = None,
+    ) -> DocumentLinks:
+        """Link a graph of a later stage by its comments.
+
+        `sources` are Dynamo's nodes of a node, as torch reported, `replaced` the lines of what a node was put in the
+        place of by a pass, for those that torch prints no line of.
+        """
+        links = self._graph(text, {name: frozenset(lines) for name, lines in (replaced or {}).items()})
         rows = {
             row: self._frames_of(found) for name, row in links.nodes.items() if (found := (sources or {}).get(name))
         }
@@ -157,7 +166,7 @@ class CompileLinker:
         own = locate_cache_hit(graph, CompileContext(parse_graph(dynamo), forward=before, from_cache=True))
         if own is graph:
             return self.later_graph(text)
-        lines = {name: node.source_line for name, node in own.nodes.items() if node.source_line is not None}
+        lines = {name: self._one(node.source_line) for name, node in own.nodes.items() if node.source_line is not None}
         links = self._graph(text, lines, trusts_comments=False)
         return replace(links, callers=self._callers_of(links, {}))
 
@@ -217,7 +226,12 @@ class CompileLinker:
         return found
 
     def _graph(
-        self, text: str, known: Mapping[str, SourceLine], *, is_dynamo: bool = False, trusts_comments: bool = True
+        self,
+        text: str,
+        known: Mapping[str, frozenset[SourceLine]],
+        *,
+        is_dynamo: bool = False,
+        trusts_comments: bool = True,
     ) -> DocumentLinks:
         lines: dict[int, frozenset[SourceLine]] = {}
         defined: dict[str, int] = {}
@@ -234,15 +248,15 @@ class CompileLinker:
             elif line.kind == "node":
                 defined.setdefault(line.name, number)
                 own = known.get(line.name)
-                found = self._one(own) if own else self._of_comment(comment) if comment and trusts_comments else None
+                found = own or (self._of_comment(comment) if comment and trusts_comments else None)
                 if not found:
                     continue
                 lines[number] = found
                 if own and comment:
-                    under.add(own)
+                    under |= own
                     lines[head] = self._learn(comment, under) if is_dynamo else frozenset(under)
                     inferred.update(() if trusts_comments else (head, number))
-                elif len(found) > 1:
+                elif len(found) > 1 or (own and not is_dynamo):
                     inferred.add(number)
                 self._operators.setdefault(operator_of(line.target), set()).update(found)
                 if is_dynamo:
@@ -295,6 +309,8 @@ def _call_links(generated: GeneratedModule) -> DocumentLinks:
         for statement in call.statements:
             if places := frozenset(source_lines_of(generated, statement.nodes)):
                 exact[statement.line] = exact.get(statement.line, frozenset()) | places
+            nodes = (generated.graph.nodes.get(name) for name in statement.nodes)
+            inferred.update([statement.line] if any(node and node.replaced_lines for node in nodes) else ())
     context = {
         line
         for call in generated.calls
@@ -354,7 +370,7 @@ class RecordedLinks:
             lines, origins = self._node_lines(graph.index), self._origins.get(graph.index)
             return self._linker.dynamo_graph(text, lines, origins, self._callers)
         if self._dynamo is None:
-            return self._linker.later_graph(text, self.sources(graph))
+            return self._linker.later_graph(text, self.sources(graph), self._replaced(graph))
         forward = self._texts.payload(self._forward.event) if self._forward is not None else None
         return self._linker.cached_graph(graph.stage, text, self._texts.payload(self._dynamo.event), forward)
 
@@ -371,6 +387,11 @@ class RecordedLinks:
             nodes = made.graph.nodes.values()
             self._sources[made.event] = {node.name: names for node in nodes if (names := dynamo_nodes_of(made, node))}
         return self._sources[made.event]
+
+    def _replaced(self, graph: Graph) -> dict[str, tuple[SourceLine, ...]]:
+        """The lines of what passes replaced, by the names of the new nodes, which are those of the last graph."""
+        nodes = (node for made in self._modules if made.event > graph.event for node in made.graph.nodes.values())
+        return {node.name: node.replaced_lines for node in nodes if node.replaced_lines}
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
         """Link generated code."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import gcd
 
 from dynadiag.kernels.align import AlignedStatement
@@ -21,7 +22,8 @@ from dynadiag.kernels.triton_artifacts import TritonArtifact
 class RefusedFusion:
     """A call that the scheduler considered to fuse with another one, and did not.
 
-    `comes` says whether it comes "before" or "after" the other one, `reason` is in torch's words.
+    `comes` says whether it comes "before" or "after" the other one, `reason` is in torch's words. `between` are the
+    kernels that read what the first of the two computes, and compute what the second one reads.
     """
 
     call: int  # its index in its recording
@@ -29,6 +31,7 @@ class RefusedFusion:
     call_number: int
     comes: str
     reason: str
+    between: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,8 @@ class GeneratedModule:
         return {place: tuple(names) for place, names in found.items()}
 
     @cached_property
-    def dynamo_by_run(self) -> Mapping[str, tuple[str, ...]]:
-        """Dynamo's nodes of each node on a line that was run several times, by their order.
+    def dynamo_by_run(self) -> Mapping[tuple[str, SourceLine], tuple[str, ...]]:
+        """Dynamo's nodes of each node and its line, for a line that was run several times, by their order.
 
         Dynamo's graph has each operator of the line as often as the line was run, or a multiple of it. If an operator
         of this graph is there as often, or a multiple of it, its nodes are dealt out in the same order. A backward
@@ -120,9 +123,10 @@ class GeneratedModule:
             return {}
         ours: dict[SourceLine, dict[str, list[str]]] = {}
         for node in self.graph.nodes.values():
-            if (line := node.source_line) is not None and line in self.dynamo_by_line and node.target:
-                ours.setdefault(line, {}).setdefault(node.target, []).append(node.name)
-        found: dict[str, tuple[str, ...]] = {}
+            for line in node.source_lines if node.target else ():
+                if line in self.dynamo_by_line:
+                    ours.setdefault(line, {}).setdefault(node.target, []).append(node.name)
+        found: dict[tuple[str, SourceLine], tuple[str, ...]] = {}
         for place, targets in ours.items():
             theirs: dict[str, list[str]] = {}
             for name in self.dynamo_by_line[place]:
@@ -131,7 +135,7 @@ class GeneratedModule:
             parts = [tuple(name for names in theirs.values() for name in _share(names, at, runs)) for at in range(runs)]
             for names in targets.values():
                 if len(names) % runs == 0:
-                    found |= {name: parts[at] for at in range(runs) for name in _share(names, at, runs)}
+                    found |= {(name, place): parts[at] for at in range(runs) for name in _share(names, at, runs)}
         return found
 
     @cached_property
@@ -155,11 +159,12 @@ def dynamo_nodes_of(unit: GeneratedModule, node: PrintedNode) -> tuple[str, ...]
     A line that is run several times, for each layer of a model, has the nodes of all of them: then those of the same
     run are meant, as far as the order of both graphs shows it.
     """
-    return (
-        reported_dynamo_nodes(unit, node)
-        or unit.dynamo_by_run.get(node.name, ())
-        or (unit.dynamo_by_line.get(node.source_line, ()) if node.source_line else ())
+    known = reported_dynamo_nodes(unit, node)
+    here = (
+        unit.dynamo_by_run.get((node.name, line)) or unit.dynamo_by_line.get(line, ())
+        for line in (() if known else node.source_lines)
     )
+    return known or tuple(chain.from_iterable(here))
 
 
 def reported_dynamo_nodes(unit: GeneratedModule, node: PrintedNode) -> tuple[str, ...]:
@@ -183,10 +188,9 @@ def own_source_lines(unit: GeneratedModule, nodes: Iterable[PrintedNode]) -> tup
     """Return the user's lines of exactly these nodes, each once."""
     found: dict[SourceLine, None] = {}
     for node in nodes:
-        for place in (node.source_line, *(unit.dynamo.nodes[name].source_line for name in dynamo_nodes_of(unit, node))):
-            if place is not None:
-                found[place] = None
-                break
+        of_dynamo = (unit.dynamo.nodes[name].source_line for name in dynamo_nodes_of(unit, node))
+        first = next((place for place in of_dynamo if place is not None), None) if not node.source_lines else None
+        found.update(dict.fromkeys(node.source_lines if first is None else (first,)))
     return tuple(found)
 
 

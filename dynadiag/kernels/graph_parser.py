@@ -175,6 +175,8 @@ class PrintedNode:
     `line` is the node's line in the text (1-based), `source_line` the user's line that it was made from and
     `source_text` the text of that line. `subgraph` is the branch or loop body that the node is in. Its name is then
     part of the node's name and of the names of the inputs. `annotation` is the whole type, with strides and device.
+    `replaced_lines` are the user's lines of the nodes that a pass put it in the place of, if torch prints no line of
+    its own: `source_line` is the first of them.
     """
 
     name: str
@@ -187,6 +189,12 @@ class PrintedNode:
     subgraph: str = ""
     source_text: str = ""
     annotation: str = ""
+    replaced_lines: tuple[SourceLine, ...] = ()
+
+    @property
+    def source_lines(self) -> tuple[SourceLine, ...]:
+        """Every user's line that it was made from."""
+        return self.replaced_lines or ((self.source_line,) if self.source_line is not None else ())
 
     @property
     def printed_name(self) -> str:

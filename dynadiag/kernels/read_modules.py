@@ -5,10 +5,10 @@ A `GeneratedModule` is the parsed text of a module with the graph that it was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dynadiag.kernels.align import AlignedStatement, align_call
+from dynadiag.kernels.align import AlignedStatement, align_call, producer
 from dynadiag.kernels.call_nodes import (
     NO_SHARED_DATA,
     FusionRefusal,
@@ -83,7 +83,7 @@ class _ModuleReader:
         around = replace(
             self._compile_context(event, compile_id, event, module.stage == "backward"),
             dynamo_sources=scheduled.dynamo_sources,
-            before_passes=self._parsed_graph(self._last_graph(event, compile_id, ("before_post_grad",), 0)),
+            before_passes=self._before_passes(event, compile_id, module.stage),
         )
         unit = GeneratedModule(
             event.index,
@@ -107,6 +107,7 @@ class _ModuleReader:
             for place, operations in match_calls(unit.parsed, scheduled.operations).items()
             for operation in operations
         }
+        before = _calls_before(unit, made) if scheduled.refused else []
         found: dict[int, dict[int, RefusedFusion]] = {}
         for refusal in scheduled.refused:
             pair = places.get(refusal.first), places.get(refusal.second)
@@ -118,7 +119,10 @@ class _ModuleReader:
                     and _is_true(refusal, unit.parsed, here, other)
                 ):
                     call, comes = made[other], "after" if other > here else "before"
-                    named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason)
+                    first, last = min(here, other), max(here, other)
+                    middle = (at for at in range(first + 1, last) if first in before[at] and at in before[last])
+                    between = tuple(made[at].name for at in middle)
+                    named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason, between)
                     found.setdefault(here, {})[other] = named
         for place, call in enumerate(made):
             ranked = sorted(found.get(place, {}).items())
@@ -144,6 +148,17 @@ class _ModuleReader:
         return self._last_graph(event, compile_id, ("post_grad",), since) or self._last_graph(
             event, compile_id, (stage or "inference", "inference", "forward"), 0
         )
+
+    def _before_passes(self, event: Event, compile_id: str, stage: str | None) -> PrintedGraph:
+        """The graph that AOTAutograd handed over, of which Inductor's passes made the one that was lowered.
+
+        Of several backward graphs (one of each part of a graph that DDP splits) nothing says which it belongs to.
+        """
+        stages = ("inference",) if stage == "inference" else ("joint", stage or "")
+        joint = [one for one in self._graphs if one.compile_id == compile_id and one.stage == "joint"]
+        if stage == "backward" and len(joint) > 1:
+            stages = (stage,)
+        return self._parsed_graph(self._last_graph(event, compile_id, stages, 0))
 
     def _last_graph(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
         """The last graph before the event, of the first of `stages` that has one."""
@@ -249,6 +264,18 @@ class _ModuleReader:
         words = [(one.index, word) for one, word in self._caches if _same_compile(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _calls_before(unit: GeneratedModule, calls: Sequence[KernelCall]) -> list[frozenset[int]]:
+    """For each call of a module those whose results it needs, also through others. Numbers are places in `calls`."""
+    place_of = {name: place for place, call in enumerate(calls) for name in call.nodes}
+    found: list[frozenset[int]] = []
+    for place, call in enumerate(calls):
+        inputs = (name for node in call.nodes for name in unit.graph.nodes[node].inputs)
+        needed = {place_of.get(producer(unit.graph, name), place) for name in inputs}
+        needed = {one for one in needed if one < place}
+        found.append(frozenset(needed).union(*(found[one] for one in needed)))
+    return found
 
 
 def _is_true(refusal: FusionRefusal, module: ParsedModule, here: int, other: int) -> bool:

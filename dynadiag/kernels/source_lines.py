@@ -7,7 +7,7 @@ nodes that a pass inserted, bodies that were traced again, graphs from the FX gr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -27,6 +27,7 @@ _ATEN_NAMES = {
     "conv2d": "convolution",
 }
 _MAX_NODES = 5000  # nodes; matching more takes longer than a user waits
+_MAX_REPLACED = 100  # nodes that one node can stand for; a layer of attention has 20
 _EMPTY = PrintedGraph({}, {})
 
 
@@ -35,8 +36,9 @@ class CompileContext:
     """What else is known about the compile of a graph.
 
     `dynamo` is Dynamo's graph and `dynamo_nodes` are its nodes as the recorder stored them (none in a foreign log).
-    `dynamo_sources` maps nodes to the Dynamo nodes that torch reported for them. `before_passes` is the graph before
-    the passes, `forward` the forward graph of a backward one. `from_cache`: the graph is from the FX graph cache.
+    `dynamo_sources` maps nodes to the Dynamo nodes that torch reported for them. `before_passes` is AOTAutograd's
+    graph, which Inductor's passes begin with, `forward` the forward graph of a backward one. `from_cache`: the graph is
+    from the FX graph cache.
     """
 
     dynamo: PrintedGraph = _EMPTY
@@ -82,31 +84,67 @@ def locate_dynamo(around: CompileContext) -> PrintedGraph:
 
 
 def locate_replaced_nodes(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
-    """Give computing nodes without a line the line of the node that they replaced.
+    """Give computing nodes without a line the lines of the nodes that they replaced.
 
-    A replaced node is not in the graph any more, and its inputs are among the inputs of the new node. If there are
-    several, the line of the first is taken (the product's, when a product and a sum became ``addmm``). If no replaced
-    node is visible, because the pass ran earlier, the line of a user of the node is taken, unless torch reported where
-    the node came from.
+    A pass that rewrites several nodes seldom says which of its nodes computes which of them: each new node has the
+    lines of all. If none is known, the line of a user of the node is taken, unless torch reported where it came from.
     """
     own = [name for name, node in graph.nodes.items() if node.computes and not node.source_line and not node.subgraph]
-    found = {name: line for name in own if (line := _line_of_replaced(graph.nodes[name], graph, around.before_passes))}
+    replaced = replaced_nodes(around.before_passes, graph) if own else {}
+    found: dict[str, SourceLine] = {}
+    several: dict[str, tuple[SourceLine, ...]] = {}
+    for name in own:
+        old = (around.before_passes.nodes[before] for before in replaced.get(name, ()))
+        if lines := tuple(dict.fromkeys(node.source_line for node in old if node.computes and node.source_line)):
+            found[name], several[name] = lines[0], lines
     for name in reversed(own):
         users = (found.get(user) or graph.nodes[user].source_line for user in graph.users.get(name, ()))
         line = next((one for one in users if one is not None), None)
         if line is not None and name not in found and name not in around.reported:
             found[name] = line
-    return graph.with_source_lines(found)
+    located = graph.with_source_lines(found)
+    nodes = {name: replace(located.nodes[name], replaced_lines=lines) for name, lines in several.items()}
+    return replace(located, nodes={**located.nodes, **nodes})
 
 
-def _line_of_replaced(node: PrintedNode, graph: PrintedGraph, before: PrintedGraph) -> SourceLine | None:
-    known = set(node.inputs)
-    for old in before.nodes.values():
-        if old.name not in graph.nodes and old.inputs and known.issuperset(old.inputs):
-            if old.computes and old.source_line is not None:
-                return old.source_line
-            known.add(old.name)
-    return None
+def replaced_nodes(before: PrintedGraph, after: PrintedGraph) -> dict[str, tuple[str, ...]]:
+    """Return for each node that passes put into a graph the nodes in whose place it is, in the order of `before`.
+
+    A node that is in both graphs, or an output, tells: where it read an old node and reads a new one now, the new one
+    has the old one's value. So what leads to the new one, from nodes that are in both graphs, replaced what led to the
+    old one.
+    """
+    kept = {name for name, node in after.nodes.items() if name in before.nodes and _is_same(before.nodes[name], node)}
+    reads: list[tuple[Sequence[str | None], Sequence[str | None]]] = [
+        (before.nodes[name].inputs, after.nodes[name].inputs) for name in kept if after.nodes[name].target
+    ]
+    reads.append((before.returns.get("", ()), after.returns.get("", ())))
+    pairs = {pair for old, new in reads if len(old) == len(new) for pair in zip(old, new, strict=True)}
+    found: dict[str, set[str]] = {}
+    for old, new in pairs:
+        if old and new and kept.isdisjoint((old, new)) and old in before.nodes and new in after.nodes:
+            left, made = _leading_to(old, before, kept), _leading_to(new, after, kept)
+            for name in made if left else ():
+                found.setdefault(name, set()).update(left)
+    order = {name: place for place, name in enumerate(before.nodes)}
+    return {name: tuple(sorted(names, key=order.__getitem__)) for name, names in found.items()}
+
+
+def _is_same(before: PrintedNode, after: PrintedNode) -> bool:
+    """Whether a name means the same value: a backward graph has values of the forward graph as its inputs."""
+    return before.target == after.target or not after.target
+
+
+def _leading_to(name: str, graph: PrintedGraph, kept: Set[str]) -> set[str]:
+    """The nodes that lead to a node, with it, up to those that are kept. None if they are too many to mean anything."""
+    found, queue = {name}, [name]
+    while queue:
+        inputs = {one for one in graph.nodes[queue.pop()].inputs if one in graph.nodes} - kept - found
+        found |= inputs
+        queue += inputs
+        if len(found) > _MAX_REPLACED:
+            return set()
+    return found
 
 
 def locate_retraced_bodies(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:

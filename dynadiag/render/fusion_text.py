@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels.call_nodes import NO_SHARED_DATA
 from dynadiag.kernels.generated_module import KernelCall, RefusedFusion
 
 _LISTED = 6  # refused fusions of a call
+_NAMED = 1  # kernels between two that are named
+_BETWEEN = "intermediate nodes between"
+_LIBRARY = "a call of a library: Inductor fuses only loops that it generates itself"
 
 # By the beginning of torch's words. "it" is the other kernel.
 _MEANINGS = (
     ("no shared data due to indexing mismatch", "both use the same data, but index it differently"),
     ("no shared data", "they share no data"),
     ("memory deps did not match", "it reads what this one writes in another order or size, such as transposed"),
-    ("intermediate nodes between", "another kernel has to run between them"),
+    (_BETWEEN, "another kernel has to run between them"),
     ("will create cycle", "each would have to wait for the other"),
     ("numel/rnumel mismatch", "their loops have other sizes"),
     ("nodes numel", "their loops have other sizes"),
@@ -51,15 +54,27 @@ def plain_reason(reason: str) -> str:
     return f"torch says: {reason}"
 
 
-def refusal_text(refused: RefusedFusion) -> str:
-    """Return one refused fusion: the other call, and why."""
+def refusal_text(refused: RefusedFusion, line: int | None = None) -> str:
+    """Return one refused fusion: the other call, by its line of the generated code if that is given, and why."""
     number = f" #{refused.call_number}" if refused.call_number > 1 else ""
-    return f"not fused with {refused.name}{number}, which comes {refused.comes}: {plain_reason(refused.reason)}"
+    why = plain_reason(refused.reason)
+    if refused.between and refused.reason.startswith(_BETWEEN):
+        has = "has" if len(refused.between) == 1 else "have"
+        why = f"{list_some(refused.between, _NAMED)} {has} to run between them"
+    name = f"{refused.name}{number}, which comes {refused.comes}" if line is None else f"line {line}"
+    return f"not fused with {name}: {why}"
+
+
+def ranked_refusals(call: KernelCall) -> list[RefusedFusion]:
+    """Return the fusions of a call that the scheduler refused, those that share data first."""
+    return sorted(call.refused, key=lambda refused: refused.reason == NO_SHARED_DATA)
 
 
 def refusal_texts(call: KernelCall) -> Iterator[str]:
-    """Yield the fusions of a call that the scheduler refused, those that share data first, and how many more."""
-    ranked = sorted(call.refused, key=lambda refused: refused.reason == NO_SHARED_DATA)
+    """Yield why a call is not fused: it is a library's, or what the scheduler refused, those that share data first."""
+    if call.definition is None:
+        yield _LIBRARY
+    ranked = ranked_refusals(call)
     yield from map(refusal_text, ranked[:_LISTED])
     if len(ranked) > _LISTED:
         yield f"not fused with {len(ranked) - _LISTED} more"

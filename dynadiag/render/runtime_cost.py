@@ -78,6 +78,10 @@ def warm_section(explanation: Explanation, printer: Printer) -> list[str]:
     ]
 
 
+WITHIN_NOISE, MAYBE = "within the noise", "maybe"  # of times that overlap: near to each other, and far apart
+_NEAR = 1.5  # ratio of two medians; those of two equal variants are nearer even on a busy machine
+
+
 def _amount(number: float) -> str:
     """A count that may be a mean: ``3``, ``1.5``, ``0.02``."""
     return f"{number:,.0f}" if number == round(number) else f"{number:.2g}"
@@ -95,12 +99,17 @@ def _code(entry: CacheEntryRun) -> str:
 def speed_text(ratio: float, *, noise: bool) -> str:
     """``ratio`` is the time of the uncompiled call divided by that of the variant: ``1.33x faster``.
 
+    Where the times overlap, medians that are far apart are still told: few rounds may not have been enough.
+
     >>> speed_text(0.5, noise=False)
     '2.00x slower'
+    >>> speed_text(0.25, noise=True)
+    'maybe 4.00x slower'
     """
-    if noise or ratio <= 0:
-        return "within the noise"
-    return f"{ratio:.2f}x faster" if ratio >= 1 else f"{1 / ratio:.2f}x slower"
+    if ratio <= 0 or (noise and 1 / _NEAR < ratio < _NEAR):
+        return WITHIN_NOISE
+    speed = f"{ratio:.2f}x faster" if ratio >= 1 else f"{1 / ratio:.2f}x slower"
+    return f"{MAYBE} {speed}" if noise else speed
 
 
 def break_even_text(calls: int | None, *, noise: bool) -> str:

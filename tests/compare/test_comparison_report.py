@@ -85,6 +85,14 @@ def test_the_noise_is_what_the_rounds_can_tell(rounds: int, words: str) -> None:
     assert f"note: within the noise: {words}" in shown
 
 
+def test_times_that_overlap_and_are_far_apart_are_not_called_noise() -> None:
+    eager, slow = (replace(row, rounds=((1e-5, 1e-5, 2e-4),)) for row in (EAGER, measured("default", 0.5, 0.01)))
+    slow = replace(slow, rounds=((8e-5, 8e-5, 9e-5),))
+    shown = comparison_text(VariantComparison((eager, slow), False), "t.py:make", Printer())
+    assert "maybe 8.00x slower" in shown
+    assert "note: maybe: the interquartile ranges overlap" in shown
+
+
 def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None:
     failure = Signature("exception", "SomeError", "first line\x1b[31m\nsecond line", "torch/x.py:1 in f")
     row = VariantResult(Variant("make", "default"), failure)

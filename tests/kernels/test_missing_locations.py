@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
-from dynadiag.kernels.source_lines import CompileContext, locate_replaced_nodes, locate_retraced_bodies
+from dynadiag.kernels.source_lines import (
+    CompileContext,
+    locate_replaced_nodes,
+    locate_retraced_bodies,
+    replaced_nodes,
+)
 
 _FILE = "/home/x/net.py"
 
 
-def _graph(*statements: tuple[int | None, str]) -> PrintedGraph:
+def _graph(*statements: tuple[int | None, str], returns: str = "x") -> PrintedGraph:
     """A graph of ``x`` with these statements, each with its line of the program."""
     lines = ["class M(torch.nn.Module):", '    def forward(self, x: "f32[4]"):']
     for line, statement in statements:
         lines += ["", *([f"        # File: {_FILE}:{line} in f, code: y"] if line else []), f"        {statement}"]
-    return parse_graph("\n".join([*lines, "        return (x,)"]))
+    return parse_graph("\n".join([*lines, f"        return ({returns},)"]))
 
 
 def _lines(graph: PrintedGraph) -> dict[str, int | None]:
@@ -22,10 +27,39 @@ def _lines(graph: PrintedGraph) -> dict[str, int | None]:
     }
 
 
-def test_a_node_has_the_line_of_what_it_replaced() -> None:
-    before = _graph((3, "mm = aten.mm(x, x)"), (4, "add = aten.add(mm, x)"))
-    after = _graph((None, "addmm = aten.addmm(x, x, x)"))
-    assert _lines(locate_replaced_nodes(after, CompileContext(before_passes=before))) == {"addmm": 3}
+def test_a_node_has_the_lines_of_what_it_replaced() -> None:
+    before = _graph((3, "mm = aten.mm(x, x)"), (4, "add = aten.add(mm, x)"), returns="add")
+    after = _graph((None, "addmm = aten.addmm(x, x, x)"), returns="addmm")
+    located = locate_replaced_nodes(after, CompileContext(before_passes=before))
+    assert _lines(located) == {"addmm": 3}
+    assert [place.line for place in located.nodes["addmm"].source_lines] == [3, 4]
+
+
+def test_what_reads_a_new_node_says_what_it_replaced() -> None:
+    """The scale in front of a softmax: a pass moves it behind the maximum, and prints no line of the new nodes."""
+    before = _graph(
+        (2, "sin = aten.sin(x)"),
+        (3, "mul = aten.mul(sin, 2.0)"),
+        (4, "amax = aten.amax(mul, [1])"),
+        (4, "sub = aten.sub(mul, amax)"),
+        (4, "exp = aten.exp(sub)"),
+        (5, "cos = aten.cos(x)"),
+        returns="exp",
+    )
+    after = _graph(
+        (2, "sin = aten.sin(x)"),
+        (None, "amax_default = aten.amax(sin, [1])"),
+        (None, "sub_tensor = aten.sub(sin, amax_default)"),
+        (None, "mul_tensor = aten.mul(sub_tensor, 2.0)"),
+        (4, "exp = aten.exp(mul_tensor)"),
+        (None, "tan = aten.tan(x)"),
+        returns="exp",
+    )
+    new = ("mul", "amax", "sub")
+    assert replaced_nodes(before, after) == dict.fromkeys(("mul_tensor", "sub_tensor", "amax_default"), new)
+    nodes = locate_replaced_nodes(after, CompileContext(before_passes=before)).nodes
+    assert [place.line for place in nodes["amax_default"].source_lines] == [3, 4]
+    assert nodes["tan"].source_lines == (), "nothing says what it is in the place of"
 
 
 def test_a_node_whose_pass_came_before_has_the_line_of_what_reads_it() -> None:

@@ -14,7 +14,7 @@ from dynadiag.__main__ import main
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.kernels.call_nodes import FusionRefusal, parse_operations
 from dynadiag.kernels.read_modules import kernel_calls
-from dynadiag.render.fusion_text import plain_reason
+from dynadiag.render.fusion_text import plain_reason, refusal_texts
 from dynadiag.torch_private import loggers
 
 
@@ -38,6 +38,8 @@ def test_the_reason_is_known_of_both_kernels(recorded: Path) -> None:
     with dynadiag.open(recorded) as recording:
         first, product, second = kernel_calls(recording)
     assert product.refused == ()
+    assert list(refusal_texts(product)) == ["a call of a library: Inductor fuses only loops that it generates itself"]
+    assert next(refusal_texts(first)).endswith(f"which comes after: {product.name} has to run between them")
     (after,), (before,) = first.refused, second.refused
     assert (after.call, after.comes, before.call, before.comes) == (second.index, "after", first.index, "before")
     assert after.reason == before.reason

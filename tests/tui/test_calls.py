@@ -60,12 +60,26 @@ def scale(x):
     return x * 2
 
 
+def unfit(graph, inputs):
+    raise RuntimeError("no such device")
+
+
+@torch.compile(backend=unfit)
+def broken(x):
+    y = x.cos()
+    return y.tan()
+
+
 def run():
     step(torch.randn(3, 8))
     scale(torch.randn(3))
     scale(torch.randn(4))
     stop(torch.ones(3))
     residual(torch.randn(3, 8))
+    try:
+        broken(torch.ones(3))
+    except Exception:
+        pass
 
 
 @torch.compile(backend="aot_eager")
@@ -82,7 +96,7 @@ def residual(x):
     return x.tan()
 """
 FILES = {"called_layers": LAYERS, "called_model": MODEL, "called_main": MAIN}
-CALL, OWN, SCALED, LEFT, BREAK, BOTH = 9, 10, 15, 19, 29, 36  # lines of MAIN
+CALL, OWN, SCALED, FAILED, LEFT, BREAK, BOTH = 9, 10, 15, 22, 29, 43, 50  # lines of MAIN
 SIGMOID, GATE = 7, 12  # lines of LAYERS and MODEL
 
 
@@ -128,6 +142,24 @@ async def test_a_line_opens_in_the_compile_that_has_it(recorded: Path) -> None:
         assert "compiled in 1/0, 1/1: J" in screen(pilot)
         await press(pilot, "J")
         assert (view.location().compile_id, view.location().line) == ("1/1", SCALED)
+
+
+async def test_the_next_compile_is_shown_at_a_line_of_its_own(recorded: Path) -> None:
+    async with browsing(recorded) as pilot:
+        view = await _at(pilot, recorded, OWN)
+        await press(pilot, "J")
+        assert (view.location().compile_id, view.location().line) == ("1/0", SCALED)
+
+
+async def test_code_opens_at_the_compile_that_failed(recorded: Path) -> None:
+    async with browsing(recorded) as pilot:
+        await press(pilot, "3")
+        view = _code(pilot)
+        assert (view.location().compile_id, view.location().line) == ("5/0", FAILED)
+        await press(pilot, "j", "j")
+        assert any("cos()" in view.pane("dynamo").text_of(line) for line in view.pane("dynamo").highlighted)
+        assert "compile 5/0, which failed before code was generated" in screen(pilot)
+        assert "no mapping" not in screen(pilot)
 
 
 async def test_the_compile_follows_the_cursor(recorded: Path) -> None:

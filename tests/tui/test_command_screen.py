@@ -98,7 +98,7 @@ async def test_a_report_is_as_wide_as_the_screen_that_shows_it(
     """It was as wide as a report in a file, and wrapped a second time here."""
     monkeypatch.setattr("tui.command_process.recording_command", lambda kind, *_: _command(tmp_path, "wide", kind=kind))
     async with browsing(program, size) as pilot:
-        await press(pilot, "7", "T", "y")
+        await press(pilot, "7", "u", "y")
         await until(pilot, "the kernels were timed")
         shown = pilot.app.screen.query_one(StyledLines)
         (rule,) = [item.text for item in shown.lines if item.text.startswith("-----")]
@@ -280,7 +280,7 @@ async def test_kernels_are_read_again_once_they_are_timed(
     async with browsing(program) as pilot:
         assert isinstance(pilot.app, Browser)
         before = pilot.app.session
-        await press(pilot, "7", "T")
+        await press(pilot, "7", "u")
         assert "Trust whoever made it" in screen(pilot)
         await press(pilot, "y")
         await until(pilot, "the kernels were timed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tui.app import Browser
 from tui.kernel_costs import KernelCost
 from tui.kernel_summary import _lines
 from tui.session import Session
+from tui.views.code import CodeView
 from tui.views.kernels import KernelsView
 
 
@@ -198,3 +200,55 @@ async def test_a_share_above_the_peak_says_how_that_can_be(
         await press(pilot, "7")
         assert f"1.0 µs, {share:.0%} of the device's peak" in screen(pilot)
         assert ("what came out of a cache" in screen(pilot)) == told
+
+
+_AT = f"        # File: {build.FILE}:6 in f, code: y = x.sin()\n"
+_TWICE = f"""class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[4][1]cpu"):
+{_AT}        one: "f32[4][1]cpu" = OP(x);  x = None
+
+{_AT}        two: "f32[4][1]cpu" = OP(one);  one = None
+        return (two,)
+"""
+_CALLED_TWICE = """# AOT ID: ['0_inference']
+import torch
+async_compile = AsyncCompile()
+
+cpp_fused_sin_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
+extern "C"  void  kernel(const float* in_ptr0, float* out_ptr0)
+{
+    auto tmp0 = in_ptr0[0];
+}
+''')
+
+
+class Runner:
+    def call(self, args):
+        x, = args
+        cpp_fused_sin_0(x, buf0)
+        cpp_fused_sin_0(buf0, buf1)
+        return (buf1, )
+"""
+
+
+async def test_a_call_of_a_kernel_shows_the_nodes_that_it_computes(tmp_path: Path) -> None:
+    """Both calls are of one line of source, as those of the layers of a model are."""
+    operations = [
+        [at, "ComputedBuffer", [f"buf{at}"], [], name, [name], None] for at, name in enumerate(("one", "two"))
+    ]
+    scheduled = json.dumps({"operations": operations, "sources": {"one": ["one"], "two": ["two"]}, "refused": []})
+    events = build.compile_events("0/0", graph=_TWICE.replace("OP", "torch.sin"), module=_CALLED_TWICE)
+    events[3] = events[3][0], _TWICE.replace("OP", "torch.ops.aten.sin.default")
+    events.insert(4, ({"dynadiag_origins": {}, **build.at("0/0")}, scheduled))
+    made = build.recording(tmp_path, [*build.run_events(), *build.source_events(), *events, *build.end_events()])
+    async with browsing(made) as pilot:
+        await press(pilot, "7")
+        view = _view(pilot.app)
+        view.table.move_to(next(at for at, row in enumerate(view.table.rows) if row.cells[-1].endswith("#2")))
+        await press(pilot, "enter")
+        code = pilot.app.query_one(CodeView)
+        assert code.pane("kernel").text_of(code.pane("kernel").cursor).strip() == "cpp_fused_sin_0(buf0, buf1)"
+        assert "call 2 of 2" in screen(pilot)
+        for name in ("dynamo", "later"):
+            pane = code.pane(name)
+            assert [pane.text_of(line).split(" = ")[0].strip() for line in pane.highlighted] == ["two"], name

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.command import CommandList
+from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.command_palette import Palette
+from tui.key_queue import MOST_AHEAD
 from tui.views.code import CodeView
 from tui.widgets.keys import Keys
 from tui.widgets.lines import Lines
@@ -36,7 +39,7 @@ async def test_keys_that_would_do_nothing_here_are_not_shown(program: Path, tmp_
             keys = screen(pilot).splitlines()[-1]
             assert [word in keys for word in ("assembly", "picture")] == [offered] * 2
             await press(pilot, "7")
-            assert ("T time" in screen(pilot).splitlines()[-1]) == offered
+            assert ("u time" in screen(pilot).splitlines()[-1]) == offered
 
 
 async def test_keys_of_code_are_those_of_the_current_pane(program: Path, tmp_path: Path) -> None:
@@ -196,3 +199,45 @@ async def test_a_copy_for_an_editor_stays_until_the_browser_ends(
         (copy,) = opened
         assert "z = relu(y)" in copy.read_text()
     assert not copy.exists()
+
+
+async def _type(pilot: Pilot[int], text: str) -> int:
+    """Send a text as a terminal without bracketed paste does, and return how many keys were handled one by one."""
+    assert isinstance(pilot.app, Browser)
+    before = pilot.app._typed._number
+    for letter in text:
+        pilot.app.post_message(events.Key(letter, letter))
+    await settle(pilot)
+    return pilot.app._typed._number - before
+
+
+async def test_a_prompt_takes_a_typed_text_at_once(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert await _type(pilot, "f" + "sin" * 3_000) < MOST_AHEAD
+        assert pilot.app.query_one(Input).value == "sin" * 3_000
+        await press(pilot, "escape")
+        assert "sin" in screen(pilot)
+
+
+async def test_a_text_that_no_prompt_wants_is_dropped(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        assert await _type(pilot, "j" * 10_000) < MOST_AHEAD
+        assert "keys were dropped" in screen(pilot)
+        await press(pilot, "4")
+        assert pilot.app.location.view == "breaks"  # type: ignore[attr-defined]  # Pilot knows no subclass
+
+
+async def test_the_detail_takes_the_screen_and_e_opens_its_code(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[str, int]] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _, path, line: opened.append((path.suffix, line)))
+    async with browsing(program) as pilot:
+        await press(pilot, "7", "z")
+        table = pilot.app.query_one("#kernels-list")
+        assert not table.display
+        await press(pilot, "e", "z")
+        assert table.display
+        await press(pilot, "6", "e")  # a guard leads to its source, of which a copy opens: the file is not here
+        assert [suffix for suffix, _ in opened] == [".py", ".py"]
+        assert opened[1][1] > 1

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
+from tui.terminal_driver import encodable
 
 WIDE = build.SOURCE.replace("y = x.sin()", 'y = x.sin()  # 日本語 🎉 "한국어"')
 
@@ -49,3 +50,13 @@ async def test_columns_and_frames_stay_where_they_are(tmp_path: Path) -> None:
         )
         assert _column(plain, "││") == _column(wide, "││")
         assert "↻" in wide
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_does_not_have_is_ascii_of_the_same_width(encoding: str) -> None:
+    text = "╭─ ✓ 3 µs ▸ 日本 é ⏎"
+    shown = encodable(text, encoding)
+    assert shown.encode(encoding)
+    assert shown.startswith("+- + 3 ")
+    assert cell_len(shown) == cell_len(text)
+    assert encodable(text, "utf-8") == text

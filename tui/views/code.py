@@ -10,12 +10,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from dynadiag.kernels.generated_module import GeneratedModule
-from dynadiag.render.fusion_text import refusal_text, share_text
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.render.fusion_text import ranked_refusals, refusal_text, refusal_texts, share_text
 from tui.code_panes import (
     PANES,
     CodePaneModel,
     changes_text,
+    gone_text,
     lex_ahead,
     made_of,
     read_documents,
@@ -26,7 +27,7 @@ from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines, node_on_line
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
-from tui.location import Location
+from tui.location import Location, first_location
 from tui.node_places import called_lines, node_origins, origin_lines
 from tui.pane_labels import (
     PANE_TITLES,
@@ -44,6 +45,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
 _MAX_REFUSED = 20  # refused fusions of a call that are listed
+_MAX_CALLS = 20  # kernel calls of a line that are listed
 
 
 class CodeView(StageActions):
@@ -109,22 +111,21 @@ class CodeView(StageActions):
         before = self._model if self._model_session is self.session else None
         session = self.session
 
-        def shown(board: CodePaneModel | None) -> None:
+        def shown(found: tuple[CodePaneModel | None, Location]) -> None:
             self._model_session = session
-            self._show(board, place)
+            self._show(*found)
 
         self.fetch("board", lambda: self._read(place, before), shown)
 
-    def _read(self, place: Location, before: CodePaneModel | None) -> CodePaneModel | None:
+    def _read(self, place: Location, before: CodePaneModel | None) -> tuple[CodePaneModel | None, Location]:
+        """Read the compile of a location. Where it names none, that is the one that failed, with its line."""
         compile_id = place.compile_id or self._compile_of_line(place)
         compile_id = compile_id or (before.compile_id if before is not None else None)
         if compile_id is None:
-            explanation = self.session.explanation()
-            ids = [item.compile_id for item in (explanation.graphs[:1] or explanation.compiles[:1])]
-            if not ids:
-                return None
-            compile_id = ids[0]  # a compile that has a graph
-        return read_panes(self.session, compile_id, place.document, before)
+            place = first_location(self.session.explanation())
+            compile_id = place.compile_id
+        board = read_panes(self.session, compile_id, place.document, before) if compile_id is not None else None
+        return board, place
 
     def _compile_of_line(self, place: Location) -> str | None:
         """The compile of a source line for which no compile is named."""
@@ -215,7 +216,7 @@ class CodeView(StageActions):
         line = place.line if found or not place.document else None
         if line is not None and pane.document is not None:
             pane.move_to(pane.document.line_of(line - 1))
-        elif pane.cursor == 0:
+        elif pane.cursor == 0 or not pane.links.keys_of(pane.cursor):
             own = board.line if name == "source" and not board.selected[name] else None
             first = self._first_linked(pane) if pane.links.keys else (own and self._first_finding(pane, own - 1))
             pane.move_to(first) if first is not None else None
@@ -320,14 +321,18 @@ class CodeView(StageActions):
         for name in PANES:
             pane = self.pane(name)
             above = here.links.callers.get(here.cursor, frozenset()) if name == "source" and pane is not here else ()
-            lit = pane.highlight(places, frozenset(above), reveal=pane is not here)
+            only = self.rows_computed(name)
+            lit = pane.highlight(places, frozenset(above), reveal=pane is not here, only=only)
             said = pane_status(pane, places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
         self._describe(places)
         note = here.notes.get(here.cursor)
-        text = note.text if note is not None else user_lines_text(here, places)
+        gone = gone_text(board, places) if board is not None and self._current_pane == "source" else ""
+        text = note.text if note is not None else gone or user_lines_text(here, places)
         changes = changes_text(board, self._current_pane) if board else ""
-        shown = [f"compile {one_line(board.compile_id)}", self.values.status(board), one_line(changes)] if board else []
+        ended = f", which {board.failure}" if board and board.failure else ""
+        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board else []
+        shown += [self.values.status(board), one_line(changes)] if board else []
         shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(part for part in shown if part), text)
 
@@ -364,22 +369,23 @@ class CodeView(StageActions):
         """
         board, name = self._model, self.graph_pane()
         lines = [styled_line(("no graph is shown", "dim"))] if name is None else node_lines(None, None, None)
-        stored, called = list[Line](), list[Line]()
+        stored, called, fusion = list[Line](), list[Line](), list[Line]()
         document = self.pane(name).document if name is not None else None  # another one may be selected and not be read
         if board is not None and name is not None and document is not None:
             shown = self.pane(name).links
             if self._current_pane == "source":
                 sources = board.sources(document.ref.key)
                 called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
-            if self._current_pane == "kernel" and (module := self._module(board)) is not None:
-                stored, called = self._call_lines(board, module)
+            if (module := self._module(board)) is not None and self._current_pane == "kernel":
+                stored, fusion = self._call_lines(board, module)
+            elif module is not None:
+                fusion = self._kernels_of(board, module, places)
             if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
-                own = self._node_lines(board, name, document, line)
-                lines = [*called, *own] if self._current_pane == "source" else [*stored, *own, *called]
-            elif stored or called:
-                lines = called = [*stored, *called]
+                lines = [*called, *stored, *self._node_lines(board, name, document, line, fusion)]
+            elif stored or called or fusion:
+                lines = [*called, *stored, *fusion]
         self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
-        self.node_details.set_class(bool(called), "tall")
+        self.node_details.set_class(bool(called or (fusion and self._current_pane == "kernel")), "tall")
         self.node_details.show(lines)
 
     def _module(self, board: CodePaneModel) -> GeneratedModule | None:
@@ -388,19 +394,15 @@ class CodeView(StageActions):
 
     def _call_lines(self, board: CodePaneModel, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
         """What the kernel call on the cursor's line stores; and what it was not fused with, and why."""
-        line = self.pane("kernel").cursor + 1
-        here = next((call for call in module.calls if call.line == line or call.is_defined_at(line)), None)
+        here = board.call_on(self.pane("kernel").cursor)
         if here is None:
             return [], []
-        lines = {call.index: call.line for call in module.calls}
-        made = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []
-        for refused in here.refused[:_MAX_REFUSED]:
-            key, to_line = f"event:{module.event}", lines.get(refused.call)
-            to = Location(self.NAME, board.compile_id, document=key, line=to_line)
-            made.append(styled_line(one_line(refusal_text(refused)), to=to))
-        return self.values.stored_lines(board, here.name), made
+        share = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []
+        return self.values.stored_lines(board, here.name), [*share, *_fusion_lines(module, here)]
 
-    def _node_lines(self, board: CodePaneModel, name: str, document: Document, line: int) -> list[Line]:
+    def _node_lines(
+        self, board: CodePaneModel, name: str, document: Document, line: int, fusion: Sequence[Line]
+    ) -> list[Line]:
         printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
         found = node_on_line(printed.lines, links.defined, document.row_of(line))
         if found is None:
@@ -410,7 +412,19 @@ class CodeView(StageActions):
         origins = node_origins(node, board.sources(document.ref.key), board.origins)
         head, *rest = node_lines(found, document, board.compile_id)
         made = origin_lines(origins, board.callers, board.compile_id)
-        return [head, *made[:1], *self.values.lines(board), *rest, *made[1:]]
+        return [head, *made[:1], *fusion, *self.values.lines(board), *rest, *made[1:]]
+
+    def _kernels_of(self, board: CodePaneModel, module: GeneratedModule, places: frozenset[LineKey]) -> list[Line]:
+        """The kernel calls that compute source lines, each with why it is not fused with others."""
+        links = self.pane("kernel").links
+        calls = [call for call in module.calls if links.keys_of(call.line - 1) & places]
+        made = []
+        for number, call in enumerate(calls[:_MAX_CALLS], 1):
+            of = f"{number} of {len(calls)}" if len(calls) > 1 else "kernel"
+            to = Location(self.NAME, board.compile_id, document=f"event:{call.event}", line=call.line)
+            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), to=to))
+            made += [Line((("       ", ""), *line.fragments), line.target) for line in _fusion_lines(module, call)]
+        return made
 
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""
@@ -432,3 +446,16 @@ class CodeView(StageActions):
                 self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=line))
                 return
         self.notify("no mapping: no line of the other panes is linked to this line", severity="warning")
+
+
+def _fusion_lines(module: GeneratedModule, call: KernelCall) -> list[Line]:
+    """Why a call is not fused with others, each with where the other one is called."""
+    if call.definition is None:
+        return [styled_line(text) for text in refusal_texts(call)]
+    lines = {other.index: other.line for other in module.calls}
+    made = []
+    for refused in ranked_refusals(call)[:_MAX_REFUSED]:
+        line = lines.get(refused.call)
+        to = Location("code", call.compile_id, document=f"event:{module.event}", line=line)
+        made.append(styled_line(one_line(refusal_text(refused, line)), to=to))
+    return made

@@ -13,7 +13,8 @@ from tui.documents import Document
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location
-from tui.pane_labels import EMPTY_PANE, UNKNOWN_COMPILE
+from tui.pane_labels import EMPTY_PANE, MADE_BY_COMPILING, UNKNOWN_COMPILE
+from tui.styled_text import one_line
 from tui.views.paned import PanedView
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ class GraphActions(PanedView):
         board, pane = self._model, self.pane(name)
         ref = board.ref(name) if board else None
         if board is None or ref is None:
-            words = EMPTY_PANE[name] if board and board.in_recording else UNKNOWN_COMPILE
-            said = self._stage_message if name == "stage" else ""
-            pane.show_note(said or words if board else self.nothing(""))
+            pane.show_note(self._empty_text(name, board) if board else self.nothing(""))
             return
         document, links = board.documents.get(ref.key), board.links.get(ref.key, LineLinks())
         if document is None:  # it is being read
@@ -63,6 +62,14 @@ class GraphActions(PanedView):
         pane.notes = board.notes.get(ref.key, {})
         pane.values = self.values.margins(board, ref, links)
         pane.set_colors(board.colors)
+
+    def _empty_text(self, name: str, board: CodePaneModel) -> str:
+        """Why a pane has no document."""
+        if name == "stage" and self._stage_message:
+            return self._stage_message
+        failed = f"compile {one_line(board.compile_id)} {board.failure}" if board.failure else ""
+        unknown = UNKNOWN_COMPILE if not board.in_recording else ""
+        return unknown or (failed if name in MADE_BY_COMPILING else "") or EMPTY_PANE[name]
 
     def document_changed(self, name: str, places: frozenset[LineKey]) -> None:
         """Show the selected document, with the cursor on a line linked to the previous cursor line."""
@@ -182,5 +189,13 @@ class GraphActions(PanedView):
         if name == self._current_pane:
             return pane.cursor
         here = self.pane(self._current_pane)
+        if rows := self.rows_computed(name):
+            return rows[0]
         places = here.links.keys_of(here.cursor)
         return pane.links.first_operator(places, pane.document.lines) if pane.document else None
+
+    def rows_computed(self, name: str) -> tuple[int, ...]:
+        """The lines of a graph that the cursor's line of generated code computes; none in other panes."""
+        if self._model is None or self._current_pane != "kernel" or self._as_printed:
+            return ()
+        return self._model.rows_computed_on(self.pane("kernel").cursor, name)

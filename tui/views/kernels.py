@@ -55,7 +55,7 @@ class KernelsView(ListingView):
         Column("name", max_width=200, is_name=True, min_last_width=22),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        footer_key("T", "app.measure", "time", "kernels.measure", "run the generated code, and time each kernel"),
+        footer_key("u", "app.measure", "time", "kernels.measure", "run the generated code, and time each kernel"),
     ]
 
     def __init__(self) -> None:
@@ -165,7 +165,10 @@ class KernelsView(ListingView):
         kernel, cost = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None
-        if kernel.language == "extern" and cost is not None:
+        several = (
+            len(self._costs.get((kernel.event, kernel.name), ())) > 1
+        )  # its code would not say which call is meant
+        if cost is not None and (several or kernel.language == "extern"):
             return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=cost.line)
         first, last = kernel_bounds(split_lines(self.session.recording.payload(kernel.event)), kernel.name)
         called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment

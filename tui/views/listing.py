@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.widget import Widget
 
+from tui.key_bindings import hidden_key
 from tui.location import Location
 from tui.styled_text import Line, line, one_line
 from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row, Table
+
+if TYPE_CHECKING:
+    from tui.documents import Document
 
 
 class ListingView(View):
@@ -23,6 +28,10 @@ class ListingView(View):
     COLUMNS: ClassVar[Sequence[Column]] = ()
     NOTHING: ClassVar[str] = "none were recorded"
     DETAIL: ClassVar[str] = "detail"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden_key("z", "zoom", "show the detail in full height, and back", "list.zoom"),
+        hidden_key("e", "edit", "open what enter goes to in $EDITOR", "list.edit"),
+    ]
     LAZY: ClassVar[bool] = False
     WRAP: ClassVar[bool] = True  # wrap the detail; code is scrolled sideways instead
 
@@ -60,7 +69,7 @@ class ListingView(View):
         return self.table.key
 
     def first_focus(self) -> Widget:
-        return self.lines
+        return self.lines if self.lines.display else self.details
 
     @property
     def is_reading(self) -> bool:
@@ -134,10 +143,35 @@ class ListingView(View):
         self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def line_chosen(self, lines: Lines) -> None:
-        key = self.key
-        if lines is self.details:
-            target = self.details.target
-        else:
-            target = self.target_of(key) if key is not None and not self.is_reading else None
-        if target is not None:
+        if (target := self._target(lines)) is not None:
             self.browser.go_to(target)
+
+    def _target(self, lines: Lines | None) -> Location | None:
+        """Where enter goes: from the detail, or from the row."""
+        key = self.key
+        of_detail = self.details.target if lines is self.details else None
+        return of_detail or (self.target_of(key) if key is not None and not self.is_reading else None)
+
+    def action_edit(self) -> None:
+        """Open the document that enter goes to in the user's editor, at its line."""
+        from tui.documents import DocumentRef, read_document  # the first screen does not need it
+
+        target = self._target(self.browser.focused_lines)
+        key, number = (target.document or "", target.line or 1) if target is not None else ("", 1)
+        kind = {"source": "source", "event": "kernel"}.get(key.partition(":")[0])
+        if kind is None:
+            self.notify("this line leads to no document", severity="warning")
+            return
+        ref = DocumentRef(key, kind, key.partition(":")[2])
+        self.fetch("edit", lambda: read_document(self.session, ref), lambda read: self._edit(read, number))
+
+    def _edit(self, document: Document, line: int) -> None:
+        if document.note:
+            self.notify(document.note, severity="warning")
+        else:
+            self.browser.edit_document(document, line)
+
+    def action_zoom(self) -> None:
+        """Give the detail the height of the list, too, or show the list again."""
+        self.lines.display = not self.lines.display
+        (self.lines if self.lines.display else self.details).focus()

@@ -37,7 +37,7 @@ class SearchView(ListingView):
         Column("compile", max_width=8),
         Column("where", max_width=36, is_path=True),
         Column("hits", numeric=True),
-        Column("text", max_width=240),
+        Column("text", max_width=240, is_name=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key("x", "stop", "stop", "everywhere.stop", "stop the search"),

@@ -56,7 +56,11 @@ class StageActions(GraphActions):
         self.app.push_screen(Confirm(Choice(True, lines)), lambda yes: self._compile(call, at) if yes else None)
 
     def _compile(self, call: KernelCall, at: int) -> None:
+        others = self._kernels_here() - {call.name}
         self.stages_started(call, at)
+        if others:
+            said = f"{one_line(call.name)} is one of {len(others) + 1} kernels of this line; tab goes to the others"
+            self.notify(said, markup=False)
         self.fetch("stages", lambda: compile_kernel(self.session, call), self.show_stages)
 
     def kernel_under_cursor(self) -> tuple[str, str, int] | None:
@@ -70,6 +74,15 @@ class StageActions(GraphActions):
             here = self.pane(self._current_pane)
             line = pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)
         return (board.compile_id, ref.key, line) if line is not None else None
+
+    def _kernels_here(self) -> set[str]:
+        """The names of the kernels that compute what is on the cursor's line of source or of a graph."""
+        board, here, links = self._model, self.pane(self._current_pane), self.pane("kernel").links
+        module = board.modules.get(ref.key) if board is not None and (ref := board.ref("kernel")) is not None else None
+        if module is None or self._current_pane == "kernel":
+            return set()
+        made = set(links.made_of(here.links.keys_of(here.cursor)))
+        return {call.name for call in module.calls if call.definition is not None and call.line - 1 in made}
 
     def stages_started(self, call: KernelCall, line: int) -> None:
         pane = self.pane("kernel")

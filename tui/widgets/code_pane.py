@@ -88,15 +88,18 @@ class CodePane(Lines):
         self._colors = colours
         self.refresh()
 
-    def highlight(self, places: Set[LineKey], callers: Set[LineKey], *, reveal: bool) -> int:
+    def highlight(
+        self, places: Set[LineKey], callers: Set[LineKey], *, reveal: bool, only: tuple[int, ...] = ()
+    ) -> int:
         """Highlight the lines made of these source lines, and faintly those that they led to, or that led to them.
 
         `callers` are the lines of the frames that led to the cursor's line. Where nothing was made of the lines
-        themselves, what they led to is highlighted instead. Return how many lines are.
+        themselves, what they led to is highlighted instead. `only` are the lines of a graph that the cursor's line of
+        generated code computes, where that is known. Return how many lines are highlighted.
         """
-        lines = self.linked_lines(places)
+        lines = only or self.linked_lines(places)
         before, before_called = self._highlighted, self._called
-        self._highlighted = {line: _color_key(self.links.keys_of(line) & places or self._keys(line)) for line in lines}
+        self._highlighted = {line: _color_key(self._keys(line, places)) for line in lines}
         self._called = frozenset({*self.links.called_from(places), *self.links.lines_of(callers)}.difference(lines))
         top = int(self.scroll_y)
         for line in range(top, top + self.page_height):
@@ -109,8 +112,10 @@ class CodePane(Lines):
                 self.reveal(first, middle=True)
         return len(lines)
 
-    def _keys(self, line: int) -> frozenset[LineKey]:
-        return self.links.keys_of(line) or self.links.callers.get(line, frozenset())
+    def _keys(self, line: int, places: Set[LineKey] = frozenset()) -> Set[LineKey]:
+        """The source lines of a line: those in `places`, also if it was only led to by them, else its own."""
+        own, above = self.links.keys_of(line), self.links.callers.get(line, frozenset())
+        return own & places or above & places or own or above
 
     def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:
         """Return the linked lines; if a kernel line is given, only the lines linked to it."""

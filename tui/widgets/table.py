@@ -284,13 +284,18 @@ class Table(FilterableLines):
             if column.numeric and place < last:
                 parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
             elif place == last:
-                cell = truncate_middle(cell, width) if column.is_name else cell
+                cell = truncate_middle(cell, width) if column.is_name and _is_name(cell) else cell
                 parts.append(" " * (width - cell_len(cell)) + cell if column.numeric else cell)
             elif cell_len(cell) > width:
                 parts.append(fit_end(cell, width) if column.is_path else set_cell_size(cell, width - 1) + "…")
             else:
                 parts.append(set_cell_size(cell, width))
         return (" " * _GAP).join(parts)
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a text is a name, which may have a number behind it, and no code or sentence."""
+    return cell.partition(" #")[0].replace(".", "").isidentifier()
 
 
 def before_last(cells: Sequence[T], added: Sequence[T]) -> tuple[T, ...]:
