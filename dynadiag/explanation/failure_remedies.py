@@ -65,7 +65,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
     Remedy(
         "failed.mark_dynamic",
         "Drop the mark, or use `torch._dynamo.maybe_mark_dynamic`, which lets it be {held}; for a size that may vary, "
-        "take the number out of the code at this line.",
+        "take what fixes it (a number, a tensor of that size) out of the code at this line.",
         _bound("constant"),
         trials=tried("marks_a_fixed_size"),
     ),
