@@ -17,11 +17,11 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
-from dynadiag.fixes import fix_search
 from dynadiag.fixes.candidate import Rewrite
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemPlace
 from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.project import Project
+from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.trial.program import Program
 
 # The first test starts real interpreters, the others forks of one that has torch loaded.
@@ -92,7 +92,7 @@ def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
     (tmp_path / "program_to_fix.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
     step = importlib.import_module("program_to_fix").step
-    monkeypatch.setattr(fix_search, "CATALOGUE", (Rewrite("broken", _broken), *fix_search.CATALOGUE))
+    monkeypatch.setattr("dynadiag.fixes.fix_search.CATALOGUE", (Rewrite("broken", _broken), *CATALOGUE))
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
