@@ -26,7 +26,7 @@ from dynadiag.explanation.recompile_case import (
 )
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.explanation.source_search import option_number
+from dynadiag.explanation.source_search import begins_thread, option_number
 from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
@@ -457,7 +457,8 @@ def _limit_elsewhere(group: _Group, run: RunRecords) -> Iterator[Fact]:
     stated = option_number(run.sources, "recompile_limit") or option_number(run.sources, "cache_size_limit")
     stack = next((stack for each in group.items if (stack := run.stack(each.compile_id))), ())
     own = len(group.items)  # the variants that there were before the last
-    is_apart = not (run.run.torch or "2.11").startswith("2.11") and stack and stack[0].function != "<module>"
+    is_apart = not (run.run.torch or "2.11").startswith("2.11")
+    is_apart = is_apart and bool(stack) and begins_thread(run.sources, stack[0].function)
     if stated is not None and is_apart and stated[0] > own:
         text = (
             f"{own} in this thread: the program sets it to {stated[0]} for another one, and from torch 2.12 on each "

@@ -11,7 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dynadiag.explanation.identity import parsed
 from dynadiag.recording.records import Span
 
-__all__ = ["call_span", "definition_span", "method_of_compiled", "option_number", "option_span", "return_line"]
+__all__ = [
+    "begins_thread",
+    "call_span",
+    "definition_span",
+    "method_of_compiled",
+    "option_number",
+    "option_span",
+    "return_line",
+]
 
 # Methods of every `nn.Module`: to call one compiles nothing, and is not meant to.
 _OF_EVERY_MODULE = frozenset(
@@ -19,6 +27,7 @@ _OF_EVERY_MODULE = frozenset(
     | {"parameters", "named_parameters", "buffers", "modules", "named_modules", "children", "get_submodule"}
     | {"state_dict", "load_state_dict", "zero_grad", "register_forward_hook", "register_forward_pre_hook"}
 )
+_STARTERS = frozenset({"Thread", "Timer", "submit", "map", "run_in_executor", "to_thread", "apply_async"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -44,6 +53,22 @@ def option_number(sources: Mapping[str, str], option: str) -> tuple[int, Span] |
                 if isinstance(number, int):
                     return number, Span(file, node.lineno)
     return None
+
+
+def begins_thread(sources: Mapping[str, str], function: str) -> bool:
+    """Whether a program gives a function of this name to what runs it in a thread.
+
+    >>> begins_thread({"f.py": "threading.Thread(target=self.work).start()"}, "Worker.work")
+    True
+    """
+    name = function.rpartition(".")[2]
+    calls = (node for text in sources.values() if (tree := parsed(text)) for node in ast.walk(tree))
+    for call in calls:
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _STARTERS:
+            given = [*call.args, *(each.value for each in call.keywords)]
+            if any(ast.unparse(each).rpartition(".")[2] == name for each in given):
+                return True
+    return False
 
 
 def method_of_compiled(sources: Mapping[str, str]) -> tuple[str, str, Span] | None:

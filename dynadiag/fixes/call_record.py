@@ -28,9 +28,11 @@ from dynadiag.trial.reference_run import ReplayableCall, RunResult, copy_tensors
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
-# A module's own list of names, in which a new buffer is, and the mark of what is compiled.
-# the last one is a global for what `rewrites/while_compiling.py` makes a constant
-_MARKS_OF_TORCH = re.compile(r"\._non_persistent_buffers_set\b|\._is_torch_compile$|\bsub_compile_time_name(_\d+)*$")
+# A module's own list of names, in which a new buffer is, the mark of what is compiled, and what Lightning keeps of a
+# call of `torch.compile`. The last one is a global for what `rewrites/while_compiling.py` makes a constant.
+_MARKS_OF_COMPILING = re.compile(
+    r"\._non_persistent_buffers_set\b|\._is_torch_compile$|\._compile_kwargs\b|\bsub_compile_time_name(_\d+)*$"
+)
 _RANDOM = "it draws other random numbers, or another count of them"
 _RAISES = re.compile(r"\s*(?:if .*:\s*)?raise\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -100,7 +102,7 @@ class StateAfter:
         tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
         held = {name: _plain(value) for name, value in globals_.scalars().items()}
         scalars = {**held, **scalars_of(call)}
-        scalars = {name: value for name, value in scalars.items() if not _MARKS_OF_TORCH.search(name)}
+        scalars = {name: value for name, value in scalars.items() if not _MARKS_OF_COMPILING.search(name)}
         return cls(outputs, tensors, scalars, random_state())
 
 

@@ -58,6 +58,12 @@ def test_two_runs_of_one_call_are_the_same() -> None:
     assert what(recorded(Counter(), X), recorded(Counter(), X)) == []
 
 
+def test_what_lightning_keeps_of_a_call_of_torch_compile_is_no_change() -> None:
+    compiled = Counter()
+    compiled._compile_kwargs = {"backend": "eager"}  # type: ignore[assignment]  # by its own `torch.compile`
+    assert what(recorded(Counter(), X), recorded(compiled, X)) == []
+
+
 def test_a_number_that_became_a_buffer_keeps_its_value_in_other_state() -> None:
     module = Counter()
     call = ReplayableCall(module.forward, (X, 3), {})
