@@ -12,6 +12,7 @@ from itertools import chain
 
 from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, NodeOrigin, RecordedLinks, read_origins
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of
+from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Frame, Graph
@@ -26,6 +27,7 @@ from tui.documents import (
     stage_before,
     stage_changes,
 )
+from tui.graph_node import GraphNodes
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.node_places import callers
@@ -52,6 +54,7 @@ class CodePaneModel:
     documents: dict[str, Document] = field(default_factory=dict)  # by key, as they are shown
     links: dict[str, LineLinks] = field(default_factory=dict)  # by key, of the lines that are shown
     printed: dict[str, tuple[Document, LineLinks]] = field(default_factory=dict)  # graphs as torch printed them, by key
+    parsed: dict[str, GraphNodes] = field(default_factory=dict)  # the nodes of graphs, by key
     colors: dict[LineKey, int] = field(default_factory=dict)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
@@ -64,6 +67,16 @@ class CodePaneModel:
     values: NodeValues | None = None  # None in a recording without values
     last_of: dict[str, Mapping[str, str]] = field(default_factory=dict)  # of later graphs, for `CodeValues.of_node`
     callers: Sequence[Frame] = ()  # the frames that led to the compiled function
+
+    def nodes(self, key: str) -> GraphNodes | None:
+        """The nodes of a graph. That which code was made of is parsed, as Dynamo's is where it is the only one."""
+        if key not in self.parsed and key in self.printed:
+            modules = self.modules.values()
+            known = next((made.graph for made in modules if key == f"event:{made.graph_event}"), None)
+            if known is None and [ref.key for ref in self.documents_of["dynamo"]] == [key]:
+                known = next((made.dynamo for made in modules), None)
+            self.parsed[key] = GraphNodes(known or parse_graph("\n".join(self.printed[key][0].lines)))
+        return self.parsed.get(key)
 
     def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
@@ -252,6 +265,8 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
     for pane in ("dynamo", "later", "kernel"):
         if (ref := board.ref(pane)) is not None and ref.key not in board.links:
             _link_document(session, board, ref)
+        if pane != "kernel" and ref is not None:
+            board.nodes(ref.key)  # parsed here, in a worker
     if (ref := board.ref("source")) is not None:
         _link_source(session, board, ref)
     lex_ahead(board, _FIRST_LINES)

@@ -24,7 +24,7 @@ from tui.code_panes import (
 )
 from tui.compiled_lines import CompiledLines
 from tui.documents import Document, DocumentRef
-from tui.graph_node import node_lines, node_on_line
+from tui.graph_node import node_lines
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
 from tui.location import Location, first_location
@@ -404,7 +404,8 @@ class CodeView(StageActions):
         self, board: CodePaneModel, name: str, document: Document, line: int, fusion: Sequence[Line]
     ) -> list[Line]:
         printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
-        found = node_on_line(printed.lines, links.defined, document.row_of(line))
+        nodes = board.nodes(document.ref.key)
+        found = nodes.on_row(document.row_of(line), printed.lines) if nodes is not None else None
         if found is None:
             return node_lines(None, None, None)
         rows = {row: node for node, row in links.defined.items()}
