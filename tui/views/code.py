@@ -423,8 +423,10 @@ class CodeView(StageActions):
         for number, call in enumerate(calls[:_MAX_CALLS], 1):
             of = f"{number} of {len(calls)}" if len(calls) > 1 else "kernel"
             to = Location(self.NAME, board.compile_id, document=f"event:{call.event}", line=call.line)
-            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), to=to))
-            made += [Line((("       ", ""), *line.fragments), line.target) for line in _fusion_lines(module, call)]
+            why = _fusion_lines(module, call)
+            library = [(f"  {line.text}", "dim") for line in why] if call.definition is None else []
+            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), *library, to=to))
+            made += [Line((("       ", ""), *line.fragments), line.target) for line in why if not library]
         return made
 
     def line_chosen(self, lines: Lines) -> None:
