@@ -97,7 +97,8 @@ class CodePaneModel:
         if (module := self.module) is None:
             return None
         if module.event not in self.rows:
-            self.rows[module.event] = NodeRows(module, self.sources(f"event:{module.graph_event}") or {})
+            known = self.sources(f"event:{module.graph_event}") if module.graph_event is not None else None
+            self.rows[module.event] = NodeRows(module, known or {})
         return self.rows[module.event]
 
     def same_rows(self, at: str, row: int, pane: str) -> tuple[int, ...]:
