@@ -95,7 +95,7 @@ TASKS = (
     Task("all recompiles on one time line", "two_layers.dynadiag", "2 v f text:recompile enter", "recompile  scale"),
     Task("a burst of keys", "two_layers.dynadiag", "7 text:faddmm enter", "addmm #3"),
     Task("the first NaN, and what made it", "values_nan.dynadiag", "", "log of -"),
-    Task("which layer overflows in fp16", "values_half.dynadiag", "enter N", "mul overflows float16"),
+    Task("which layer overflows in fp16", "values_half.dynadiag", "enter", "mul overflows float16"),
     Task("when two runs part", "values_nan.dynadiag", "C f text:rate enter enter", "in forward, call 1"),
     Task("what a kernel gets wrong", "values_wrong.dynadiag", "j enter V", "0.125"),
     Task("which rank's input differs", "values_ranks", "C enter", "l_mask_ (placeholder) comes"),

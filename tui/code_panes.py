@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, NodeOrigin, RecordedLinks, read_origins
-from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of
+from dynadiag.kernels.generated_module import GeneratedModule
+from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Frame, Graph
@@ -26,9 +27,11 @@ from tui.documents import (
     stage_before,
     stage_changes,
 )
+from tui.graph_node import GraphNodes
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.node_places import callers
+from tui.node_rows import CODE, DYNAMO, LOWERED, NodeRows
 from tui.node_values import NodeValues
 from tui.pane_labels import failure_text
 from tui.session import Session
@@ -52,6 +55,7 @@ class CodePaneModel:
     documents: dict[str, Document] = field(default_factory=dict)  # by key, as they are shown
     links: dict[str, LineLinks] = field(default_factory=dict)  # by key, of the lines that are shown
     printed: dict[str, tuple[Document, LineLinks]] = field(default_factory=dict)  # graphs as torch printed them, by key
+    parsed: dict[str, GraphNodes] = field(default_factory=dict)  # the nodes of graphs, by key
     colors: dict[LineKey, int] = field(default_factory=dict)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
@@ -64,39 +68,55 @@ class CodePaneModel:
     values: NodeValues | None = None  # None in a recording without values
     last_of: dict[str, Mapping[str, str]] = field(default_factory=dict)  # of later graphs, for `CodeValues.of_node`
     callers: Sequence[Frame] = ()  # the frames that led to the compiled function
+    rows: dict[int, NodeRows] = field(default_factory=dict)  # by the event of the module
+
+    def nodes(self, key: str) -> GraphNodes | None:
+        """The nodes of a graph. That which code was made of is parsed, as Dynamo's is where it is the only one."""
+        if key not in self.parsed and key in self.printed:
+            modules = self.modules.values()
+            known = next((made.graph for made in modules if key == f"event:{made.graph_event}"), None)
+            if known is None and [ref.key for ref in self.documents_of["dynamo"]] == [key]:
+                known = next((made.dynamo for made in modules), None)
+            self.parsed[key] = GraphNodes(known or parse_graph("\n".join(self.printed[key][0].lines)))
+        return self.parsed.get(key)
 
     def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
         graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
         return None if graph is None or graph.stage == "dynamo" else self.linker.sources(graph)
 
-    def call_on(self, line: int) -> KernelCall | None:
-        """The call on a line of the generated code that is shown, from 0; that of a kernel that is called once."""
+    @property
+    def module(self) -> GeneratedModule | None:
+        """The generated module that is shown."""
         ref = self.ref("kernel")
-        module = self.modules.get(ref.key) if ref is not None else None
-        calls = module.calls if module is not None else ()
-        own = [call for call in calls if call.line == line + 1 or call.is_defined_at(line + 1)]
-        return own[0] if len(own) == 1 else None
+        return self.modules.get(ref.key) if ref is not None else None
 
-    def rows_computed_on(self, line: int, pane: str) -> tuple[int, ...]:
-        """The lines of a graph that a line of the generated code computes, from 0: those of a statement, or of a call.
+    @property
+    def node_rows(self) -> NodeRows | None:
+        """The lines of each node of the module that is shown."""
+        if (module := self.module) is None:
+            return None
+        if module.event not in self.rows:
+            known = self.sources(f"event:{module.graph_event}") if module.graph_event is not None else None
+            self.rows[module.event] = NodeRows(module, known or {})
+        return self.rows[module.event]
 
-        There are none where the graph is another one than that which the code was made of, or Dynamo's.
+    def same_rows(self, at: str, row: int, pane: str) -> tuple[int, ...]:
+        """The lines of a pane with the nodes of a line of another one; none where only their source lines are known.
+
+        That is so of a graph other than Dynamo's and the one that the code was made of.
         """
-        ref, call = self.ref(pane), self.call_on(line)
+        rows, (here, links), (there, linked) = self.node_rows, self._stage(at), self._stage(pane)
+        return rows.rows(there, linked, rows.names(here, links, row)) if rows and here and there and at != pane else ()
+
+    def _stage(self, pane: str) -> tuple[str, LineLinks]:
+        ref, module = self.ref(pane), self.module
         graph = self.graphs.get(ref.event) if ref is not None and ref.kind == "graph" else None
-        if ref is None or graph is None or call is None or ref.key not in self.links:
-            return ()
-        module = self.modules[f"event:{call.event}"]
-        statements = [statement for statement in call.statements if statement.line == line + 1]
-        names = [name for statement in statements for name in statement.nodes] or call.nodes
-        if graph.stage == "dynamo":
-            nodes = (module.graph.nodes[name] for name in names if name in module.graph.nodes)
-            names = [name for node in nodes for name in dynamo_nodes_of(module, node)]
-        elif graph.event != module.graph_event:
-            return ()
-        defined = self.links[ref.key].defined
-        return tuple(sorted({defined[name] for name in names if name in defined}))
+        if ref is None or module is None or ref.key not in self.links:
+            return "", LineLinks()
+        lowered = LOWERED if graph is not None and graph.event == module.graph_event else ""
+        stage = CODE if pane == "kernel" else DYNAMO if graph is not None and graph.stage == "dynamo" else lowered
+        return stage, self.links[ref.key]
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
@@ -252,6 +272,8 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
     for pane in ("dynamo", "later", "kernel"):
         if (ref := board.ref(pane)) is not None and ref.key not in board.links:
             _link_document(session, board, ref)
+        if pane != "kernel" and ref is not None:
+            board.nodes(ref.key)  # parsed here, in a worker
     if (ref := board.ref("source")) is not None:
         _link_source(session, board, ref)
     lex_ahead(board, _FIRST_LINES)

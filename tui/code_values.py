@@ -108,7 +108,7 @@ class CodeValues:
         line = view.graph_line(name) if name is not None else None
         if board.values is None or name is None or ref is None or line is None:
             return None, ""
-        node = next((node for node, row in view.pane(name).links.defined.items() if row == line), None)
+        node = view.pane(name).links.names.get(line)
         return self.of_node(board, ref, node) if node is not None else (None, "")
 
     def lines(self, board: CodePaneModel) -> list[Line]:

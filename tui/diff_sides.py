@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from dynadiag.diff.difference import SIGNS, Difference, NodeDifference
+from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.recording.records import Graph
 from dynadiag.render.readable_graph import graph_titles
 from tui.documents import Document, DocumentRef, read_document, readable_graph
-from tui.graph_node import value_on_line
 from tui.line_links import LineLinks
 from tui.location import Location
 from tui.session import Session
@@ -149,7 +149,10 @@ def _graph(session: Session, graph: Graph, title: str) -> Document:
     ref = DocumentRef(f"event:{graph.event}", "graph", title, graph.compile_id)
     printed = read_document(session, ref)
     shown = readable_graph(printed, LineLinks())[0]
-    return replace(shown, margins=[value_on_line(printed.lines[shown.row_of(at)]) for at in range(len(shown.lines))])
+    values = {
+        node.line: node.annotation for node in parse_graph("\n".join(printed.lines)).nodes.values() if node.target
+    }
+    return replace(shown, margins=[values.get(shown.row_of(at) + 1, "") for at in range(len(shown.lines))])
 
 
 def _source(session: Session, file: str | None) -> Document:

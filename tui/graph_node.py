@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from dynadiag.kernels.graph_parser import ARGUMENT, IN_PLACE, LONE_ARGUMENT, STATEMENT
+from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, rename
 from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
 _MAX_USERS = 200  # users listed; an input may have 50,000
-_SIGNATURE = re.compile(r"\s*def forward\(")  # of Dynamo's graph with its arguments
-_RENAMED = re.compile(r"\s*(?P<name>\w+) = (?P<of>\w+)(?:;.*)?")
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,74 +29,44 @@ class NodeDetails:
     hidden_users: int  # number of users that are not listed
 
 
-def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -> NodeDetails | None:
-    """Return the node that a line defines, or ``None`` if it defines none."""
-    found = _statement(lines[index])
-    if found is not None:
-        name, value, expression = found
-    elif (argument := LONE_ARGUMENT.match(lines[index])) is not None:
-        name, value, expression = argument[1], argument[2], ""
-    else:
-        return None
-    if defined.get(name) != index:
-        return None
-    places = {**defined, **_arguments(lines)}
-    names = dict.fromkeys(word for word in _NAME.findall(expression) if word in places and word != name)
-    users = _users(lines, name, index)
-    shown = {word: _shown(word, defined) for word in names}
-    inputs = tuple((shown[word], places[word]) for word in names)
-    name, expression = _shown(name, defined), _NAME.sub(lambda found: shown.get(found[0], found[0]), expression)
-    return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
+@dataclass(frozen=True)  # without slots, where the nodes of each line could not be kept
+class GraphNodes:
+    """The nodes of a printed graph by their lines."""
 
+    graph: PrintedGraph
 
-def value_on_line(text: str) -> str:
-    """Return the value that torch printed for the node that a line defines, such as ``f32[4][1]cpu``."""
-    found = _statement(text)
-    return found[1] if found else ""
+    @cached_property
+    def _by_line(self) -> dict[int, PrintedNode]:
+        """The node of each line, from 1. The signature of several arguments has none."""
+        found: dict[int, PrintedNode] = {}
+        shared = set()
+        for node in self.graph.nodes.values():
+            if found.setdefault(node.line, node) is not node:
+                shared.add(node.line)
+        return {line: node for line, node in found.items() if line not in shared}
 
+    def on_row(self, row: int, lines: Sequence[str]) -> NodeDetails | None:
+        """Return the node that a line of the text defines, from 0, or ``None`` if it defines none."""
+        node = self._by_line.get(row + 1)
+        if node is None:
+            return None
+        shown = {name: self._shown(name) for name in node.inputs}
+        inputs = tuple((shown[name], self.graph.nodes[name].line - 1) for name in node.inputs)
+        users = [(self._shown(name), self.graph.nodes[name].line - 1) for name in self.graph.users.get(node.name, ())]
+        if node.name in self.graph.returns.get(node.subgraph, ()):
+            ends = (at for at in range(row + 1, len(lines)) if lines[at].lstrip().startswith("return"))
+            users += [("output", at) for at in (next(ends, None),) if at is not None]
+        expression = rename(node.text, shown) if node.target else ""
+        hidden = max(0, len(users) - _MAX_USERS)
+        return NodeDetails(
+            self._shown(node.name), node.annotation, expression, inputs, tuple(users[:_MAX_USERS]), hidden
+        )
 
-def _statement(text: str) -> tuple[str, str, str] | None:
-    """The node that a line defines, its value as printed, and the expression that makes it; of one in place what it
-    does."""
-    if found := STATEMENT.match(text):
-        return found[1], found[2] or "", found[3].partition(_FREES_SEPARATOR)[0]
-    done = IN_PLACE.match(text)
-    return (done["name"], done["type"] or "", done["done"]) if done else None
-
-
-def _shown(name: str, defined: Mapping[str, int]) -> str:
-    """The name of a node in the readable graph. That of an input may be a node's, too."""
-    readable = attribute_name(name)
-    return f"input.{readable}" if readable != name and readable in defined else readable
-
-
-def _arguments(lines: Sequence[str]) -> dict[str, int]:
-    """The arguments that stand on the line of the signature itself, and the names that they are given below it.
-
-    The readable graph has no lines that only name them again.
-    """
-    signature = next((number for number, text in enumerate(lines) if _SIGNATURE.match(text)), None)
-    if signature is None:
-        return {}
-    found = [argument[1] for argument in ARGUMENT.finditer(lines[signature])]
-    renamed = map(_RENAMED.fullmatch, lines[signature + 1 : signature + 1 + len(found)])
-    return dict.fromkeys([*found, *(each["name"] for each in renamed if each and each["of"] in found)], signature)
-
-
-def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:
-    word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
-    found = []
-    returned = False  # torch may print each result on a line of its own
-    for number in range(index + 1, len(lines)):
-        line = lines[number]
-        returned = (returned or line.lstrip().startswith("return")) and not line.lstrip().startswith((")", "class "))
-        if name in line:
-            statement = _statement(line)
-            if statement is not None and word.search(statement[2]):
-                found.append((statement[0], number))
-            elif returned and word.search(line.partition("#")[0]):
-                found.append(("output", number))
-    return found
+    def _shown(self, name: str) -> str:
+        """The name of a node in the readable graph. That of an input may be a node's, too."""
+        printed = self.graph.nodes[name].printed_name
+        readable = attribute_name(printed)
+        return f"input.{readable}" if readable != printed and readable in self.graph.nodes else readable
 
 
 def node_lines(node: NodeDetails | None, document: Document | None, compile_id: str | None) -> list[Line]:

@@ -39,6 +39,11 @@ class LineLinks:
                 found.setdefault(key, []).append(number)
         return {key: tuple(numbers) for key, numbers in found.items()}
 
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """The node that each line of a graph defines."""
+        return {line: name for name, line in self.defined.items()}
+
     def keys_of(self, line: int) -> frozenset[LineKey]:
         """Return the keys of a line; none if the line has no mapping."""
         return self.keys.get(line, frozenset())

@@ -89,7 +89,7 @@ def called_lines(
     rows = links.called_from(keys)
     if set(rows) <= set(links.lines_of(keys)):
         return []
-    names = {row: name for name, row in links.defined.items()}
+    names = links.names
     groups: dict[str, list[int]] = {}
     for row in rows:
         if row in names and _OPERATOR.search(document.lines[row]):  # neither an input nor an attribute

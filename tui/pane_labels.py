@@ -29,7 +29,12 @@ MADE_BY_COMPILING = ("dynamo", "later", "kernel")  # the panes of a failed compi
 
 
 def failure_text(item: Compile, made: Mapping[str, Sequence[DocumentRef]]) -> str:
-    """Return when a compile failed, or the program ended in it; empty if neither. `made` are the documents it left."""
+    """Return when a compile failed, or the program ended in it, or that it left all of its function to Python.
+
+    Empty if none of these. `made` are the documents that it left.
+    """
+    if item.outcome == "skipped" and not made["dynamo"]:
+        return f"left all of {one_line(item.function)} to Python"
     if item.outcome != "error":
         return ""
     when = "after code was generated" if made["kernel"] else "before code was generated"

@@ -70,9 +70,10 @@ def _frames(stack: str) -> tuple[Frame, ...]:
 
 
 def _short(path: str) -> str:
-    """``L['self'].blocks[0]`` as ``blocks.0``; a model itself by the name of its variable."""
+    """``L['self'].blocks[0]`` as ``blocks.0``; a model itself, or its ``model.0``, by the name of its variable."""
     dotted = _ITEM.sub(lambda found: f".{found[1] or found[2]}", path)
-    return _ROOT.sub("", dotted, count=1) or _ROOT.sub(r"\1", dotted, count=1)
+    inner = _ROOT.sub("", dotted, count=1)
+    return inner if inner[:1].isidentifier() else _ROOT.sub(r"\1.", dotted, count=1).removesuffix(".")
 
 
 _FUSED = re.compile(r"_fused_(.+?)_\d+$")

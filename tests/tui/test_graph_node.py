@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels.document_links import CompileLinker
+from dynadiag.kernels.graph_parser import parse_graph
 from tests.tui.build import DYNAMO, POST_GRAD
 from tui.documents import split_lines
-from tui.graph_node import NodeDetails, node_on_line
-from tui.line_links import pane_links
+from tui.graph_node import GraphNodes, NodeDetails
 
 
 def _node(text: str, start: str) -> NodeDetails | None:
     lines = split_lines(text)
-    links = pane_links(CompileLinker().dynamo_graph(text, {}))
     index = next(number for number, line in enumerate(lines) if line.strip().startswith(start))
-    return node_on_line(lines, links.defined, index)
+    return GraphNodes(parse_graph(text)).on_row(index, lines)
 
 
 def test_inputs_and_users_by_name() -> None:

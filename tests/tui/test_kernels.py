@@ -252,3 +252,8 @@ async def test_a_call_of_a_kernel_shows_the_nodes_that_it_computes(tmp_path: Pat
         for name in ("dynamo", "later"):
             pane = code.pane(name)
             assert [pane.text_of(line).split(" = ")[0].strip() for line in pane.highlighted] == ["two"], name
+        await press(pilot, "shift+tab", "shift+tab")  # and back: a node leads to the call that computes it
+        kernel = code.pane("kernel")
+        calls = [kernel.text_of(line).strip() for line in kernel.highlighted]
+        assert "cpp_fused_sin_0(buf0, buf1)" in calls
+        assert "cpp_fused_sin_0(x, buf0)" not in calls

@@ -24,7 +24,7 @@ from tui.code_panes import (
 )
 from tui.compiled_lines import CompiledLines
 from tui.documents import Document, DocumentRef
-from tui.graph_node import node_lines, node_on_line
+from tui.graph_node import node_lines
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
 from tui.location import Location, first_location
@@ -321,7 +321,7 @@ class CodeView(StageActions):
         for name in PANES:
             pane = self.pane(name)
             above = here.links.callers.get(here.cursor, frozenset()) if name == "source" and pane is not here else ()
-            only = self.rows_computed(name)
+            only = self.same_rows(name)
             lit = pane.highlight(places, frozenset(above), reveal=pane is not here, only=only)
             said = pane_status(pane, places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
@@ -376,7 +376,7 @@ class CodeView(StageActions):
             if self._current_pane == "source":
                 sources = board.sources(document.ref.key)
                 called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
-            if (module := self._module(board)) is not None and self._current_pane == "kernel":
+            if (module := board.module) is not None and self._current_pane == "kernel":
                 stored, fusion = self._call_lines(board, module)
             elif module is not None:
                 fusion = self._kernels_of(board, module, places)
@@ -388,13 +388,9 @@ class CodeView(StageActions):
         self.node_details.set_class(bool(called or (fusion and self._current_pane == "kernel")), "tall")
         self.node_details.show(lines)
 
-    def _module(self, board: CodePaneModel) -> GeneratedModule | None:
-        ref = board.ref("kernel")
-        return board.modules.get(ref.key) if ref is not None else None
-
     def _call_lines(self, board: CodePaneModel, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
         """What the kernel call on the cursor's line stores; and what it was not fused with, and why."""
-        here = board.call_on(self.pane("kernel").cursor)
+        here = board.node_rows.call_on(self.pane("kernel").cursor) if board.node_rows is not None else None
         if here is None:
             return [], []
         share = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []
@@ -404,26 +400,29 @@ class CodeView(StageActions):
         self, board: CodePaneModel, name: str, document: Document, line: int, fusion: Sequence[Line]
     ) -> list[Line]:
         printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
-        found = node_on_line(printed.lines, links.defined, document.row_of(line))
+        nodes = board.nodes(document.ref.key)
+        found = nodes.on_row(document.row_of(line), printed.lines) if nodes is not None else None
         if found is None:
             return node_lines(None, None, None)
-        rows = {row: node for node, row in links.defined.items()}
-        node = rows.get(document.row_of(line), found.name)
+        node = links.names.get(document.row_of(line), found.name)
         origins = node_origins(node, board.sources(document.ref.key), board.origins)
         head, *rest = node_lines(found, document, board.compile_id)
         made = origin_lines(origins, board.callers, board.compile_id)
-        return [head, *made[:1], *fusion, *self.values.lines(board), *rest, *made[1:]]
+        return [head, *made[:1], *self.values.lines(board), *fusion, *rest, *made[1:]]
 
     def _kernels_of(self, board: CodePaneModel, module: GeneratedModule, places: frozenset[LineKey]) -> list[Line]:
         """The kernel calls that compute source lines, each with why it is not fused with others."""
-        links = self.pane("kernel").links
-        calls = [call for call in module.calls if links.keys_of(call.line - 1) & places]
+        links, same = self.pane("kernel").links, frozenset(self.same_rows("kernel"))
+        own = [call for call in module.calls if call.line - 1 in same]
+        calls = own or [call for call in module.calls if links.keys_of(call.line - 1) & places]
         made = []
         for number, call in enumerate(calls[:_MAX_CALLS], 1):
             of = f"{number} of {len(calls)}" if len(calls) > 1 else "kernel"
             to = Location(self.NAME, board.compile_id, document=f"event:{call.event}", line=call.line)
-            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), to=to))
-            made += [Line((("       ", ""), *line.fragments), line.target) for line in _fusion_lines(module, call)]
+            why = _fusion_lines(module, call)
+            library = [(f"  {line.text}", "dim") for line in why] if call.definition is None else []
+            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), *library, to=to))
+            made += [Line((("       ", ""), *line.fragments), line.target) for line in why if not library]
         return made
 
     def line_chosen(self, lines: Lines) -> None:
@@ -435,12 +434,11 @@ class CodeView(StageActions):
             return
         order = self.pane_order
         here = order.index(self._current_pane)
-        places = self.pane(self._current_pane).links.keys_of(lines.cursor)
         for step in range(1, len(order)):
             name = order[(here + step) % len(order)]
             ref = self._model.ref(name) if self._model else None
             pane = self.pane(name)
-            found = pane.links.first_operator(places, pane.document.lines) if pane.document else None
+            found = self.first_same_row(name)
             if found is not None and ref is not None and self._model is not None:
                 line = pane.document.row_of(found) + 1 if pane.document else found + 1
                 self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=line))

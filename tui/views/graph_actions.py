@@ -129,9 +129,8 @@ class GraphActions(PanedView):
         if board is None or name is None or (ref := board.ref(name)) is None:
             self.notify("this compile has no graph", severity="warning")
             return
-        rows = {row: node for node, row in board.links.get(ref.key, LineLinks()).defined.items()}
-        line = self.graph_line(name)
-        start = rows.get(self.pane(name).cursor if line is None else line, "")
+        line, names = self.graph_line(name), board.links.get(ref.key, LineLinks()).names
+        start = names.get(self.pane(name).cursor if line is None else line, "")
         texts = self.values.texts(board, ref)
         self.fetch(
             "picture",
@@ -188,14 +187,25 @@ class GraphActions(PanedView):
         pane = self.pane(name)
         if name == self._current_pane:
             return pane.cursor
-        here = self.pane(self._current_pane)
-        if rows := self.rows_computed(name):
-            return rows[0]
-        places = here.links.keys_of(here.cursor)
-        return pane.links.first_operator(places, pane.document.lines) if pane.document else None
+        return self.first_same_row(name)
 
-    def rows_computed(self, name: str) -> tuple[int, ...]:
-        """The lines of a graph that the cursor's line of generated code computes; none in other panes."""
-        if self._model is None or self._current_pane != "kernel" or self._as_printed:
+    def same_rows(self, name: str) -> tuple[int, ...]:
+        """The lines of a pane with the nodes of the cursor's line; none where only its source lines are known."""
+        board, at = self._model, self._current_pane
+        if board is None or not (self._shows(board, at) and self._shows(board, name)):
             return ()
-        return self._model.rows_computed_on(self.pane("kernel").cursor, name)
+        return board.same_rows(at, self.pane(at).cursor, name)
+
+    def _shows(self, board: CodePaneModel, name: str) -> bool:
+        """Whether a pane shows its document itself: no diff of it, and no graph as torch printed it."""
+        ref = board.ref(name)
+        return ref is not None and self.pane(name).document is board.documents.get(ref.key)
+
+    def first_same_row(self, name: str) -> int | None:
+        """The first line of a pane that computes what is on the cursor's line, or is linked to it."""
+        here, pane = self.pane(self._current_pane), self.pane(name)
+        if pane.document is None:
+            return None
+        if rows := self.same_rows(name):
+            return rows[0]
+        return pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)

@@ -71,17 +71,16 @@ class StageActions(GraphActions):
             return None
         line: int | None = pane.cursor
         if self._current_pane != "kernel":
-            here = self.pane(self._current_pane)
-            line = pane.links.first_operator(here.links.keys_of(here.cursor), pane.document.lines)
+            line = self.first_same_row("kernel")
         return (board.compile_id, ref.key, line) if line is not None else None
 
     def _kernels_here(self) -> set[str]:
         """The names of the kernels that compute what is on the cursor's line of source or of a graph."""
         board, here, links = self._model, self.pane(self._current_pane), self.pane("kernel").links
-        module = board.modules.get(ref.key) if board is not None and (ref := board.ref("kernel")) is not None else None
+        module = board.module if board is not None else None
         if module is None or self._current_pane == "kernel":
             return set()
-        made = set(links.made_of(here.links.keys_of(here.cursor)))
+        made = set(self.same_rows("kernel") or links.made_of(here.links.keys_of(here.cursor)))
         return {call.name for call in module.calls if call.definition is not None and call.line - 1 in made}
 
     def stages_started(self, call: KernelCall, line: int) -> None:
