@@ -31,6 +31,7 @@ _MIN_UNITS = 64.0  # units in the last place that a node is off before it is tol
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
+_MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
@@ -193,10 +194,15 @@ def range_text(node: NodeValue, stored: ValueSummary | None = None) -> str:
 
 
 def bounds_text(summary: ValueSummary, digits: int) -> str:
-    """Return the extremes in so many significant digits: ``-1.2 .. 3.4``; empty where no element is finite."""
+    """Return the extremes in so many significant digits: ``-1.2 .. 3.4``; empty where no element is finite.
+
+    Of integers all digits are shown: an identifier or an index says nothing without them.
+    """
     if summary.min is None or summary.max is None:
         return ""
-    low, high = f"{summary.min:.{digits}g}", f"{summary.max:.{digits}g}"
+    is_integer = summary.dtype.startswith(("int", "uint")) and max(-summary.min, summary.max) < _MAX_EXACT
+    form = ".0f" if is_integer else f".{digits}g"
+    low, high = f"{summary.min:{form}}", f"{summary.max:{form}}"
     return low if summary.min == summary.max else f"{low} .. {high}"
 
 
@@ -274,10 +280,22 @@ def _not_finite(table: ValueTable) -> _Told | None:
         is_first = bool(call.call) and all(each.call >= call.call for each in table.calls)
         more = f"; --calls 0..{call.call - 1} shows the calls before" if is_first else ""
         cause = f"it comes in from outside of this graph{more}"
-    facts = [*_input_facts(table, node)]
+    facts = [*_input_facts(table, node), *_infinity_facts(table, node)]
     if first is not None and first is not node:
         facts.append(Fact("becomes", f"{first.node}: {range_text(first)}", first.span))
     return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(facts))
+
+
+def _infinity_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
+    """What made the last infinity that a NaN is computed of: ``0 * inf`` says nothing of the division before it."""
+    origins = table.origins_of(node) if node.summary.nan and node.cause else ()
+    made = [each for each in origins if each.summary.inf and not any(map(_is_infinite, table.inputs_of(each)))]
+    if made and made[-1] not in table.inputs_of(node):
+        yield Fact("first infinity", _input_text(made[-1]), made[-1].span)
+
+
+def _is_infinite(node: NodeValue) -> bool:
+    return node.summary.inf > 0
 
 
 def _overflows(node: NodeValue) -> bool:
@@ -300,7 +318,12 @@ def _low_precision(table: ValueTable) -> _Told | None:
 
 def _input_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
     for each in table.inputs_of(node):
-        yield Fact("reads", f"{each.node}: {range_text(each)}", each.span if each.span != node.span else None)
+        yield Fact("reads", _input_text(each), each.span if each.span != node.span else None)
+
+
+def _input_text(node: NodeValue) -> str:
+    """A value, and what made it infinite if it is."""
+    return f"{node.node}: {range_text(node)}{f'; {node.cause}' if node.summary.inf and node.cause else ''}"
 
 
 def _element_facts(node: NodeValue, stored: StoredNodeValue) -> Iterator[Fact]:

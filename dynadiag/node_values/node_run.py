@@ -7,7 +7,7 @@ lost before it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
+from dynadiag.node_values.product_rows import ROWS, ProductRows, product_rows
 from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of, twin_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
@@ -52,6 +53,7 @@ class NodeRun(LayoutInterpreter):
         self._stacks: dict[str, int] = {}
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
+        self._writers: dict[Node, list[str]] = {}  # of a value that was written to: what a reader reads
 
     @property
     def stacks(self) -> list[str]:
@@ -59,11 +61,29 @@ class NodeRun(LayoutInterpreter):
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
+        versions = self._versions() if is_mutating(n) else {}
         try:
-            return self._described(n)
+            value = self._described(n)
+            self._note_writes(n, value, versions)
+            return value
         finally:
             for source in self.user_to_last_uses.get(n, ()):
                 self._wide.pop(source, None)
+
+    def _versions(self) -> dict[Node, int]:
+        """How often each value that is held was written to. Views share the number."""
+        held = ((source, value) for source, value in self.env.items() if isinstance(value, torch.Tensor))
+        return {source: value._version for source, value in held if not value.is_inference()}
+
+    def _note_writes(self, n: Node, value: Any, versions: Mapping[Node, int]) -> None:
+        """Note a node as the writer of what it has written to: a later reader of a buffer reads what it wrote."""
+        for source, version in versions.items():
+            if (held := self.env[source])._version != version:
+                earlier = self._writers.get(source, [source.name])[0]
+                self._writers[source] = [n.name] if _is_whole(value, held) else [earlier, n.name]
+
+    def _input_names(self, n: Node) -> list[str]:
+        return list(dict.fromkeys(name for each in n.all_input_nodes for name in self._writers.get(each, [each.name])))
 
     def _described(self, n: Node) -> Any:
         """Run a node, and describe its value."""
@@ -81,14 +101,20 @@ class NodeRun(LayoutInterpreter):
         is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not writes
         if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
             return self._keep(n, value, before)
-        return self._keep(n, value, before, self._in_float64(n, before, state))
+        return self._keep(n, value, before, state)
 
-    def _in_float64(self, n: Node, before: Any, state: Any) -> torch.Tensor | None:
-        """The node's value in float64, on its inputs as they were. None if it does not run so."""
+    def _in_float64(self, n: Node, before: Any, state: Any, rows: ProductRows | None) -> torch.Tensor | None:
+        """The node's value in float64, on its inputs as they were, or its rows. None if it does not run so."""
+
+        def widened(source: Node) -> Any:
+            if rows is not None and source in rows.sources:
+                return _in_float64(rows.of(self.env[source]))
+            return self._widened(source)
+
         after = random_state()
         set_random_state(state)
         try:
-            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), self._widened)
+            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), widened)
             with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
@@ -106,8 +132,8 @@ class NodeRun(LayoutInterpreter):
             self._wide[source] = kept = versions, pytree.tree_map(_in_float64, value)
         return kept[1]
 
-    def _keep(self, n: Node, value: Any, before: Any = None, wide: torch.Tensor | None = None) -> Any:
-        """Describe a value, and return it."""
+    def _keep(self, n: Node, value: Any, before: Any = None, state: Any = None) -> Any:
+        """Describe a value, and return it. With a ``state`` of the random numbers it is compared with float64."""
         if n.op == "output":
             return value
         if not is_summarized(value):
@@ -128,13 +154,19 @@ class NodeRun(LayoutInterpreter):
         if not self._named(n.name):
             return value
         described = summary_of(value)
-        off = distance(value, wide) if wide is not None else None
-        node = {"node": n.name, "op": _operator_of(n), "inputs": input_names(n), **described, "off_float64": off}
-        if wide is not None and wide.shape == value.shape:
+        is_finite = not (described["nan"] or described["inf"])
+        is_sampled = state is not None and before is None and is_finite
+        rows = product_rows(n, _name_of(n), value, self.env) if is_sampled else None
+        wide = self._in_float64(n, before, state, rows) if state is not None else None
+        off = distance(value if rows is None else rows.of(value), wide) if wide is not None else None
+        node = {"node": n.name, "op": _operator_of(n), "inputs": self._input_names(n), **described, "off_float64": off}
+        if rows is not None:
+            self.notes[f"of a large product in float32 only {ROWS} rows are compared with float64"] = None
+        elif wide is not None and wide.shape == value.shape:
             node["float64"] = twin_of(wide)
         if n.stack_trace:
             node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
-        if (described["nan"] or described["inf"]) and (cause := self._cause(n, value, before, wide)):
+        if not is_finite and (cause := self._cause(n, value, before, wide)):
             node["cause"] = cause
         self.nodes.append(node)
         return value
@@ -144,7 +176,7 @@ class NodeRun(LayoutInterpreter):
         if not n.op.startswith("call_"):
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
-        return cause_of(_operator_of(n).rpartition(".")[2], args, kwargs, value, wide)
+        return cause_of(_name_of(n), args, kwargs, value, wide)
 
 
 def _in_float64(value: Any) -> Any:
@@ -154,19 +186,29 @@ def _in_float64(value: Any) -> Any:
 
 def is_mutating(n: Node) -> bool:
     """Whether a node writes to one of its inputs."""
+    if not n.op.startswith("call_"):
+        return False  # the names of parameters end with an underscore too
     if isinstance(n.target, torch._ops.OpOverload):
         return n.target._schema.is_mutable
+    if isinstance(n.target, torch._ops.OpOverloadPacket):
+        return any(getattr(n.target, name)._schema.is_mutable for name in n.target.overloads())
     name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
     return (
         n.target in _IN_PLACE
         or "out" in n.kwargs
-        or n.kwargs.get("inplace") is True
+        or _is_inplace(n)
         or (name.endswith("_") and not name.endswith("__"))
         or name.strip("_") in _IN_PLACE_OPERATORS
         or isinstance(n.target, torch._ops.HigherOrderOperator)
         or n.op == "call_module"
         or name in ("batch_norm", "instance_norm")  # their running statistics
     )
+
+
+def _is_inplace(n: Node) -> bool:
+    """Whether a function such as ``relu(x, True)`` is called with its argument ``inplace``."""
+    names = getattr(getattr(n.target, "__code__", None), "co_varnames", ())
+    return bool(n.kwargs.get("inplace") or dict(zip(names, n.args, strict=False)).get("inplace"))
 
 
 def mutates(module: GraphModule) -> bool:
@@ -180,9 +222,10 @@ def is_uninitialized(n: Node) -> bool:
     return n.op != "call_module" and getattr(packet, "__name__", packet) in _UNINITIALIZED
 
 
-def input_names(n: Node) -> list[str]:
-    """Return the names of the nodes that a node reads."""
-    return list(dict.fromkeys(each.name for each in n.all_input_nodes))
+def _is_whole(value: Any, held: torch.Tensor) -> bool:
+    """Whether a value is the same part of memory as another tensor."""
+    form = held.data_ptr(), held.shape, held.stride()
+    return isinstance(value, torch.Tensor) and (value.data_ptr(), value.shape, value.stride()) == form
 
 
 def memory_of(value: torch.Tensor) -> int:
@@ -195,6 +238,12 @@ def memory_of(value: torch.Tensor) -> int:
 
 def _operator_of(n: Node) -> str:
     return n.op if n.op in ("placeholder", "get_attr") else target_name(n.target)
+
+
+def _name_of(n: Node) -> str:
+    """The name of a node's operator: ``mm`` also of ``aten.mm.default``."""
+    packet = getattr(n.target, "overloadpacket", n.target)
+    return packet.rpartition(".")[2] if isinstance(packet, str) else getattr(packet, "__name__", "")
 
 
 def _precision(tensors: Sequence[torch.Tensor]) -> torch.dtype:

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from dynadiag.node_values.node_run import NodeRun, is_mutating
 from dynadiag.node_values.summary import distance, have_same_bits, summary_of
-from dynadiag.torch_private.graph_calls import backward_source
+from dynadiag.torch_private.graph_calls import backward_source, operators_with_own_backward
 
 
 def run(function: Callable[..., Any], *inputs: Any, named: Callable[[str], bool] = lambda _: True) -> NodeRun:
@@ -38,6 +38,7 @@ def test_a_summary_counts_what_is_not_finite() -> None:
     assert (summary["min"], summary["max"], summary["mean"]) == (-2.0, 1.0, pytest.approx(-1 / 3))
     assert summary["norm"] == pytest.approx(math.sqrt(5))
     assert summary["samples"] == [1.0, -2.0, 0.0, "nan", "inf", "-inf"]
+    assert summary_of(torch.tensor([59039100001]))["samples"] == [59039100001]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,30 @@ def test_the_error_of_a_node_is_its_own() -> None:
     assert found["mul"]["off_float64"] == 0.0
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b, c: a @ b,
+        lambda a, b, c: F.linear(a, b.T),
+        lambda a, b, c: torch.addmm(c, a, b),
+        lambda a, b, c: torch.bmm(a.expand(2, 512, 256), b.expand(2, 256, 256)),
+        lambda a, b, c: torch.baddbmm(c.expand(2, 512, 256), a.expand(2, 512, 256), b.expand(2, 256, 256)),
+    ],
+)
+def test_a_large_product_in_float32_is_compared_with_float64_in_some_rows(function: Callable[..., Any]) -> None:
+    a, b, c = torch.randn(512, 256), torch.randn(256, 256), torch.randn(512, 256)
+    made = run(function, a, b, c)
+    last = made.nodes[-1]
+    with torch.no_grad():
+        whole = distance(function(a, b, c), function(a.double(), b.double(), c.double()))
+    assert whole is not None
+    assert whole / 4 < last["off_float64"] < whole * 2  # its scale is that of the rows
+    assert "float64" not in last
+    assert list(made.notes) == ["of a large product in float32 only 64 rows are compared with float64"]
+    overflowing = run(function, a.abs(), b.abs() * 1e37, c)
+    assert "overflows float32" in overflowing.nodes[-1]["cause"]
+
+
 def test_a_write_to_an_input_is_seen_once_and_not_by_the_caller() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         x.add_(1)
@@ -105,6 +130,22 @@ def test_a_write_to_an_input_is_seen_once_and_not_by_the_caller() -> None:
     assert (found["add_"]["min"], found["add_"]["max"]) == (1, 1)
     assert (found["mul"]["min"], found["mul"]["max"]) == (2, 10)
     assert found["view"]["off_float64"] is None
+
+
+def test_a_reader_of_a_buffer_reads_what_was_written_to_it() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        left = x[:2]
+        left.add_(1)
+        x[2:].copy_(left)
+        first = x.sum()
+        x.mul_(2)
+        return first + x.sum() + left
+
+    found = nodes(function, torch.zeros(4))
+    assert found["copy_"]["inputs"] == ["getitem_1", "add_"]
+    assert found["sum_1"]["inputs"] == ["x", "copy_"]
+    assert found["sum_2"]["inputs"] == ["mul_"]
+    assert found["add_1"]["inputs"] == ["add", "add_", "mul_"]
 
 
 def test_random_numbers_are_drawn_as_without_us() -> None:
@@ -170,12 +211,36 @@ def test_what_made_the_first_number_that_is_not_finite(function: Any, value: lis
 
 
 @pytest.mark.parametrize(
-    ("function", "writes"),
-    [(operator.iadd, True), (operator.iand, True), (operator.invert, False), (torch.relu_, True), (torch.isin, False)],
+    ("function", "more", "writes"),
+    [
+        (operator.iadd, (), True),
+        (operator.iand, (), True),
+        (operator.invert, (), False),
+        (torch.relu_, (), True),
+        (torch.isin, (), False),
+        (F.relu, (), False),
+        (F.relu, (True,), True),
+        (torch.ops.aten.relu_, (), True),
+    ],
 )
-def test_what_writes_to_its_input(function: Callable[..., Any], writes: bool) -> None:
+def test_what_writes_to_its_input(function: Callable[..., Any], more: tuple[Any, ...], writes: bool) -> None:
     graph = fx.Graph()
-    assert is_mutating(graph.call_function(function, (graph.placeholder("x"),))) == writes
+    given = graph.placeholder("l_weight_")
+    assert not is_mutating(given)
+    assert is_mutating(graph.call_function(function, (given, *more))) == writes
+
+
+def test_custom_operators_with_a_backward_of_their_own_are_known() -> None:
+    @torch.library.custom_op("values_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    graph = fx.Graph()
+    graph.call_function(torch.ops.values_test.twice.default, (graph.call_function(torch.relu, ()),))
+    module = fx.GraphModule({}, graph)
+    assert operators_with_own_backward(module) == []
+    twice.register_autograd(lambda _, gradient: gradient * 2)
+    assert operators_with_own_backward(module) == ["values_test::twice"]
 
 
 def test_a_node_that_a_pass_put_behind_another_has_its_value() -> None:
