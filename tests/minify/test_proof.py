@@ -158,3 +158,19 @@ def test_a_hang_is_told_from_a_slow_compile_by_a_compile_that_passes(
     else:
         assert found.proof[0] == "in a fresh process with fresh caches it fails the same way"
         assert FreshRunner.seconds[0] == 600
+
+
+def test_only_what_inductor_compiles_to_know_the_processor_is_copied_to_an_empty_cache(tmp_path: Path) -> None:
+    from torch._inductor.cpu_vec_isa import VecISA
+
+    cache, fresh = tmp_path / "cache", tmp_path / "fresh"
+    sources = {"aa/caa1": VecISA._avx_code, "bb/cbb1": 'extern "C" void kernel() {}', "cc/ccc1": VecISA._avx_code}
+    for name, source in sources.items():
+        (cache / name).parent.mkdir(parents=True)
+        (cache / f"{name}.cpp").write_text(source)
+    for name in ("aa/caa1", "bb/cbb1"):  # the last has no library: it was not compiled, or is just being compiled
+        (cache / f"{name}.so").write_bytes(b"library")
+    proof._copy_machine_checks(cache, fresh)
+    copied = {str(path.relative_to(fresh)) for path in fresh.rglob("*") if path.is_file()}
+    assert copied == {"aa/caa1.cpp", "aa/caa1.so"}
+    proof._copy_machine_checks(tmp_path / "missing", fresh)
