@@ -29,8 +29,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of
-from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized
+from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of, mutates
+from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, largest_of
 from dynadiag.torch_private.trial import compile_in_this_process
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
 from dynadiag.trial.fp64_oracle import beyond_rounding
@@ -81,7 +81,7 @@ def agrees(own: torch.Tensor, stored: torch.Tensor) -> bool:
 
 def _is_near(own: torch.Tensor, stored: torch.Tensor, tolerance: tuple[float, float]) -> bool:
     rtol, atol = tolerance
-    if own.is_floating_point() and own.numel() and float((stored - own).abs_().max()) <= atol:
+    if own.is_floating_point() and own.numel() and largest_of(stored - own) <= atol:
         return True  # `isclose` takes ten times as long
     return bool(torch.isclose(stored, own, rtol, atol, equal_nan=True).all())
 
@@ -202,8 +202,10 @@ def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[floa
 
 def _typical(values: torch.Tensor) -> float:
     """The root of the mean of the squares."""
-    norm = torch.linalg.vector_norm(values, dtype=torch.complex128 if values.is_complex() else torch.float64)
-    return float(norm) / math.sqrt(max(1, values.numel()))
+    norm = float(torch.linalg.vector_norm(values, dtype=None if _eps(values) < _NARROW else torch.float32))
+    if not math.isfinite(norm) or not norm:  # the squares of float32 overflow long before its elements
+        norm = float(torch.linalg.vector_norm(values.to(torch.complex128 if values.is_complex() else torch.float64)))
+    return norm / math.sqrt(max(1, values.numel()))
 
 
 _NARROW = 1e-4  # the machine epsilon of float16 and bfloat16 is larger
@@ -222,8 +224,8 @@ def _run(
     wide: bool = False,
     keep: bool = False,
 ) -> _SyncedRun:
-    """Run the graph on copies of its inputs, in a mode. ``keep`` keeps the values of all nodes."""
-    given = copy_tensors(inputs)
+    """Run the graph in a mode, on copies of the inputs that it may write to. ``keep`` keeps the values of all nodes."""
+    given = copy_tensors(inputs) if mutates(module) else inputs
     given = float64_copies(given) if wide else given  # not under the mode, where memory is not shared as it was
     run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors, keep=keep)
     set_random_state(state)
@@ -250,12 +252,14 @@ class _SyncedRun(LayoutInterpreter):
         super().__init__(module, garbage_collect_values=not keep)
         self.computed: dict[str, torch.Tensor] = {}
         self.eps: dict[str, float] = {}
-        self._stored, self._fill, self._copied = stored, fill, copied
+        self._stored, self._fill, self._copied, self._mutates = stored, fill, copied, mutates(module)
+        self._inputs = set[int]()  # by storage
         self._random = dict[int, torch.Tensor]()  # by storage, which it keeps: values that depend on random numbers
 
     def run_node(self, n: Node) -> Any:
         if not n.op.startswith("call_"):
             value = super().run_node(n)
+            self._inputs |= {memory_of(each) for each in tensors_in(value)} if n.op == "placeholder" else set()
             return self._copied(value) if n.op == "get_attr" and isinstance(value, torch.Tensor) else value
         read = self.tensors_read(n)
         before = random_state()
@@ -268,15 +272,23 @@ class _SyncedRun(LayoutInterpreter):
             written = [*tensors_in(value), *(read[:1] if is_mutating(n) else ())]
             self._random |= {memory_of(each): each for each in written}
         if (stored := self._stored.get(n.name)) is not None and _is_alike(value, stored.value):
-            self._replace(n.name, value, stored.value, judged=not depends)
+            return self._replaced(n, value, stored.value, is_judged=not depends)
         return value
 
-    def _replace(self, name: str, value: torch.Tensor, stored: torch.Tensor, *, judged: bool) -> None:
-        if judged:
-            self.computed[name] = value.detach().clone()
-        if not _overlaps(value):
+    def _replaced(self, n: Node, value: torch.Tensor, stored: torch.Tensor, *, is_judged: bool) -> torch.Tensor:
+        """The stored value in place of the computed one, in its memory if that is read or written by another name.
+
+        Inputs that the graph does not write to are not copied: a view of them stays as it is.
+        """
+        is_shared = self._mutates or memory_of(value) in map(memory_of, self.tensors_read(n))
+        if is_judged:
+            self.computed[n.name] = value.detach().clone() if is_shared else value.detach()
+        if not is_shared:
+            return torch.empty_like(value).copy_(stored)
+        if not _overlaps(value) and (self._mutates or memory_of(value) not in self._inputs):
             value.copy_(stored)
             self._random.pop(memory_of(value), None)
+        return value
 
 
 def _is_state(before: Any) -> bool:

@@ -16,6 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
+from dynadiag.node_values.product_rows import ROWS, ProductRows, product_rows
 from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of, twin_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
@@ -81,14 +82,20 @@ class NodeRun(LayoutInterpreter):
         is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not writes
         if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
             return self._keep(n, value, before)
-        return self._keep(n, value, before, self._in_float64(n, before, state))
+        return self._keep(n, value, before, state)
 
-    def _in_float64(self, n: Node, before: Any, state: Any) -> torch.Tensor | None:
-        """The node's value in float64, on its inputs as they were. None if it does not run so."""
+    def _in_float64(self, n: Node, before: Any, state: Any, rows: ProductRows | None) -> torch.Tensor | None:
+        """The node's value in float64, on its inputs as they were, or its rows. None if it does not run so."""
+
+        def widened(source: Node) -> Any:
+            if rows is not None and source in rows.sources:
+                return _in_float64(rows.of(self.env[source]))
+            return self._widened(source)
+
         after = random_state()
         set_random_state(state)
         try:
-            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), self._widened)
+            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), widened)
             with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
@@ -106,8 +113,8 @@ class NodeRun(LayoutInterpreter):
             self._wide[source] = kept = versions, pytree.tree_map(_in_float64, value)
         return kept[1]
 
-    def _keep(self, n: Node, value: Any, before: Any = None, wide: torch.Tensor | None = None) -> Any:
-        """Describe a value, and return it."""
+    def _keep(self, n: Node, value: Any, before: Any = None, state: Any = None) -> Any:
+        """Describe a value, and return it. With a ``state`` of the random numbers it is compared with float64."""
         if n.op == "output":
             return value
         if not is_summarized(value):
@@ -128,13 +135,19 @@ class NodeRun(LayoutInterpreter):
         if not self._named(n.name):
             return value
         described = summary_of(value)
-        off = distance(value, wide) if wide is not None else None
+        is_finite = not (described["nan"] or described["inf"])
+        is_sampled = state is not None and before is None and is_finite
+        rows = product_rows(n, _name_of(n), value, self.env) if is_sampled else None
+        wide = self._in_float64(n, before, state, rows) if state is not None else None
+        off = distance(value if rows is None else rows.of(value), wide) if wide is not None else None
         node = {"node": n.name, "op": _operator_of(n), "inputs": input_names(n), **described, "off_float64": off}
-        if wide is not None and wide.shape == value.shape:
+        if rows is not None:
+            self.notes[f"of a large product in float32 only {ROWS} rows are compared with float64"] = None
+        elif wide is not None and wide.shape == value.shape:
             node["float64"] = twin_of(wide)
         if n.stack_trace:
             node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
-        if (described["nan"] or described["inf"]) and (cause := self._cause(n, value, before, wide)):
+        if not is_finite and (cause := self._cause(n, value, before, wide)):
             node["cause"] = cause
         self.nodes.append(node)
         return value
@@ -144,7 +157,7 @@ class NodeRun(LayoutInterpreter):
         if not n.op.startswith("call_"):
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
-        return cause_of(_operator_of(n).rpartition(".")[2], args, kwargs, value, wide)
+        return cause_of(_name_of(n), args, kwargs, value, wide)
 
 
 def _in_float64(value: Any) -> Any:
@@ -195,6 +208,12 @@ def memory_of(value: torch.Tensor) -> int:
 
 def _operator_of(n: Node) -> str:
     return n.op if n.op in ("placeholder", "get_attr") else target_name(n.target)
+
+
+def _name_of(n: Node) -> str:
+    """The name of a node's operator: ``mm`` also of ``aten.mm.default``."""
+    packet = getattr(n.target, "overloadpacket", n.target)
+    return packet.rpartition(".")[2] if isinstance(packet, str) else getattr(packet, "__name__", "")
 
 
 def _precision(tensors: Sequence[torch.Tensor]) -> torch.dtype:

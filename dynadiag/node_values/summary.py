@@ -13,6 +13,7 @@ from torch.fx import Interpreter, Node
 from dynadiag.trial.reference_run import tensors_in
 
 _SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
+_BLOCK = 1 << 17  # elements that are looked at together: they stay in the processor's cache
 _NO_RANGE = dict.fromkeys(("min", "max", "mean", "norm"))  # of a value without a finite element
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -60,30 +61,33 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
 def _statistics(flat: torch.Tensor) -> dict[str, Any]:
     numbers = flat.abs() if flat.is_complex() else flat
     samples = _samples(numbers)
-    if not numbers.numel():
-        return {"nan": 0, "inf": 0, **_NO_RANGE, "zero": 0, "samples": samples}
-    nan = inf = 0
-    zero = numbers.numel() - int(torch.count_nonzero(numbers))
     if numbers.dtype is torch.bool:
         numbers = numbers.to(torch.uint8)
-    low, high = map(float, torch.aminmax(numbers))  # NaN where any element is
-    if not math.isfinite(high - low):
-        nan, inf = int(numbers.isnan().sum()), int(numbers.isinf().sum())
-        numbers = numbers[numbers.isfinite()]
-        if not numbers.numel():
-            return {"nan": nan, "inf": inf, **_NO_RANGE, "zero": zero, "samples": samples}
-        low, high = map(float, torch.aminmax(numbers))
-    wide = numbers.double()
-    mean, norm = float(wide.mean()), math.sqrt(float(wide.dot(wide)))
+    nan = inf = zero = 0
+    bounds, total, squares = list[float](), 0.0, 0.0
+    for part in numbers.split(_BLOCK) if numbers.numel() else ():
+        zero += part.numel() - int(torch.count_nonzero(part))
+        low, high = map(float, torch.aminmax(part))  # NaN where any element is
+        if not math.isfinite(high - low):
+            nan, inf = nan + int(part.isnan().sum()), inf + int(part.isinf().sum())
+            part = part[part.isfinite()]
+            if not part.numel():
+                continue
+            low, high = map(float, torch.aminmax(part))
+        wide = part.double()
+        bounds += low, high
+        total, squares = total + float(wide.sum()), squares + float(wide.dot(wide))
+    counts = {"nan": nan, "inf": inf, "zero": zero, "samples": samples}
+    finite = numbers.numel() - nan - inf
+    if not finite:
+        return {**_NO_RANGE, **counts}
+    mean, norm = total / finite, math.sqrt(squares)
     return {
-        "nan": nan,
-        "inf": inf,
-        "min": low,
-        "max": high,
+        "min": min(bounds),
+        "max": max(bounds),
         "mean": mean if math.isfinite(mean) else None,
         "norm": norm if math.isfinite(norm) else None,
-        "zero": zero,
-        "samples": samples,
+        **counts,
     }
 
 
@@ -109,19 +113,21 @@ def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
     is_floating = value.is_floating_point() and wide.is_floating_point()
     if value.shape != wide.shape or not is_floating or not value.numel():
         return None
-    apart = wide - value
-    largest, scale = _largest(apart), _largest(wide)
-    if not (math.isfinite(largest) and math.isfinite(scale)):
-        finite = value.isfinite() & wide.isfinite()
-        if not bool(finite.any()):
-            return None
-        largest, scale = _largest(apart[finite]), _largest(wide[finite])
+    largest = scale = -math.inf
+    for own, true in zip(_flat(value).split(_BLOCK), _flat(wide).split(_BLOCK), strict=True):
+        apart, size = largest_of(true - own), largest_of(true)
+        if not (math.isfinite(apart) and math.isfinite(size)):
+            finite = own.isfinite() & true.isfinite()
+            apart, size = largest_of(true[finite] - own[finite]), largest_of(true[finite])
+        largest, scale = max(largest, apart), max(scale, size)
     off = largest / scale if scale else largest
     return off if math.isfinite(off) else None
 
 
-def _largest(numbers: torch.Tensor) -> float:
-    """The absolute value of the largest element; NaN where any element is."""
+def largest_of(numbers: torch.Tensor) -> float:
+    """Return the absolute value of the largest element; NaN where any element is, minus infinity where there is none."""
+    if not numbers.numel():
+        return -math.inf
     low, high = torch.aminmax(numbers)
     return max(-float(low), float(high))
 

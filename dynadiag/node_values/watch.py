@@ -170,9 +170,10 @@ class _Watcher:
             self._recorder.mute()
             with thread.restored():
                 given = list(arguments)
-                stored, returned = _stored_by(
-                    call, copy_tensors(given if graph.graph == "backward" else tuple(given)), graph
-                )
+                # A compiled backward reuses the memory of what the forward saved.
+                is_written = graph.graph == "backward" or mutates(graph.module)
+                own = given if graph.graph == "backward" else tuple(given)
+                stored, returned = _stored_by(call, copy_tensors(own) if is_written else own, graph)
                 set_random_state(state)
                 described = self._describe(graph, number, given, stored, returned, state)
                 return json.dumps(described, allow_nan=False).encode()
