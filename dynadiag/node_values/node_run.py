@@ -167,19 +167,29 @@ def _in_float64(value: Any) -> Any:
 
 def is_mutating(n: Node) -> bool:
     """Whether a node writes to one of its inputs."""
+    if not n.op.startswith("call_"):
+        return False  # the names of parameters end with an underscore too
     if isinstance(n.target, torch._ops.OpOverload):
         return n.target._schema.is_mutable
+    if isinstance(n.target, torch._ops.OpOverloadPacket):
+        return any(getattr(n.target, name)._schema.is_mutable for name in n.target.overloads())
     name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
     return (
         n.target in _IN_PLACE
         or "out" in n.kwargs
-        or n.kwargs.get("inplace") is True
+        or _is_inplace(n)
         or (name.endswith("_") and not name.endswith("__"))
         or name.strip("_") in _IN_PLACE_OPERATORS
         or isinstance(n.target, torch._ops.HigherOrderOperator)
         or n.op == "call_module"
         or name in ("batch_norm", "instance_norm")  # their running statistics
     )
+
+
+def _is_inplace(n: Node) -> bool:
+    """Whether a function such as ``relu(x, True)`` is called with its argument ``inplace``."""
+    names = getattr(getattr(n.target, "__code__", None), "co_varnames", ())
+    return bool(n.kwargs.get("inplace") or dict(zip(names, n.args, strict=False)).get("inplace"))
 
 
 def mutates(module: GraphModule) -> bool:

@@ -96,8 +96,10 @@ def _samples(numbers: torch.Tensor) -> list[float | str]:
     if not numbers.numel():
         return []
     elements = numbers[_positions(numbers.numel()).to(numbers.device)].double().tolist()
-    texts = ("%.7g " * len(elements) % tuple(elements)).split()
-    return [text if text.endswith(("nan", "inf")) else float(text) for text in texts]
+    text = "%.7g " * len(elements) % tuple(elements)
+    if "n" not in text:
+        return list(map(float, text.split()))
+    return [each if "n" in each else float(each) for each in text.split()]
 
 
 @functools.cache

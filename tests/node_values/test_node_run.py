@@ -93,6 +93,30 @@ def test_the_error_of_a_node_is_its_own() -> None:
     assert found["mul"]["off_float64"] == 0.0
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b, c: a @ b,
+        lambda a, b, c: F.linear(a, b.T),
+        lambda a, b, c: torch.addmm(c, a, b),
+        lambda a, b, c: torch.bmm(a.expand(2, 512, 256), b.expand(2, 256, 256)),
+        lambda a, b, c: torch.baddbmm(c.expand(2, 512, 256), a.expand(2, 512, 256), b.expand(2, 256, 256)),
+    ],
+)
+def test_a_large_product_in_float32_is_compared_with_float64_in_some_rows(function: Callable[..., Any]) -> None:
+    a, b, c = torch.randn(512, 256), torch.randn(256, 256), torch.randn(512, 256)
+    made = run(function, a, b, c)
+    last = made.nodes[-1]
+    with torch.no_grad():
+        whole = distance(function(a, b, c), function(a.double(), b.double(), c.double()))
+    assert whole is not None
+    assert whole / 4 < last["off_float64"] < whole * 2  # its scale is that of the rows
+    assert "float64" not in last
+    assert list(made.notes) == ["of a large product in float32 only 64 rows are compared with float64"]
+    overflowing = run(function, a.abs(), b.abs() * 1e37, c)
+    assert "overflows float32" in overflowing.nodes[-1]["cause"]
+
+
 def test_a_write_to_an_input_is_seen_once_and_not_by_the_caller() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         x.add_(1)
@@ -170,12 +194,23 @@ def test_what_made_the_first_number_that_is_not_finite(function: Any, value: lis
 
 
 @pytest.mark.parametrize(
-    ("function", "writes"),
-    [(operator.iadd, True), (operator.iand, True), (operator.invert, False), (torch.relu_, True), (torch.isin, False)],
+    ("function", "more", "writes"),
+    [
+        (operator.iadd, (), True),
+        (operator.iand, (), True),
+        (operator.invert, (), False),
+        (torch.relu_, (), True),
+        (torch.isin, (), False),
+        (F.relu, (), False),
+        (F.relu, (True,), True),
+        (torch.ops.aten.relu_, (), True),
+    ],
 )
-def test_what_writes_to_its_input(function: Callable[..., Any], writes: bool) -> None:
+def test_what_writes_to_its_input(function: Callable[..., Any], more: tuple[Any, ...], writes: bool) -> None:
     graph = fx.Graph()
-    assert is_mutating(graph.call_function(function, (graph.placeholder("x"),))) == writes
+    given = graph.placeholder("l_weight_")
+    assert not is_mutating(given)
+    assert is_mutating(graph.call_function(function, (given, *more))) == writes
 
 
 def test_a_node_that_a_pass_put_behind_another_has_its_value() -> None:
