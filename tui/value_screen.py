@@ -125,9 +125,7 @@ def _cell(number: float | None) -> str:
 
 def _absent(node: NodeValue, wide: Float64Value | None, stored: StoredNodeValue | None) -> Iterator[Line]:
     if wide is None and node.off_float64 is not None:
-        yield line(
-            ("float64: only how far it is off was kept, as of a large product, of which some rows are compared", "dim")
-        )
+        yield line(("float64: only how far it is off was kept, as of a large product, compared in some rows", "dim"))
     elif wide is None:
         yield line(("float64: the node is a view, or reads no number of less precision, or does not run so", "dim"))
     if stored is None:

@@ -127,7 +127,7 @@ def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
 
 
 def largest_of(numbers: torch.Tensor) -> float:
-    """Return the absolute value of the largest element; NaN where any element is, minus infinity where there is none."""
+    """Return the absolute value of the largest element: NaN where any element is, minus infinity where none is."""
     if not numbers.numel():
         return -math.inf
     low, high = torch.aminmax(numbers)
