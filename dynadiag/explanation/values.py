@@ -274,10 +274,23 @@ def _not_finite(table: ValueTable) -> _Told | None:
         is_first = bool(call.call) and all(each.call >= call.call for each in table.calls)
         more = f"; --calls 0..{call.call - 1} shows the calls before" if is_first else ""
         cause = f"it comes in from outside of this graph{more}"
-    facts = [*_input_facts(table, node)]
+    facts = [*_input_facts(table, node), *_infinity_facts(table, node)]
     if first is not None and first is not node:
         facts.append(Fact("becomes", f"{first.node}: {range_text(first)}", first.span))
     return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(facts))
+
+
+def _infinity_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
+    """What made the last infinity that a NaN is computed of: ``0 * inf`` says nothing of the division before it."""
+    origins = table.origins_of(node) if node.summary.nan and node.cause else ()
+    made = [each for each in origins if each.summary.inf and not any(map(_is_infinite, table.inputs_of(each)))]
+    if made:
+        cause = f"; {made[-1].cause}" if made[-1].cause else ""
+        yield Fact("first infinity", f"{made[-1].node}: {range_text(made[-1])}{cause}", made[-1].span)
+
+
+def _is_infinite(node: NodeValue) -> bool:
+    return node.summary.inf > 0
 
 
 def _overflows(node: NodeValue) -> bool:

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from dynadiag.torch_private.minify import custom_op_definition
 from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -54,6 +55,12 @@ def hooks_removed_after() -> Iterator[None]:
                 delattr(owner, name)  # it was inherited
             else:
                 setattr(owner, name, original)
+
+
+def operators_with_own_backward(module: GraphModule) -> list[str]:
+    """The operators of `torch.library.custom_op` in a graph whose backward the program has registered, by name."""
+    names = dict.fromkeys(getattr(getattr(node.target, "_schema", None), "name", "") for node in module.graph.nodes)
+    return [name for name in names if getattr(custom_op_definition(name), "_backward_fn", None) is not None]
 
 
 def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Callable[[list[Any]], Any]]) -> None:

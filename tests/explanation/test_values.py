@@ -48,6 +48,16 @@ def test_the_first_nan_is_told_with_its_cause_and_what_it_reads() -> None:
     assert [fact.text for fact in found.evidence] == ["y: float32 (4,), -1 .. 2"]
 
 
+def test_what_made_the_infinity_that_a_nan_is_computed_of_is_a_fact() -> None:
+    division = a_node(0, "d", line=3, inf=1, cause="div of 1 and 0 at [0]")
+    nan = a_node(2, "m", "v", nan=1, cause="mul of inf and 0 at [0]")
+    (found,) = value_findings(table(division, a_node(1, "v", "d", inf=1), nan), {})
+    (fact,) = [fact for fact in found.evidence if fact.label == "first infinity"]
+    assert fact.text == "d: float32 (4,), -1 .. 2, 1 infinite; div of 1 and 0 at [0]"
+    assert fact.span is not None
+    assert fact.span.line == 3
+
+
 def test_an_input_with_nan_comes_from_outside() -> None:
     (found,) = value_findings(table(a_node(0, "x", op="placeholder", nan=1)), {})
     assert found.cause == "it comes in from outside of this graph"

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from dynadiag.node_values.node_run import NodeRun, is_mutating
 from dynadiag.node_values.summary import distance, have_same_bits, summary_of
-from dynadiag.torch_private.graph_calls import backward_source
+from dynadiag.torch_private.graph_calls import backward_source, operators_with_own_backward
 
 
 def run(function: Callable[..., Any], *inputs: Any, named: Callable[[str], bool] = lambda _: True) -> NodeRun:
@@ -211,6 +211,19 @@ def test_what_writes_to_its_input(function: Callable[..., Any], more: tuple[Any,
     given = graph.placeholder("l_weight_")
     assert not is_mutating(given)
     assert is_mutating(graph.call_function(function, (given, *more))) == writes
+
+
+def test_custom_operators_with_a_backward_of_their_own_are_known() -> None:
+    @torch.library.custom_op("values_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    graph = fx.Graph()
+    graph.call_function(torch.ops.values_test.twice.default, (graph.call_function(torch.relu, ()),))
+    module = fx.GraphModule({}, graph)
+    assert operators_with_own_backward(module) == []
+    twice.register_autograd(lambda _, gradient: gradient * 2)
+    assert operators_with_own_backward(module) == ["values_test::twice"]
 
 
 def test_a_node_that_a_pass_put_behind_another_has_its_value() -> None:
