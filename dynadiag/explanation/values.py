@@ -284,9 +284,8 @@ def _infinity_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
     """What made the last infinity that a NaN is computed of: ``0 * inf`` says nothing of the division before it."""
     origins = table.origins_of(node) if node.summary.nan and node.cause else ()
     made = [each for each in origins if each.summary.inf and not any(map(_is_infinite, table.inputs_of(each)))]
-    if made:
-        cause = f"; {made[-1].cause}" if made[-1].cause else ""
-        yield Fact("first infinity", f"{made[-1].node}: {range_text(made[-1])}{cause}", made[-1].span)
+    if made and made[-1] not in table.inputs_of(node):
+        yield Fact("first infinity", _input_text(made[-1]), made[-1].span)
 
 
 def _is_infinite(node: NodeValue) -> bool:
@@ -313,7 +312,12 @@ def _low_precision(table: ValueTable) -> _Told | None:
 
 def _input_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
     for each in table.inputs_of(node):
-        yield Fact("reads", f"{each.node}: {range_text(each)}", each.span if each.span != node.span else None)
+        yield Fact("reads", _input_text(each), each.span if each.span != node.span else None)
+
+
+def _input_text(node: NodeValue) -> str:
+    """A value, and what made it infinite if it is."""
+    return f"{node.node}: {range_text(node)}{f'; {node.cause}' if node.summary.inf and node.cause else ''}"
 
 
 def _element_facts(node: NodeValue, stored: StoredNodeValue) -> Iterator[Fact]:

@@ -193,6 +193,8 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
         remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
     if empty:
         remarks.append(f"Not looked at: {', '.join(map(call_name, empty))}.")
+    if not any(call.call for call in table.calls):
+        remarks.append("Later calls are not recorded; --calls 0..9 takes those too.")
     return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
 
 
