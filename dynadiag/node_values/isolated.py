@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import ctypes
 import os
 import select
 import signal
@@ -25,12 +24,6 @@ import torch
 
 _LIMIT = 600.0  # seconds
 _BLOCK = 1 << 16
-_MALLOC_OPTIONS = {  # malloc.h
-    -1: (1 << 31) - 1,  # M_TRIM_THRESHOLD: bytes at the end of the heap that are given back
-    -2: 1 << 26,  # M_TOP_PAD: bytes by which the heap grows
-    -4: 0,  # M_MMAP_MAX: blocks outside of the heap
-    -8: 1,  # M_ARENA_MAX: heaps
-}
 _GOOD, _BAD = b"+", b"-"  # the first byte of what the fork writes: a result or an error
 
 
@@ -136,7 +129,6 @@ def _run_as_child(function: Callable[[], bytes], threads: int, reading: int, wri
     try:
         os.close(reading)
         _leave_program_alone()
-        _reuse_freed_memory()
         context = contextvars.copy_context()  # torch keeps its configuration in it
         thread = threading.Thread(target=context.run, args=(_write_result, function, threads, writing))
         thread.start()
@@ -156,18 +148,6 @@ def _leave_program_alone() -> None:
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
-
-
-def _reuse_freed_memory() -> None:
-    """Let malloc of glibc keep what is freed, and take all from one heap.
-
-    A graph that runs node by node allocates the same sizes again and again. malloc gives large blocks back at once, and
-    new pages of the kernel then cost more than what is computed in them.
-    """
-    with contextlib.suppress(AttributeError, OSError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOC_OPTIONS.items():
-            mallopt(option, value)
 
 
 def _write_result(function: Callable[[], bytes], threads: int, writing: int) -> None:

@@ -100,7 +100,7 @@ class Judgements:
 def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, StoredValue], state: Any) -> Judgements:
     """Judge the stored values of a graph's nodes, from the state of the random number generators ``state``.
 
-    Raises what the graph raises. A graph that does not run in float64 has no judgements.
+    Raises what the graph raises. Where it does not run in float64, only values near to the uncompiled ones are judged.
     """
     precision = _precision(inputs)
     run = functools.partial(_run, module, inputs, stored, state)
@@ -117,7 +117,7 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
     try:
         wide = run(float64_operators(precision), _FILL_WIDE, wide=True)
     except Exception:  # noqa: BLE001 - an operator without a kernel for float64
-        return Judgements({}, {})
+        return Judgements(near, {})
     samples: list[_SyncedRun] = []
 
     def sampled(name: str) -> Iterator[torch.Tensor]:

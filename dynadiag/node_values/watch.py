@@ -40,6 +40,7 @@ from dynadiag.torch_private.minify import copy_graph_module
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
 _MAX_ERROR = 500  # characters of an error that are recorded
+_MAX_NAMES = 5  # nodes of one note
 
 
 def watch(recorder: Recorder, options: ValueOptions) -> None:
@@ -246,6 +247,11 @@ class _Watcher:
         apart = any(not agrees(run.values[name], each.value) for name, each in stored.items() if name in run.values)
         judged = judge(graph.module, tuple(given), stored, state) if apart else Judgements({}, {})
         judgements = dict(judged.of)
+        unjudged = _unjudged(stored, run.values, judgements) if apart else []
+        if unjudged:
+            more = f" and {len(unjudged) - _MAX_NAMES} more" if len(unjudged) > _MAX_NAMES else ""
+            names = ", ".join(unjudged[:_MAX_NAMES])
+            run.notes[f"not judged (random numbers, or no value in float64): {names}{more}"] = None
         stored = {**stored, **self._narrowed(graph, run, stored, judged, judgements, state)}
         if graph.frame is not None and graph.frame.forward is not None and not torch.cuda.is_initialized():
             stored |= self._compared_with_autograd(graph, graph.frame.forward, run, given, stored, judgements)
@@ -254,10 +260,14 @@ class _Watcher:
             judgement = judgements.get(node["node"])
             if each is None or (judgement is None and node["node"] not in run.values):
                 continue
+            if judgement is not None:
+                off = judgement.off
+            else:
+                off = None if node["node"] in unjudged else distance(each.value, run.values[node["node"]])
             node["stored"] = {
                 **summary_of(each.value),
                 "kernel": each.kernel,
-                "off": judgement.off if judgement is not None else distance(each.value, run.values[node["node"]]),
+                "off": off,
                 "wrong": bool(judgement is not None and judgement.wrong),
             }
             if node["stored"]["wrong"] and (kernel := each.overwritten) is not None:
@@ -375,6 +385,14 @@ def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredVa
         if isinstance(node, Node) and is_summarized(value):
             known = stored.get(node.name)
             stored[node.name] = StoredValue(value.detach(), known.kernel if known is not None else None)
+
+
+def _unjudged(
+    stored: Mapping[str, StoredValue], values: Mapping[str, torch.Tensor], judgements: Mapping[str, Judgement]
+) -> list[str]:
+    """The stored values that are not near to the uncompiled ones, and of which nothing else is known."""
+    unknown = [name for name in stored if (one := judgements.get(name)) is None or one.wrong is None]
+    return [name for name in unknown if name in values and not agrees(values[name], stored[name].value)]
 
 
 def _text_of(error: Exception) -> str:

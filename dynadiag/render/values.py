@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.explanation.values import ValueTable, bounds_text, operator_name, sizes
+from dynadiag.explanation.values import EPSILON, ValueTable, bounds_text, operator_name, sizes
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
@@ -251,7 +251,10 @@ def _stored_text(node: NodeValue, stored: StoredNodeValue | None) -> str:
         return ""
     if stored.wrong:
         return "WRONG"
-    return "same" if stored.summary.hash == node.summary.hash else "rounding"
+    if stored.summary.hash == node.summary.hash:
+        return "same"
+    is_judged = stored.off_float64 is not None or stored.summary.nan or stored.summary.dtype not in EPSILON
+    return "rounding" if is_judged else "not judged"
 
 
 def history_line(history: Sequence[NodeValue]) -> str:

@@ -121,6 +121,18 @@ def test_a_wrong_lowering_is_named_with_its_line_and_kernel(folder: Path) -> Non
     assert f"kernel {found['kernel']} gives a wrong hidden (relu)" in done.stdout.replace("\n                  ", " ")
 
 
+def test_what_draws_random_numbers_of_its_own_is_not_called_rounding(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import torch\nf = torch.compile(lambda x: torch.dropout(x, 0.5, True) @ x)\nf(torch.randn(8, 8))\n"
+    )
+    found, done = document(tmp_path, "prog.py")
+    (dropout,) = [each for each in found["nodes"] if each["node"] == "dropout"]
+    assert dropout["stored"]["off_float64"] is None
+    assert found["notes"] == ["inference 0/0, call 0: not judged (random numbers, or no value in float64): dropout"]
+    assert "not judged" in next(line for line in done.stdout.splitlines() if line.startswith("dropout"))
+    assert "Later calls are not recorded" in done.stdout
+
+
 def test_a_recording_without_values_says_how_to_get_them(folder: Path) -> None:
     (folder / "plain.py").write_text(
         "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)))"
