@@ -7,7 +7,7 @@ lost before it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ class NodeRun(LayoutInterpreter):
         self._stacks: dict[str, int] = {}
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
+        self._writers: dict[Node, list[str]] = {}  # of a value that was written to: what a reader reads
 
     @property
     def stacks(self) -> list[str]:
@@ -60,11 +61,29 @@ class NodeRun(LayoutInterpreter):
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
+        versions = self._versions() if is_mutating(n) else {}
         try:
-            return self._described(n)
+            value = self._described(n)
+            self._note_writes(n, value, versions)
+            return value
         finally:
             for source in self.user_to_last_uses.get(n, ()):
                 self._wide.pop(source, None)
+
+    def _versions(self) -> dict[Node, int]:
+        """How often each value that is held was written to. Views share the number."""
+        held = ((source, value) for source, value in self.env.items() if isinstance(value, torch.Tensor))
+        return {source: value._version for source, value in held if not value.is_inference()}
+
+    def _note_writes(self, n: Node, value: Any, versions: Mapping[Node, int]) -> None:
+        """Note a node as the writer of what it has written to: a later reader of a buffer reads what it wrote."""
+        for source, version in versions.items():
+            if (held := self.env[source])._version != version:
+                earlier = self._writers.get(source, [source.name])[0]
+                self._writers[source] = [n.name] if _is_whole(value, held) else [earlier, n.name]
+
+    def _input_names(self, n: Node) -> list[str]:
+        return list(dict.fromkeys(name for each in n.all_input_nodes for name in self._writers.get(each, [each.name])))
 
     def _described(self, n: Node) -> Any:
         """Run a node, and describe its value."""
@@ -140,7 +159,7 @@ class NodeRun(LayoutInterpreter):
         rows = product_rows(n, _name_of(n), value, self.env) if is_sampled else None
         wide = self._in_float64(n, before, state, rows) if state is not None else None
         off = distance(value if rows is None else rows.of(value), wide) if wide is not None else None
-        node = {"node": n.name, "op": _operator_of(n), "inputs": input_names(n), **described, "off_float64": off}
+        node = {"node": n.name, "op": _operator_of(n), "inputs": self._input_names(n), **described, "off_float64": off}
         if rows is not None:
             self.notes[f"of a large product in float32 only {ROWS} rows are compared with float64"] = None
         elif wide is not None and wide.shape == value.shape:
@@ -203,9 +222,10 @@ def is_uninitialized(n: Node) -> bool:
     return n.op != "call_module" and getattr(packet, "__name__", packet) in _UNINITIALIZED
 
 
-def input_names(n: Node) -> list[str]:
-    """Return the names of the nodes that a node reads."""
-    return list(dict.fromkeys(each.name for each in n.all_input_nodes))
+def _is_whole(value: Any, held: torch.Tensor) -> bool:
+    """Whether a value is the same part of memory as another tensor."""
+    form = held.data_ptr(), held.shape, held.stride()
+    return isinstance(value, torch.Tensor) and (value.data_ptr(), value.shape, value.stride()) == form
 
 
 def memory_of(value: torch.Tensor) -> int:

@@ -131,6 +131,22 @@ def test_a_write_to_an_input_is_seen_once_and_not_by_the_caller() -> None:
     assert found["view"]["off_float64"] is None
 
 
+def test_a_reader_of_a_buffer_reads_what_was_written_to_it() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        left = x[:2]
+        left.add_(1)
+        x[2:].copy_(left)
+        first = x.sum()
+        x.mul_(2)
+        return first + x.sum() + left
+
+    found = nodes(function, torch.zeros(4))
+    assert found["copy_"]["inputs"] == ["getitem_1", "add_"]
+    assert found["sum_1"]["inputs"] == ["x", "copy_"]
+    assert found["sum_2"]["inputs"] == ["mul_"]
+    assert found["add_1"]["inputs"] == ["add", "add_", "mul_"]
+
+
 def test_random_numbers_are_drawn_as_without_us() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return F.dropout(x, 0.5) + F.dropout(x, 0.5)
