@@ -31,6 +31,7 @@ _MIN_UNITS = 64.0  # units in the last place that a node is off before it is tol
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
+_MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
@@ -193,10 +194,15 @@ def range_text(node: NodeValue, stored: ValueSummary | None = None) -> str:
 
 
 def bounds_text(summary: ValueSummary, digits: int) -> str:
-    """Return the extremes in so many significant digits: ``-1.2 .. 3.4``; empty where no element is finite."""
+    """Return the extremes in so many significant digits: ``-1.2 .. 3.4``; empty where no element is finite.
+
+    Of integers all digits are shown: an identifier or an index says nothing without them.
+    """
     if summary.min is None or summary.max is None:
         return ""
-    low, high = f"{summary.min:.{digits}g}", f"{summary.max:.{digits}g}"
+    is_integer = summary.dtype.startswith(("int", "uint")) and max(-summary.min, summary.max) < _MAX_EXACT
+    form = ".0f" if is_integer else f".{digits}g"
+    low, high = f"{summary.min:{form}}", f"{summary.max:{form}}"
     return low if summary.min == summary.max else f"{low} .. {high}"
 
 

@@ -91,11 +91,14 @@ def _statistics(flat: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def _samples(numbers: torch.Tensor) -> list[float | str]:
-    """Elements at fixed positions, in seven digits; what is no number is a text."""
+def _samples(numbers: torch.Tensor) -> list[float | int | str]:
+    """Elements at fixed positions: integers, or numbers in seven digits; what is no number is a text."""
     if not numbers.numel():
         return []
-    elements = numbers[_positions(numbers.numel()).to(numbers.device)].double().tolist()
+    picked = numbers[_positions(numbers.numel()).to(numbers.device)]
+    if not numbers.is_floating_point():
+        return list(map(int, picked.tolist()))
+    elements = picked.double().tolist()
     text = "%.7g " * len(elements) % tuple(elements)
     if "n" not in text:
         return list(map(float, text.split()))

@@ -131,4 +131,5 @@ def test_operators_have_short_names(op: str, name: str) -> None:
 
 def test_a_value_in_short() -> None:
     assert range_text(a_node(0, "x", shape=(), min=2.0, max=2.0, nan=0)) == "float32 (), 2"
+    assert range_text(a_node(0, "x", dtype="int64", min=9e5, max=900015.0)) == "int64 (4,), 900000 .. 900015"
     assert range_text(a_node(0, "x", min=None, max=None, nan=4, inf=1)) == "float32 (4,), 4 NaN, 1 infinite"

@@ -38,6 +38,7 @@ def test_a_summary_counts_what_is_not_finite() -> None:
     assert (summary["min"], summary["max"], summary["mean"]) == (-2.0, 1.0, pytest.approx(-1 / 3))
     assert summary["norm"] == pytest.approx(math.sqrt(5))
     assert summary["samples"] == [1.0, -2.0, 0.0, "nan", "inf", "-inf"]
+    assert summary_of(torch.tensor([59039100001]))["samples"] == [59039100001]
 
 
 @pytest.mark.parametrize(
