@@ -174,9 +174,14 @@ class _Watcher:
                 # A compiled backward reuses the memory of what the forward saved.
                 is_written = graph.graph == "backward" or mutates(graph.module)
                 own = given if graph.graph == "backward" else tuple(given)
-                stored, returned = _stored_by(call, copy_tensors(own) if is_written else own, graph)
+                stored, returned, notes = dict[str, StoredValue](), (), list[str]()
+                try:
+                    stored, returned = _stored_by(call, copy_tensors(own) if is_written else own, graph)
+                except Exception as error:  # noqa: BLE001 - the uncompiled values may show why
+                    notes.append(f"compiled code raises: {_text_of(error)}")
                 set_random_state(state)
                 described = self._describe(graph, number, given, stored, returned, state)
+                described["notes"] += notes
                 return json.dumps(described, allow_nan=False).encode()
 
         try:

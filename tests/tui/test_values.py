@@ -60,7 +60,7 @@ async def test_the_three_values_side_by_side(valued: Path) -> None:
         assert "WRONG" in screen(pilot)
         await press(pilot, "right_parenthesis")
         assert "call 1 · node 4 of 4" in screen(pilot)
-        assert "an older dynadiag" not in screen(pilot)
+        assert "only how far it is off" not in screen(pilot)
         await press(pilot, "escape")
         assert "node 4 of 4, call 1" in screen(pilot)
 
