@@ -133,6 +133,17 @@ def test_what_draws_random_numbers_of_its_own_is_not_called_rounding(tmp_path: P
     assert "Later calls are not recorded" in done.stdout
 
 
+def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import torch\nf = torch.compile(lambda x, i: torch.exp(x)[i])\nf(torch.ones(2), torch.tensor([5]))\n"
+    )
+    found, done = document(tmp_path, "prog.py")
+    assert done.returncode == 1
+    assert [(node["node"], node["max"]) for node in found["nodes"]][:2] == [("l_x_", 1), ("l_i_", 5)]
+    assert "exp" in [node["node"] for node in found["nodes"]]
+    assert any("compiled code raises: RuntimeError" in note for note in found["notes"])
+
+
 def test_a_recording_without_values_says_how_to_get_them(folder: Path) -> None:
     (folder / "plain.py").write_text(
         "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)))"

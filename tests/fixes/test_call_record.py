@@ -60,7 +60,7 @@ def test_two_runs_of_one_call_are_the_same() -> None:
 
 def test_what_lightning_keeps_of_a_call_of_torch_compile_is_no_change() -> None:
     compiled = Counter()
-    compiled._compile_kwargs = {"backend": "eager"}  # type: ignore[assignment]  # by its own `torch.compile`
+    compiled._compile_kwargs = {"backend": "eager"}  # by its own `torch.compile`
     assert what(recorded(Counter(), X), recorded(compiled, X)) == []
 
 
