@@ -65,14 +65,14 @@ def _report_recomputed(key: str, forward: GraphModule, backward: GraphModule) ->
     report_nodes(key, [n for n in backward.graph.nodes if n.op == "call_function" and n.name in computed])
 
 
-def _cse(here: dict[str, Any], inner: Callable[..., Any], graph: Any) -> Any:
+def _cse(here: dict[str, Any], inner: Callable[..., Any], graph: Any, **options: Any) -> Any:
     """The partitioner's removal of common subexpressions. The program may have put another function in its place."""
     key = f"{here['compile_id']}/joint/{_CSE}"
     key += f"/{TRIAL.occurrence('pass', key)}"
     if not TRIAL.is_on("pass", key, lambda: {"name": _CSE, "target": _CSE, **here}):
         return graph
     before = GraphBefore(graph)
-    new = inner(graph)
+    new = inner(graph, **options)
     before.report_changes(key, new)
     return new
 

@@ -62,6 +62,7 @@ def watching(recorder: Recorder, options: ValueOptions) -> Iterator[None]:
 
 
 def _install(watcher: _Watcher) -> None:
+    backend_hooks.start_autograd()
     backend_hooks.wrap_call_user_compiler(watcher.compile_frame)
     compile_hooks.wrap_inner_compile(watcher.compile_graph)
     is_active = lambda: bool(watcher.compiling)  # noqa: E731

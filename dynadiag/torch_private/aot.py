@@ -44,7 +44,9 @@ def cse() -> Callable[..., Any]:
 
 
 def cse_replaced(function: Callable[..., Any]) -> Any:
-    """Return a context in which ``function(graph)`` removes common subexpressions for the partitioner."""
+    """Return a context in which ``function(graph)`` removes common subexpressions for the partitioner. From torch 2.15
+    on it has options, too.
+    """
     return mock.patch.object(partitioners, "fx_graph_cse", function)
 
 

@@ -126,6 +126,15 @@ def failed_compiles() -> list[str]:
 _BACKEND_FAILURES = ("BackendCompilerFailed", "InductorError")
 
 
+def start_autograd() -> None:
+    """Let autograd start where nothing is compiled: in a build for GPUs, one that starts within a compile takes no
+    backward in a fork of the process (2.11 to 2.15). With a GPU none can be made.
+    """
+    if not torch.cuda.is_available():
+        with torch.enable_grad():
+            torch.ones(1, requires_grad=True).sum().backward()
+
+
 def load_compiler() -> None:
     """Import what a compile for a GPU needs, without using a GPU."""
     for module in _COMPILER_MODULES:

@@ -140,12 +140,11 @@ def _warm_up_compiler() -> None:
     if torch.cuda.is_available():
         torch_private.load_compiler()
         return
-    x = torch.ones(8, requires_grad=True)
-    x.sum().backward()  # first: a GPU build's autograd that starts within a compile refuses forks (2.11, 2.15)
+    torch_private.start_autograd()
     # A compile that fails here (no C++ compiler, a damaged cache) fails in the trials too, and is reported there.
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
         loss = torch.nn.L1Loss()  # Dynamo skips our own functions
-        torch.compile(loss, backend="inductor")(x, torch.zeros(8))
+        torch.compile(loss, backend="inductor")(torch.ones(8, requires_grad=True), torch.zeros(8))
     torch_private.load_late_imports()  # otherwise each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from torch.fx import Graph
 
+from dynadiag.bisection.aot_hooks import _cse
 from tests.bisection.conftest import Bisected
 
 HEAD = """
@@ -27,8 +29,8 @@ torch.testing.assert_close(torch.compile(f, backend="aot_eager")(x), f(x))
 """
 CSE = """
 inner = partitioners.fx_graph_cse
-def merge(graph):
-    new = inner(graph)
+def merge(graph, **options):
+    new = inner(graph, **options)
     first, *others = [node for node in new.nodes if node.target is aten.add.Tensor and node.kwargs]
     for node in others:
         node.replace_all_uses_with(first)
@@ -84,6 +86,17 @@ def f(x):
     return (x * gate).sum()
 print(torch.compile(f, backend="aot_eager")(torch.ones(4, requires_grad=True)))
 """
+
+
+def test_options_reach_the_pass_that_they_are_for() -> None:
+    given: dict[str, object] = {}
+
+    def cse(graph: Graph, **options: object) -> Graph:
+        given.update(options)
+        return graph
+
+    _cse({"compile_id": "0/0"}, cse, Graph(), extra_node_key=id)  # torch 2.15 gives it
+    assert given == {"extra_node_key": id}
 
 
 @pytest.mark.parametrize(
