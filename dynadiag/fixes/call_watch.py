@@ -254,14 +254,20 @@ class CandidateWatch(CallWatch):
 
     def _differences(self, expected: CallRecord, actual: CallRecord) -> list[CallDifference]:
         """How a call differs from the unchanged program's, uncompiled. If it does all as that program does when it is
-        compiled, the change is not to blame: torch may fail on other inputs, or an optimizer multiply rounding.
+        compiled, the change is not to blame: torch may fail on other inputs, or an optimizer multiply rounding. Where
+        that program draws other random numbers when it is compiled (those of NumPy are torch's then), what it does
+        otherwise with inputs that are not its own tells nothing.
         """
         found = list(compare(expected, actual, self._asked.as_tensors))
         compiled = self._compiled.like(expected) if self._compiled is not None else None
         if compiled is None or compiled.error != actual.error or all(each.rounding for each in found):
             return found
         left = list(compare(compiled, actual, self._asked.as_tensors))
-        return left if all(each.rounding for each in left) else found
+        if all(each.rounding for each in left):
+            return left
+        own = {each.what for each in compare(expected, compiled, self._asked.as_tensors)}
+        is_chance = "random" in own and expected.inputs != OWN
+        return [each for each in found if each.what not in own] if is_chance else found
 
     def finish(self) -> None:
         """Report how much was compared, calls that were not made, and whether the program would draw other random

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from dynadiag.fixes.call_watch import CandidateWatch, ReferenceWatch
 from dynadiag.fixes.observation import CallDiffers, Observation
+from dynadiag.fixes.variants import OWN
 from dynadiag.trial.context import TRIAL
 
 
@@ -157,3 +159,37 @@ def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compile
             watch(module.forward, module.forward, (torch.ones(2),), {})
         watch.finish()
     assert (not [each for each in differences if not each.rounding]) == is_right
+
+
+class Chance(torch.nn.Module):
+    """Adds random numbers while it trains: of NumPy's uncompiled, and of torch's where it is compiled."""
+
+    made: str
+    wrong: float
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            return x + self.wrong
+        if self.made == "uncompiled":
+            return x + float(np.random.rand())
+        torch.rand(1 if self.made == "compiled" else 2)
+        return x + torch.rand(2)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0])
+def test_random_numbers_that_compiled_code_draws_otherwise_tell_nothing(
+    tmp_path: Path, differences: list[CallDiffers], wrong: float
+) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), "uncompiled", 0.0),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), "compiled", 0.0),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), "changed", wrong),
+    )
+    for make, kind, added in watches:
+        differences.clear()
+        watch, module = make(), type("Chance", (Chance,), {"made": kind, "wrong": added})().eval()
+        watch(module.forward, module.forward, (torch.ones(2),), {})
+        watch.finish()
+    assert bool(differences) == bool(wrong)
+    assert {each.inputs for each in differences} & {OWN} == ({OWN} if wrong else set())
