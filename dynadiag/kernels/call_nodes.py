@@ -27,7 +27,7 @@ from dynadiag.kernels.module_parser import (
     memory_chain,
 )
 
-NO_SHARED_DATA = "no shared data"  # the scheduler's words
+NO_SHARED_DATA, NODES_BETWEEN = "no shared data", "intermediate nodes between"  # the scheduler's words
 _LAYOUT_KINDS = ("ConcatKernel", "NopKernel")  # kinds without code: they only lay out buffers
 _ITEM_KIND = "MultiOutput"  # the kind of one output of an operation with several
 _SUBGRAPH_KINDS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of subgraphs

@@ -11,6 +11,7 @@ from dataclasses import replace
 from dynadiag.kernels.align import AlignedStatement, align_call, producer
 from dynadiag.kernels.call_nodes import (
     NO_SHARED_DATA,
+    NODES_BETWEEN,
     FusionRefusal,
     Operation,
     ScheduledGraph,
@@ -121,7 +122,7 @@ class _ModuleReader:
                     call, comes = made[other], "after" if other > here else "before"
                     first, last = min(here, other), max(here, other)
                     middle = (at for at in range(first + 1, last) if first in before[at] and at in before[last])
-                    between = tuple(made[at].name for at in middle)
+                    between = tuple(made[at].name for at in middle if refusal.reason.startswith(NODES_BETWEEN))
                     named = RefusedFusion(call.index, call.name, call.call_number, comes, refusal.reason, between)
                     found.setdefault(here, {})[other] = named
         for place, call in enumerate(made):

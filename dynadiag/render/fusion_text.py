@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.kernels.call_nodes import NO_SHARED_DATA
+from dynadiag.kernels.call_nodes import NO_SHARED_DATA, NODES_BETWEEN
 from dynadiag.kernels.generated_module import KernelCall, RefusedFusion
 
 _LISTED = 6  # refused fusions of a call
 _NAMED = 1  # kernels between two that are named
-_BETWEEN = "intermediate nodes between"
 _LIBRARY = "a call of a library: Inductor fuses only loops that it generates itself"
 
 # By the beginning of torch's words. "it" is the other kernel.
@@ -22,7 +21,7 @@ _MEANINGS = (
     ("no shared data due to indexing mismatch", "both use the same data, but index it differently"),
     ("no shared data", "they share no data"),
     ("memory deps did not match", "it reads what this one writes in another order or size, such as transposed"),
-    (_BETWEEN, "another kernel has to run between them"),
+    (NODES_BETWEEN, "another kernel has to run between them"),
     ("will create cycle", "each would have to wait for the other"),
     ("numel/rnumel mismatch", "their loops have other sizes"),
     ("nodes numel", "their loops have other sizes"),
@@ -58,7 +57,7 @@ def refusal_text(refused: RefusedFusion, line: int | None = None) -> str:
     """Return one refused fusion: the other call, by its line of the generated code if that is given, and why."""
     number = f" #{refused.call_number}" if refused.call_number > 1 else ""
     why = plain_reason(refused.reason)
-    if refused.between and refused.reason.startswith(_BETWEEN):
+    if refused.between:
         has = "has" if len(refused.between) == 1 else "have"
         why = f"{list_some(refused.between, _NAMED)} {has} to run between them"
     name = f"{refused.name}{number}, which comes {refused.comes}" if line is None else f"line {line}"

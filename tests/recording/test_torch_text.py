@@ -233,7 +233,6 @@ PATTERNS = {
     "tui/documents.py": CODE,
     "tui/editor.py": PATHS,
     "tui/error_summary.py": LAYOUT,
-    "tui/graph_node.py": GRAPH,
     "tui/graph_screen.py": PATHS,
     "tui/kernel_stages.py": CODE,
     "tui/line_links.py": CODE,
