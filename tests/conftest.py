@@ -74,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         select = config.getoption("select") or ("quick" if whole_suite else "all")
         config.stash[_SELECTION] = (select, whole_suite)
+        config.option.warn_unused_snapshots |= select != "all"  # the others are those of tests that are left out
     compiler = contextlib.ExitStack()
     compiler.enter_context(kept_compiler.use())
     config.add_cleanup(compiler.close)
