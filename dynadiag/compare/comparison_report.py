@@ -214,7 +214,7 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
 
 
 def _noise_note(rounds: int) -> str:
-    """What overlaps after so many rounds."""
+    """The note on times that overlap after so many rounds."""
     if rounds < MIN_ROUNDS:
         return f"the interquartile ranges overlap; confidence intervals need {MIN_ROUNDS} rounds (--repeat)"
     return "the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"

@@ -123,9 +123,5 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
     return list(together.values())
 
 
-_NAMING_ALL = (
-    "value.attribute",
-    "value.float",
-    "value.integer",
-    "value.integer_again",
-)  # remedies that name all numbers that changed
+# Remedies that name all values that changed.
+_NAMING_ALL = ("value.attribute", "value.float", "value.integer", "value.integer_again")

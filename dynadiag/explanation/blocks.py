@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
@@ -28,6 +29,7 @@ __all__ = [
     "writes_through",
 ]
 
+_Node = TypeVar("_Node", bound=ast.AST)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
 
@@ -48,45 +50,34 @@ def unsplittable_block(source: str | None, span: Span) -> str | None:
 
 def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
     """The first and last line of the ``try`` body whose innermost handler holds a place; ``None`` if there is none."""
-    tree = None if source is None or span.line is None else parsed(source)
-    around = [
-        node
-        for node in (ast.walk(tree) if tree else ())
-        if isinstance(node, (ast.Try, ast.TryStar))
-        and any(_within(each.body, span.line or 0) for each in node.handlers)
-    ]
+    tries: list[ast.Try | ast.TryStar] = [*_nodes(source, ast.Try), *_nodes(source, ast.TryStar)]
+    around = [node for node in tries if any(_within(each.body, span.line or 0) for each in node.handlers)]
     inner = max(around, key=lambda node: node.lineno, default=None)
     return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
 
 
 def call_at(source: str | None, span: Span) -> ast.Call | None:
     """Return the call that begins at a place; None where that is not known."""
-    tree = None if source is None or span.line is None or span.column is None else parsed(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    calls = _nodes(source, ast.Call)
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
 
 
 def picked_from(source: str | None, span: Span) -> str | None:
     """Return what the subscript that begins at a place picks an item of (``self.experts``)."""
-    tree = None if source is None or span.line is None or span.column is None else parsed(source)
-    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)] if tree else []
-    place = (span.line, span.column)
+    items, place = _nodes(source, ast.Subscript), (span.line, span.column)
     return next((ast.unparse(node.value) for node in items if (node.lineno, node.col_offset) == place), None)
 
 
 def calls_at(source: str | None, line: int | None) -> int:
     """How many calls at a line may be of something compiled: of a name, or of an attribute of ``self``."""
-    tree = None if source is None or line is None else parsed(source)
-    calls = (node.func for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call))
-    here = (call for call in calls if call.lineno == line)
+    here = (node.func for node in _nodes(source, ast.Call) if node.func.lineno == line)
     return sum(isinstance(call, ast.Name) or ast.unparse(call).startswith("self.") for call in here)
 
 
 def registers_hook(source: str | None, line: int | None) -> bool:
     """Whether a line registers the hook of a tensor."""
-    tree = None if source is None or line is None else parsed(source)
-    calls = (node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call) and node.lineno == line)
-    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "register_hook" for call in calls)
+    here = (node.func for node in _nodes(source, ast.Call) if node.lineno == line)
+    return any(isinstance(call, ast.Attribute) and call.attr == "register_hook" for call in here)
 
 
 def looped_result(source: str | None, span: Span) -> str | None:
@@ -136,17 +127,15 @@ def _steps(node: ast.stmt) -> bool:
 
 def only_raises(source: str | None, span: Span) -> bool:
     """Whether a place is the condition of an ``if`` one side of which does nothing but raise."""
-    tree = None if source is None or span.line is None else parsed(source)
-    tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)] if tree else []
+    tests = _nodes(source, ast.If)
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
 
 
 def writes_through(source: str | None, span: Span) -> str | None:
     """The first write of an ``if mask.any():`` at a place that only writes to the elements of its mask."""
-    tree = None if source is None or span.line is None else parsed(source)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.If) and node.lineno == span.line and not node.orelse:
+    for node in _nodes(source, ast.If):
+        if node.lineno == span.line and not node.orelse:
             match node.test:
                 case ast.Call(func=ast.Attribute(value=mask, attr="any"), args=[], keywords=[]):
                     if all(_writes_to(each, ast.unparse(mask)) for each in node.body):
@@ -166,13 +155,7 @@ def called_beside(source: str | None, line: int | None) -> tuple[str, ...]:
 
     A part is an attribute that the file gives a value: a method of the object cannot be compiled in its place.
     """
-    tree = None if source is None else parsed(source)
-    made = {
-        ast.unparse(target)
-        for node in (ast.walk(tree) if tree else ())
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-    }
+    made = {ast.unparse(target) for node in _nodes(source, ast.Assign) for target in node.targets}
     function = enclosing_function(source, line)
     body = [] if function is None or isinstance(function, ast.Lambda) else function.body
     others = [node for node in body if not node.lineno <= (line or 0) <= (node.end_lineno or 0)]
@@ -202,6 +185,12 @@ def is_loop_condition(source: str | None, span: Span) -> bool:
 def is_iterated(source: str | None, span: Span) -> bool:
     """Whether a place is in what a ``for`` loop goes over."""
     return bool(_expressions(source, span, lambda node: node.iter if isinstance(node, ast.For) else None))
+
+
+def _nodes(source: str | None, kind: type[_Node]) -> list[_Node]:
+    """The nodes of a kind in a source, none where there is no source or it cannot be parsed."""
+    tree = None if source is None else parsed(source)
+    return [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
 
 
 def _conditions(source: str | None, span: Span) -> list[ast.expr]:

@@ -46,8 +46,8 @@ def option_number(sources: Mapping[str, str], option: str) -> tuple[int, Span] |
     >>> option_number({"f.py": "import a\\na.config.recompile_limit = 64"}, "recompile_limit")
     (64, Span(file='f.py', line=2, column=None, end_line=None, end_column=None))
     """
-    for file, tree in ((file, parsed(text)) for file, text in sources.items()):
-        for node in ast.walk(tree) if tree else ():
+    for file, nodes in _nodes(sources):
+        for node in nodes:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and _sets_option(node, (option,)):
                 number = node.value.value
                 if isinstance(number, int):
@@ -62,8 +62,7 @@ def begins_thread(sources: Mapping[str, str], function: str) -> bool:
     True
     """
     name = function.rpartition(".")[2]
-    calls = (node for text in sources.values() if (tree := parsed(text)) for node in ast.walk(tree))
-    for call in calls:
+    for call in (node for _, nodes in _nodes(sources) for node in nodes):
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _STARTERS:
             given = [*call.args, *(each.value for each in call.keywords)]
             if any(ast.unparse(each).rpartition(".")[2] == name for each in given):
@@ -77,8 +76,7 @@ def method_of_compiled(sources: Mapping[str, str]) -> tuple[str, str, Span] | No
     >>> method_of_compiled({"f.py": "net = torch.compile(Net())\\nnet.eval()\\nnet.encode(x)"})
     ('net', 'encode', Span(file='f.py', line=3, column=None, end_line=None, end_column=None))
     """
-    for file, tree in ((file, parsed(text)) for file, text in sources.items()):
-        nodes = list(ast.walk(tree)) if tree else []
+    for file, nodes in _nodes(sources):
         made = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
         compiled = {
             ast.unparse(target)
@@ -131,11 +129,17 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def _last(sources: Mapping[str, str], line_of: Callable[[ast.AST], int | None]) -> Span | None:
-    found = None
+def _nodes(sources: Mapping[str, str]) -> Iterator[tuple[str, list[ast.AST]]]:
+    """Each file, with all its nodes; none where it cannot be parsed."""
     for file, text in sources.items():
         tree = parsed(text)
-        lines = [line for node in ast.walk(tree) if (line := line_of(node))] if tree is not None else []
+        yield file, [] if tree is None else list(ast.walk(tree))
+
+
+def _last(sources: Mapping[str, str], line_of: Callable[[ast.AST], int | None]) -> Span | None:
+    found = None
+    for file, nodes in _nodes(sources):
+        lines = [line for node in nodes if (line := line_of(node))]
         found = Span(file, max(lines)) if lines else found
     return found
 

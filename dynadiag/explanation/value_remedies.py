@@ -8,6 +8,7 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 
 from __future__ import annotations
 
+from dynadiag.explanation.hook_remedies import HOOKS
 from dynadiag.explanation.rebinding import DICTS
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
@@ -15,7 +16,6 @@ from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.recording.torch_text.guards import literal_type, was_empty
 from dynadiag.recording.torch_text.sources import (
     holder_of,
-    hooked_module,
     is_global,
     last_name,
     local_name,
@@ -279,15 +279,6 @@ def _none(*, attribute: bool) -> Needs:
     return needs
 
 
-def _hooks(*, of_instances: bool) -> Needs:
-    def needs(case: RecompileCase) -> Slots:
-        module = hooked_module(case.fact.subject)
-        fits = case.sort in ("presence", "length", "keys", "value", "type", "identity") and module is not None
-        return slots_if(fits and (case.fact.is_new_owner is True) == of_instances, module=source_text(module))
-
-    return needs
-
-
 def _presence(case: RecompileCase) -> Slots:
     now = {"absent": "there in the call before, and missing in this one", "present": "not there before"}.get(
         case.fact.now or "", "there in one call, and not in the other"
@@ -452,20 +443,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         _float(constant=False),
         trials=tried("a_float", "a_float_in_a_tensor"),
     ),
-    Remedy(
-        "hooks.of_instances",
-        "`{module}` has other hooks in one instance than in another, and hooks are part of the code: expect one "
-        "compile for each, or give all instances the same hooks.",
-        _hooks(of_instances=True),
-        trials=tried("hooks_of_some_layers"),
-    ),
-    Remedy(
-        "hooks.between_calls",
-        "A hook of `{module}` came or went between the calls, and hooks are part of the code: register hooks before "
-        "the first call, and keep them.",
-        _hooks(of_instances=False),
-        trials=tried("a_hook_that_goes"),
-    ),
+    *HOOKS,
     Remedy(
         "items.added",
         "The compiled code itself adds the key {key} to {names} (`{place}`), so the next call with it has another "

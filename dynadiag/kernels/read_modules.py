@@ -268,7 +268,7 @@ class _ModuleReader:
 
 
 def _calls_before(unit: GeneratedModule, calls: Sequence[KernelCall]) -> list[frozenset[int]]:
-    """For each call of a module those whose results it needs, also through others. Numbers are places in `calls`."""
+    """For each call of a module, the places in `calls` of all calls that it depends on."""
     place_of = {name: place for place, call in enumerate(calls) for name in call.nodes}
     found: list[frozenset[int]] = []
     for place, call in enumerate(calls):

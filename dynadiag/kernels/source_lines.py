@@ -108,7 +108,7 @@ def locate_replaced_nodes(graph: PrintedGraph, around: CompileContext) -> Printe
 
 
 def replaced_nodes(before: PrintedGraph, after: PrintedGraph) -> dict[str, tuple[str, ...]]:
-    """Return for each node that passes put into a graph the nodes in whose place it is, in the order of `before`.
+    """Return the nodes that each new node of a graph replaced, in the order of `before`.
 
     A node that is in both graphs, or an output, tells: where it read an old node and reads a new one now, the new one
     has the old one's value. So what leads to the new one, from nodes that are in both graphs, replaced what led to the
@@ -136,7 +136,7 @@ def _is_same(before: PrintedNode, after: PrintedNode) -> bool:
 
 
 def _leading_to(name: str, graph: PrintedGraph, kept: Set[str]) -> set[str]:
-    """The nodes that lead to a node, with it, up to those that are kept. None if they are too many to mean anything."""
+    """The nodes that lead to a node, with it, up to those that are kept. Empty if they are too many to tell."""
     found, queue = {name}, [name]
     while queue:
         inputs = {one for one in graph.nodes[queue.pop()].inputs if one in graph.nodes} - kept - found

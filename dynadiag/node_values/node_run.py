@@ -76,7 +76,7 @@ class NodeRun(LayoutInterpreter):
         return {source: value._version for source, value in held if not value.is_inference()}
 
     def _note_writes(self, n: Node, value: Any, versions: Mapping[Node, int]) -> None:
-        """Note a node as the writer of what it has written to: a later reader of a buffer reads what it wrote."""
+        """Note a node as the writer of the values that it changed in place: later readers get what it wrote."""
         for source, version in versions.items():
             if (held := self.env[source])._version != version:
                 earlier = self._writers.get(source, [source.name])[0]

@@ -165,9 +165,8 @@ class KernelsView(ListingView):
         kernel, cost = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None
-        several = (
-            len(self._costs.get((kernel.event, kernel.name), ())) > 1
-        )  # its code would not say which call is meant
+        # The code of a kernel that is called several times would not say which call is meant.
+        several = len(self._costs.get((kernel.event, kernel.name), ())) > 1
         if cost is not None and (several or kernel.language == "extern"):
             return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=cost.line)
         first, last = kernel_bounds(split_lines(self.session.recording.payload(kernel.event)), kernel.name)

@@ -113,7 +113,7 @@ class CodePane(Lines):
         return len(lines)
 
     def _keys(self, line: int, places: Set[LineKey] = frozenset()) -> Set[LineKey]:
-        """The source lines of a line: those in `places`, also if it was only led to by them, else its own."""
+        """The source lines that color a line: those in `places` that it, or what led to it, has; else its own."""
         own, above = self.links.keys_of(line), self.links.callers.get(line, frozenset())
         return own & places or above & places or own or above
 

@@ -63,18 +63,23 @@ def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
     """The parameters of the compiled function, without the object of a method. Of a library's function, and behind
     those of ``*args``, they are ``args[0]`` and so on.
     """
-    file = sources.file(problem.file)
     if problem.file is None:
         return list(_MORE)
-    wanted = problem.function.rpartition(".")[2]
-    found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == wanted] if file is not None else []
-    around = [each for each in found if file is not None and _spans(file, each, problem.span.line or 0)]
-    if not (around or len(found) == 1):
+    function = compiled_function(problem, sources)
+    if function is None:
         return None
-    parameters = (around or found)[-1].params
+    parameters = function.params
     names = [parameter.name.value for parameter in parameters.params]
     more = _MORE if isinstance(parameters.star_arg, cst.Param) and parameters.star_arg.name.value == "args" else ()
     return [*(names[1:] if names[:1] in (["self"], ["cls"]) else names), *more]
+
+
+def compiled_function(problem: FixProblem, sources: Sources) -> cst.FunctionDef | None:
+    """The compiled function in the file of the problem; of several of its name the one around the problem's line."""
+    file, wanted = sources.file(problem.file), problem.function.rpartition(".")[2]
+    found = [each for each in file.nodes(cst.FunctionDef) if each.name.value == wanted] if file is not None else []
+    around = [each for each in found if file is not None and _spans(file, each, problem.span.line or 0)]
+    return (around or found)[-1] if around or len(found) == 1 else None
 
 
 def _spans(file: ParsedSource, function: cst.FunctionDef, line: int) -> bool:

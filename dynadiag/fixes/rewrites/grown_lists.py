@@ -15,6 +15,7 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.rewrites.call_sites import compiled_function
 from dynadiag.fixes.rewrites.compiled_methods import CompiledPart, compiled_part, plain_parameters
 from dynadiag.fixes.rewrites.dynamic_sizes import MARKS
 from dynadiag.recording.torch_text.sources import argument_of
@@ -36,16 +37,11 @@ class _Joined:
 def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The list joined in front of the compiled part, with one of the marks."""
     names = {argument_of(source) for source in (problem.source, *problem.also) if source is not None}
-    file = sources.file(problem.file)
-    wanted = problem.function.rpartition(".")[2]
-    if problem.kind != "recompile" or file is None:
+    file, function = sources.file(problem.file), compiled_function(problem, sources)
+    if problem.kind != "recompile" or file is None or function is None or plain_parameters(function) is None:
         return
-    nodes = [each for each in file.nodes(cst.FunctionDef) if each.name.value == wanted]
-    nodes = [each for each in nodes if file.line(each) - 1 <= (problem.span.line or 0) <= file.end_line(each)]
-    if len(nodes) != 1 or plain_parameters(nodes[0]) is None:
-        return
-    joined = [_joined(file, nodes[0], each) for each in nodes[0].params.params if each.name.value in names]
-    part, known = compiled_part(file, nodes[0], sources), [each for each in joined if each is not None]
+    joined = [_joined(file, function, each) for each in function.params.params if each.name.value in names]
+    part, known = compiled_part(file, function, sources), [each for each in joined if each is not None]
     if part is None or len(known) != len(joined) or not known:
         return
     shown = " and ".join(f"`{each.parameter.name.value}`" for each in known)
@@ -53,9 +49,9 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         yield Candidate(
             f"make one tensor of {shown} in front of the compiled part, and mark its size with `torch._dynamo.{mark}`",
             "source",
-            (*_edits(file, nodes[0], known, part, mark), *part.more),
+            (*_edits(file, function, known, part, mark), *part.more),
             "the compiled part gets the tensor that it made of the list, and for its size torch makes a symbol",
-            whole_calls=(wanted,),
+            whole_calls=(function.name.value,),
             moved_out=sum(len(each.calls) for each in known),
         )
 
