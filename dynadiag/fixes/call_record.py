@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -148,7 +149,11 @@ def _is_deliberate(error: Exception, roots: tuple[str, ...]) -> bool:
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
-    return last is not None and last.filename.startswith(roots) and _RAISES.match(last.line or "") is not None
+    return (
+        last is not None
+        and str(Path.cwd() / last.filename).startswith(roots)
+        and _RAISES.match(last.line or "") is not None
+    )
 
 
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -47,6 +47,8 @@ from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, varian
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.reference_run import ReplayableCall, run_call
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ _MAX_OWN_CALLS = 12  # calls that are compared with the program's own inputs
 _MAX_VARIED_CALLS = 3  # calls, each of another form, that are compared with other inputs
 _MAX_BYTES = 256 << 20  # of a call's inputs and state, beyond which it is compared with its own inputs only
 _VARIANT_SECONDS = 2.0  # for one call of the unchanged program with other inputs; beyond it may never end
-_RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none of them may run uncompiled
+RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none of them may run uncompiled
 
 
 class CallWatch:
@@ -99,6 +101,7 @@ class CallWatch:
 
     def __init__(self) -> None:
         self._inside = False
+        setattr(builtins, CALL_BUILTIN, self._whole)
 
     def __call__(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self._inside or torch.compiler.is_compiling():
@@ -112,6 +115,27 @@ class CallWatch:
     def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the program's call, compiled or as ``original``, and watch it."""
         raise NotImplementedError
+
+    def _whole(self, function: T) -> T:
+        """A function whose calls are watched, with what is compiled in them. A method's are those of its object. A
+        module is watched as it is.
+        """
+        if isinstance(function, torch.nn.Module):
+            function._compiled_call_impl = functools.partial(self._call_module, function)
+            return function
+        is_method = function.__qualname__.rpartition(".")[0].rpartition(".")[2] not in ("", "<locals>")
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if not is_method:
+                return self(function, function, args, kwargs)
+            bound = types.MethodType(function, args[0])
+            return self(bound, bound, args[1:], kwargs)
+
+        return called  # type: ignore[return-value]  # it is called as the function is
+
+    def _call_module(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return self(module._call_impl, module, args, kwargs)
 
 
 @dataclass(slots=True)
@@ -212,20 +236,6 @@ class CandidateWatch(CallWatch):
         self._asked = asked
         self._count = self._compared = self._reported = 0
         self._gradients = False
-        setattr(builtins, CALL_BUILTIN, self._whole)
-
-    def _whole(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose calls are compared, with what is compiled in them. A method's are those of its object."""
-        is_method = function.__qualname__.rpartition(".")[0].rpartition(".")[2] not in ("", "<locals>")
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if not is_method:
-                return self(function, function, args, kwargs)
-            bound = types.MethodType(function, args[0])
-            return self(bound, bound, args[1:], kwargs)
-
-        return called
 
     def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         index, self._count = self._count, self._count + 1
@@ -235,7 +245,7 @@ class CandidateWatch(CallWatch):
             call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
             # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
             call.start_from(expected[0].start_state, expected[0].start_arguments)
-            with torch_private.recompile_limit(_RECOMPILE_LIMIT):
+            with torch_private.recompile_limit(RECOMPILE_LIMIT):
                 for record in filter(lambda each: self._asked.compares(each.inputs), expected):
                     made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
                     self._compare(record, made)

@@ -70,6 +70,18 @@ class FixEntry(msgspec.Struct, frozen=True):
     package: str | None = None  # the package and its version, as pip writes them
 
 
+class RegionEntry(msgspec.Struct, frozen=True):
+    """What can be compiled in place of the model, without a break, on top of the proved fixes: ``parts`` as expressions
+    of the program, and the change of its statement that compiles. ``operators`` are those that ran in graphs, before
+    and after. The patch does not have it: less is compiled.
+    """
+
+    parts: tuple[str, ...]
+    diff: str
+    evidence: Evidence
+    operators: tuple[int, int] | None
+
+
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `dynadiag fix`. The diffs name files as they stand in ``folder``."""
 
@@ -82,6 +94,7 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     patch: str | None
     overlay: str | None = None
     evidence: Evidence | None  # of all proved fixes together
+    region: RegionEntry | None = None
     trials: int
     seconds: float
 
@@ -124,6 +137,8 @@ def report_text(document: FixDocument, printer: Printer, note: str | None = None
     parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in groups.values())]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
+    if document.region is not None:
+        parts.append(_region(document.region))
     return clean("\n".join(parts))
 
 
@@ -182,3 +197,15 @@ def evidence_lines(evidence: Evidence) -> list[str]:
 def _combined_evidence(document: FixDocument) -> str:
     assert document.evidence is not None
     return "\n".join(["all proved fixes together:", *(f"  {text}" for text in evidence_lines(document.evidence)), ""])
+
+
+def _region(region: RegionEntry) -> str:
+    """The parts of the model that can be compiled in its place."""
+    lines = ["breaks are left: these parts of the model are one graph each, compiled in its place:"]
+    lines += [f"  {part.removeprefix('*')}" for part in region.parts]
+    lines += [f"  {text}" for text in evidence_lines(region.evidence)]
+    if region.operators is not None:
+        before, after = region.operators
+        lines.append(f"  operators that run in graphs: {before} -> {after}")
+    lines.append("  it compiles less, so -o and --apply leave it out")
+    return "\n".join([*lines, "", region.diff])

@@ -12,6 +12,7 @@ from dynadiag.fixes.fix_report import (
     FixDocument,
     FixEntry,
     ProblemPlace,
+    RegionEntry,
     Rejected,
     evidence_lines,
 )
@@ -42,7 +43,7 @@ class Fix:
 @dataclass(frozen=True, slots=True)
 class FixResult:
     """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts of
-    the user's own files.
+    the user's own files. ``region`` is what can be compiled in place of the model, where breaks are left.
     """
 
     fixes: tuple[Fix, ...]
@@ -50,6 +51,7 @@ class FixResult:
     changed: dict[str, str]
     evidence: Evidence | None
     torch: str | None = None
+    region: RegionEntry | None = None
 
     def overlay(self, project: Project) -> str:
         """The overlay of the proved changes of packages' functions; empty where there are none."""
@@ -99,6 +101,7 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
         fixes=tuple(_without_repeats(entries_of(result, project))),
         patch=None,
         evidence=result.evidence,
+        region=result.region,
         trials=trials,
         seconds=round(seconds, 3),
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from dynadiag.fixes.candidate import Candidate, Refusal, Rewrite, Sources
 from dynadiag.fixes.edits import Edit, apply_edits
-from dynadiag.fixes.fix_report import Evidence, Rejected
+from dynadiag.fixes.fix_report import Evidence, RegionEntry, Rejected
 from dynadiag.fixes.fix_result import Fix, FixResult
 from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, library_edits, package_of
 from dynadiag.fixes.problems import FixProblem, RunSummary
@@ -31,6 +31,7 @@ from dynadiag.fixes.proof import (
 )
 from dynadiag.fixes.prover import Prover, refuse_failing
 from dynadiag.fixes.rewrites import CATALOGUE
+from dynadiag.fixes.smaller_region import smaller_region
 from dynadiag.fixes.trials import RecordedRun, Trials
 from dynadiag.known_fixes import KnownFix, function_at, known_fixes
 
@@ -340,7 +341,8 @@ class _Search:
         """What was found, if the patched program passes its proof in a fresh interpreter, as the user will run it."""
         whole = self._whole
         if whole is None:
-            return FixResult(tuple(_fix(cause, None) for cause in self._causes), (), {}, None, torch)
+            fixes = tuple(_fix(cause, None) for cause in self._causes)
+            return FixResult(fixes, (), {}, None, torch, self._region(None))
         edits = whole.candidate.edits
         final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
         baseline = self.prover.as_from_beginning(whole.baseline)
@@ -350,7 +352,13 @@ class _Search:
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
         fixes = tuple(_fix(cause, whole) for cause in self._causes)
         changed = {name: text for name, text in apply_edits(sources, edits).items() if not is_library(name)}
-        return FixResult(fixes, edits, changed, evidence_of(whole), torch)
+        return FixResult(fixes, edits, changed, evidence_of(whole), torch, self._region(whole))
+
+    def _region(self, whole: Proof | None) -> RegionEntry | None:
+        """What can be compiled in place of the model, where breaks are left."""
+        if not any(self._breaks(cause.problem) for cause in self._causes):
+            return None
+        return smaller_region(self.trials, self.prover, self._sources, whole, self.message)
 
 
 def edits_of(candidate: Candidate | Refusal) -> tuple[Edit, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from dynadiag.trial.events import HookEvent
 
-CALL_BUILTIN = "__dynadiag_call__"  # the builtin decorator of a function whose calls are compared
+CALL_BUILTIN = "__dynadiag_call__"  # the builtin decorator of a function, or a module, whose calls are compared
 SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
 
 MAX_DIFFERENCES = 20  # reported differences of one trial, rounding aside; the first decides
@@ -26,6 +26,7 @@ class Observation:
     does as they say is right, too. ``seed`` is for a program that seeds nothing, ``root`` is the folder of the user's
     modules. ``time_calls`` measures a warm call at the end. ``changed_modules`` are modules of packages by name, with
     the file that is loaded in the place of each. ``libraries`` are files of packages whose globals count as the user's.
+    ``parts`` looks for the parts of the model that are whole, in a program that runs uncompiled.
     ``sides`` are branches of which both sides are wanted. ``as_tensors`` are attributes that the candidate turns from
     numbers into tensors.
     """
@@ -37,6 +38,7 @@ class Observation:
     compiled_records: str | None = None
     uncompiled: bool = False
     time_calls: bool = False
+    parts: bool = False
     inputs: str = "all"  # "all" | "finite" | "not finite": which records a run compares
     seed: int = 0
     root: str = ""
@@ -97,6 +99,16 @@ class CompiledOperators(HookEvent):
     ran: int
     once: int
     calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WholeParts(HookEvent):
+    """The modules of a model by name (``encoder.layers.0``), and those that torch compiles as one graph each, without
+    what is inside of another one.
+    """
+
+    modules: tuple[str, ...]
+    whole: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,13 @@ def _ends_alike(proof: Proof) -> str | None:
     return _ended(proof.recorded.outcome, proof.baseline.exit_code, proof.recorded.outcome.tail)
 
 
+def _torch_traces_it(proof: Proof) -> str | None:
+    """That torch does not raise of itself: with sizes captured that depend on data, a later operator may need them."""
+    signature = proof.recorded.outcome.signature
+    raised = signature is not None and signature.kind == "exception" and signature.type.startswith("torch.")
+    return _ends_alike(proof) if raised else None
+
+
 def _cause_is_gone(proof: Proof) -> str | None:
     wanted = Counter(problem.identity for problem in proof.problems)
     for problem in proof.problems:
@@ -174,7 +181,8 @@ def _not_slower(proof: Proof) -> str | None:
 
 
 COUNTED = (_cause_is_gone, _no_new_cause, _fewer)
-MENDABLE = (*COUNTED, prints_the_same)  # another change may remove a further cause, or move what is printed as well
+# Another change may remove a further cause, or the operator that torch fails on, or move what is printed as well.
+MENDABLE = (_torch_traces_it, *COUNTED, prints_the_same)
 RECORDED = (
     _ends_alike,
     *COUNTED,
@@ -257,6 +265,25 @@ ALIKE = (  # uncompiled, or compiled
     _streams_are_the_same,
 )
 COMPARISONS = (*RAN, *ALIKE)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionObligations:
+    """What a smaller region is held to: it has no break, and less may be compiled."""
+
+    recorded: Obligations
+    compared: Obligations
+
+
+def _has_no_break(proof: Proof) -> str | None:
+    left = proof.recorded.summary
+    return f"a graph breaks at {min(left.places.values(), default='?')}" if left.breaks else None
+
+
+REGION = RegionObligations(
+    (_ends_alike, _has_no_break, prints_the_same, _writes_the_same_files),
+    (_compared_run_ends_alike, _calls_were_compared, *ALIKE),
+)
 
 
 def _ended(outcome: Outcome, code: int | None, shown: str) -> str | None:

@@ -112,9 +112,7 @@ class Prover:
         proof, why = self._judged(proof, RECORDED)
         if why is not None:
             return proof, why
-        for _ in range(_TIMED_AGAIN):
-            if first_objection(proof, TIMED) is not None:
-                proof = self._timed_again(proof)
+        proof = self.timed(proof)
         if (why := first_objection(proof, TIMED)) is not None:
             return proof, why
         if proof.compared is None:
@@ -151,13 +149,18 @@ class Prover:
             return made
         return replace(made, compared=self.trials.compared(label, made.candidate, reference))
 
-    def _timed_again(self, proof: Proof) -> Proof:
-        """The proof with the shorter time of one more run of each program: the machine may have been busy."""
-        before = proof.baseline.recorded
-        first = self.trials.recorded("as written, timed again")
-        second = self.trials.recorded(f"{proof.candidate.title}, timed again", proof.candidate.edits)
-        baseline = replace(proof.baseline, recorded=_shorter(before, first))
-        return replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
+    def timed(self, proof: Proof, *, fresh: bool = False) -> Proof:
+        """The proof, with the shortest times of more runs of both programs where the changed one seems slower: the
+        machine may have been busy. ``fresh`` runs it in a fresh interpreter.
+        """
+        for _ in range(_TIMED_AGAIN):
+            if first_objection(proof, TIMED) is not None:
+                before, label = proof.baseline.recorded, f"{proof.candidate.title}, timed again"
+                first = self.trials.recorded("as written, timed again")
+                second = self.trials.recorded(label, proof.candidate.edits, fresh=fresh, timed=True)
+                baseline = replace(proof.baseline, recorded=_shorter(before, first))
+                proof = replace(proof, baseline=baseline, recorded=_shorter(proof.recorded, second))
+        return proof
 
 
 def _with_spread(proof: Proof, spread: float) -> Proof:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ from dynadiag.fixes.observation import (
     SideTaken,
     VariantRun,
     WarmCallTime,
+    WholeParts,
 )
 from dynadiag.fixes.overlay_file import changes_of, overlay_text
 from dynadiag.fixes.printed_output import comparable, comparable_run
@@ -118,9 +120,14 @@ class ComparedRun:
 
 
 def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
-    """The runner of a search's trials. ``timeout`` is the limit of one trial in seconds."""
+    """The runner of a search's trials. ``timeout`` is the limit of one trial in seconds.
+
+    Where the user did not set how texts are hashed, all trials hash them alike: a program may keep a hash, or loop over
+    a set.
+    """
     default = Limits.default(timeout)
-    return Runner(program, HOOKS, Limits(default.seconds, default.memory, _OUTPUT), seed=0)
+    limits = Limits(default.seconds, default.memory, _OUTPUT)
+    return Runner(program, HOOKS, limits, environment={"PYTHONHASHSEED": "0", **os.environ}, seed=0)
 
 
 @dataclass(slots=True)
@@ -161,9 +168,16 @@ class Trials:
         return self._stopped is not None
 
     def recorded(
-        self, label: str, edits: Iterable[Edit] = (), *, fresh: bool = False, rung: str | None = None
+        self,
+        label: str,
+        edits: Iterable[Edit] = (),
+        *,
+        fresh: bool = False,
+        rung: str | None = None,
+        timed: bool | None = None,
     ) -> RecordedRun:
-        """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter.
+        """Run the program with these edits under the recorder; ``fresh`` in a fresh interpreter. ``timed`` measures a
+        warm call and counts operators: a compiled program in a fork, unless it is said.
 
         A changed program is ended after ten times the seconds of the unchanged one, and half a minute: it may wait for
         ever.
@@ -172,7 +186,8 @@ class Trials:
         limit = _HANG_SLACK + _HANG_FACTOR * self._slowest if wanted and self._slowest else None
         with self._copy(wanted, fresh=fresh) as (folder, copy):
             journal = folder / "run.journal"
-            asked = Observation(journal=str(journal), time_calls=not fresh and rung is None)
+            time_calls = timed if timed is not None else not fresh and rung is None
+            asked = Observation(journal=str(journal), time_calls=time_calls)
             changed = asked if fresh else self._changed(asked, folder, wanted)
             variables = self._overlay(folder, wanted) if fresh else {}
             plan = Plan(rung=rung, task=changed.to_task())
@@ -226,41 +241,56 @@ class Trials:
                 libraries=frozenset(self.libraries),
             )
 
-    def compared(self, label: str, candidate: Candidate, reference: ReferenceRun) -> ComparedRun:
+    def whole_parts(self, edits: Collection[Edit]) -> WholeParts | None:
+        """The parts of the model that torch compiles whole; ``None`` where what is compiled is no module."""
+        with self._copy(edits) as (folder, copy):
+            asked = self._changed(Observation(parts=True, root=str(copy.root)), folder, edits)
+            outcome = self._run("unchanged, to find the parts that are whole", copy, Plan(task=asked.to_task()))
+            return next(_events(outcome, WholeParts), None)
+
+    def compared(
+        self, label: str, candidate: Candidate, reference: ReferenceRun, *, fresh: bool = False
+    ) -> ComparedRun:
         """Run the changed program, compiled, and compare each call with the reference.
 
         Where a part of the change is right for finite numbers alone, the program without it, uncompiled, is compared
         with the others.
         """
         if not candidate.finite:
-            return self._compared_with(label, candidate, reference, "all")
+            return self._compared_with(label, candidate, reference, "all", fresh=fresh)
         rest = replace(candidate, edits=tuple(each for each in candidate.edits if each not in candidate.finite))
-        finite = self._compared_with(f"{label} that are finite", candidate, reference, "finite")
-        others = self._compared_with(f"{label}, without what is for finite ones", rest, reference, "not finite")
+        finite = self._compared_with(f"{label} that are finite", candidate, reference, "finite", fresh=fresh)
+        others = self._compared_with(
+            f"{label}, without what is for finite ones", rest, reference, "not finite", fresh=fresh
+        )
         code = reference.outcome.exit_code  # a run that fails, or compares nothing, decides
         ran = finite if finite.outcome.exit_code != code or finite.compared is None else others
         return replace(ran, differences=(*finite.differences, *others.differences), printed=finite.printed)
 
-    def _compared_with(self, label: str, candidate: Candidate, reference: ReferenceRun, inputs: str) -> ComparedRun:
+    def _compared_with(
+        self, label: str, candidate: Candidate, reference: ReferenceRun, inputs: str, *, fresh: bool = False
+    ) -> ComparedRun:
         asked = Observation(
             records=str(reference.records),
             compiled_records=str(reference.compiled_records) if reference.differs_compiled else None,
             as_tensors=candidate.as_tensors,
             inputs=inputs,
         )
-        return self._compared(label, watched(candidate), asked)
+        return self._compared(label, watched(candidate), asked, fresh=fresh)
 
     def with_compiled(self, reference: ReferenceRun) -> ReferenceRun:
         """The reference, with what the unchanged program does when it is compiled."""
         asked = Observation(records=str(reference.records), own_records=str(reference.compiled_records))
         return replace(reference, compiled=self._compared("as written, compiled, with other inputs", [], asked))
 
-    def _compared(self, label: str, edits: list[Edit], asked: Observation) -> ComparedRun:
-        with self._copy(edits) as (folder, copy):
+    def _compared(self, label: str, edits: list[Edit], asked: Observation, *, fresh: bool = False) -> ComparedRun:
+        with self._copy(edits, fresh=fresh) as (folder, copy):
             errors = folder / "stderr"
             asked = replace(asked, stderr=str(errors), root=str(copy.root))
-            plan = Plan(rung="eager", task=self._changed(asked, folder, edits).to_task())
-            outcome = self._run(label, copy, plan)
+            changed = asked if fresh else self._changed(asked, folder, edits)
+            variables = self._overlay(folder, edits) if fresh else {}
+            plan = Plan(rung="eager", task=changed.to_task())
+            outcome = self._run(label, copy, plan, fresh=fresh, variables=variables)
             folders = _folders(folder, copy)
             return ComparedRun(
                 outcome,

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -124,7 +125,7 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(roots) and isinstance(module, ModuleType):
+        if isinstance(file, str) and str(Path.cwd() / file).startswith(roots) and isinstance(module, ModuleType):
             yield vars(module)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 
-from dynadiag.fixes.observer import OperatorCounter
+from dynadiag.fixes.operator_counter import OperatorCounter
 
 
 @pytest.fixture
