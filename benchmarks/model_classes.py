@@ -246,6 +246,7 @@ def _judged(document: dict[str, Any]) -> dict[str, Any]:
             if entry["verdict"] == "proved" and not entry["combined"]
         ],
         "left": left,
+        "region": document["region"],
         "trials": document["trials"],
     }
 
@@ -294,6 +295,7 @@ def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "runs searched": len(searched),
         "runs whole": sum(bool(row.get("whole")) for row in searched),
         "classes whole": len({row["name"] for row in searched} - not_whole),
+        "not whole, with a smaller region": sum(not row.get("whole") and bool(row.get("region")) for row in searched),
         "root breaks": sum(row.get("causes", 0) for row in searched),
         "root breaks mended": sum(row.get("mended", 0) for row in searched),
     }

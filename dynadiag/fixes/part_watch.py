@@ -83,7 +83,7 @@ class _Finder:
 
     @staticmethod
     def _set(call: Callable[..., Any]) -> None:
-        torch.nn.Module.__call__ = call  # type: ignore[method-assign]  # all modules are called through it
+        torch.nn.Module.__call__ = call  # all modules are called through it
 
 
 def _operators_of_one_graph(module: torch.nn.Module, args: Any, kwargs: Any) -> int | None:

@@ -98,8 +98,8 @@ class CompilePlace:
             lines.append(f"{parts[0]}.compile({self.options})")
         else:
             part = self.file.free_name("part", of=self.statement)
-            listed = ", ".join(parts) + ("," if len(parts) == 1 else "")
-            lines += [f"for {part} in ({listed}):", f"{unit}{part}.compile({self.options})"]
+            listed = f"({', '.join(parts)})" if len(parts) > 1 else parts[0].removeprefix("*")
+            lines += [f"for {part} in {listed}:", f"{unit}{part}.compile({self.options})"]
         lines += [f"{CALL_BUILTIN}({self.model})"] if watched else []
         text = "".join(f"{pad}{line}{end}" for line in lines)
         if self.rest is None:

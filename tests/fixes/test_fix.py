@@ -22,6 +22,7 @@ from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemP
 from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.rewrites import CATALOGUE
+from dynadiag.fixes.trials import runner_of
 from dynadiag.trial.program import Program
 
 # The first test starts real interpreters, the others forks of one that has torch loaded.
@@ -284,3 +285,12 @@ for i in range(6):
 """
     code, document, _ = fix(program, tmp_path)
     assert (code, document["evidence"]["output"], document["evidence"]["breaks"]) == (0, "rounding", [1, 0])
+
+
+def test_all_trials_hash_texts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model may keep a hash, or loop over a set: runs in other interpreters are compared."""
+    for own, used in ((None, "0"), ("7", "7")):
+        monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+        if own is not None:
+            monkeypatch.setenv("PYTHONHASHSEED", own)
+        assert runner_of(Program("program.py")).environment["PYTHONHASHSEED"] == used

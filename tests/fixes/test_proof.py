@@ -14,7 +14,9 @@ from dynadiag.fixes.observation import CallDiffers, CallsCompared, CompiledOpera
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.proof import (
     COMPARISONS,
+    MENDABLE,
     RECORDED,
+    REGION,
     TIMED,
     Proof,
     UnchangedProgram,
@@ -25,6 +27,7 @@ from dynadiag.fixes.proof import (
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.recording.records import Span
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.signature import Signature
 
 CAUSE = "break GB0124 f: x.item()"
 PROBLEM = FixProblem("break", CAUSE, "f.py", Span("f.py", 3), "f", "0/0", "item")
@@ -92,6 +95,27 @@ def test_an_obligation_that_is_left_out_lets_a_wrong_candidate_through(check: Ca
     proof = REJECTED[check.__name__]
     assert first_objection(proof, OBLIGATIONS) is not None
     assert first_objection(proof, tuple(other for other in OBLIGATIONS if other is not check)) is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "again"),
+    [("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", True), ("builtins.ValueError", False)],
+)
+def test_what_torch_itself_fails_on_may_go_with_another_change(type_: str, again: bool) -> None:
+    failed = replace(ENDED, exit_code=1, signature=Signature("exception", type_, "Could not guard"))
+    proof = replace(PROVED, recorded=replace(RECORDED_RUN, outcome=failed))
+    assert (first_objection(proof, MENDABLE) == first_objection(proof, RECORDED)) == again
+
+
+def test_a_region_may_compile_less_but_has_no_break() -> None:
+    less = replace(RECORDED_RUN, compiled=CompiledOperators(10, 5), summary=summary(0, largest=5))
+    assert first_objection(replace(PROVED, recorded=less), (*REGION.recorded, *REGION.compared)) is None
+    broken = replace(less, summary=replace(with_causes("break GB0170 f: x > 0"), breaks=1))
+    assert first_objection(replace(PROVED, recorded=broken), REGION.recorded) == "a graph breaks at f.py:9"
+    for name in ("_ends_alike", "prints_the_same", "_writes_the_same_files"):
+        assert first_objection(REJECTED[name], REGION.recorded) is not None
+    for name in ("_compared_run_ends_alike", "_calls_were_compared", "_same_results", "_same_gradients"):
+        assert first_objection(REJECTED[name], REGION.compared) is not None
 
 
 def test_a_limit_of_recompiles_counts_once_their_changes_were_tried() -> None:

@@ -14,9 +14,7 @@ from dynadiag.fixes.project import Project
 from dynadiag.fixes.smaller_region import expressions, place_of_compile
 from dynadiag.trial.program import Program
 
-PROGRAM = """import zlib
-
-import torch
+PROGRAM = """import torch
 from torch import nn
 
 
@@ -35,7 +33,7 @@ class Digest(nn.Module):
         self.norm = nn.LayerNorm(8)
 
     def forward(self, x):
-        return self.norm(x) + zlib.crc32(x.detach().numpy().tobytes()) % 7
+        return self.norm(x) + x.detach().numpy().tobytes()[0] % 7
 
 
 class Net(nn.Module):
@@ -114,5 +112,5 @@ def test_the_whole_parts_of_a_broken_model_are_proved(tmp_path: Path) -> None:
     assert region["evidence"]["results"] == "same"
     before, after = region["operators"]
     assert 0 < after < before
-    assert '+for part in (*model.blocks,):\n+    part.compile(backend="eager")\n+compiled = model\n' in region["diff"]
+    assert '+for part in model.blocks:\n+    part.compile(backend="eager")\n+compiled = model\n' in region["diff"]
     assert not (tmp_path / "fix.patch").exists()
