@@ -58,6 +58,7 @@ _COARSE: tuple[Proposals, ...] = (
     statements.use_at_once,
     statements.unroll_loops,
     statements.loop_over_less,
+    unrolling.drop_columns,
     statements.loop_over_numbers,
     statements.drop_unused,
 )

@@ -1,4 +1,4 @@
-"""Passes that replace what goes through items by what is done with each: generators, comprehensions, containers."""
+"""Passes that replace what goes through items by what is done with each: generators, comprehensions, containers, tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import reads_of, use_counts
 from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, substitute
 
-__all__ = ["unroll_comprehensions", "unroll_function_tools", "unroll_generators", "unwrap_single_items"]
+__all__ = ["drop_columns", "unroll_comprehensions", "unroll_function_tools", "unroll_generators", "unwrap_single_items"]
 
 _MAX_UNROLLED = 3  # elements
 
@@ -105,6 +105,41 @@ def _read_of_item(read: ast.Name, parents: dict[ast.AST, ast.AST]) -> Edit:
         case ast.For(target=target):
             return {user: (ast.Assign([target], read), *user.body)}
     return {}
+
+
+def drop_columns(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Remove a column of the rows that a loop goes through: `for a, b in ((1, 2), (3, 4))` becomes
+    `for a in (1, 3)`, and `for v in ((1, 2), (3, 4))` with `a, b = v` becomes `for v in ((1,), (3,))` with `a, = v`.
+    Rows of one item become the item.
+    """
+    for loop in ast.walk(tree):
+        match loop:
+            case ast.For(target=target, iter=ast.Tuple(rows) | ast.List(rows)):
+                cells = [_items(row) for row in rows]
+                unpacked = [target] if _items(target) else _unpacking(tree, ast.unparse(target))
+                sizes = {len(row) for row in [*cells, *map(_items, unpacked)]}
+                if len(sizes) != 1 or not unpacked or not (width := sizes.pop()):
+                    continue
+                whole = [*rows, *unpacked]
+                if width == 1:
+                    yield [{row: _items(row)[0] for row in whole}]
+                for place in range(width if width > 1 else 0):
+                    names = {ast.unparse(_items(target)[place]) for target in unpacked}
+                    zeros = {read: ast.Constant(0) for name in names for read in reads_of(tree, name)}
+                    yield [{_items(row)[place]: () for row in whole} | zeros]
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    """The items of a tuple or list that is written down, one by one."""
+    items = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    return [] if any(isinstance(item, ast.Starred) for item in items) else items
+
+
+def _unpacking(tree: ast.Module, name: str) -> list[ast.expr]:
+    """The targets to which a name is unpacked; none if it is read in another way."""
+    reads = reads_of(tree, name)
+    found = [n.targets[0] for n in ast.walk(tree) if isinstance(n, ast.Assign) and n.value in reads]
+    return found if len(found) == len(reads) else []
 
 
 def _unrolled(

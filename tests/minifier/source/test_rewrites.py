@@ -69,6 +69,21 @@ REWRITES: dict[str, tuple[Proposals, str, str]] = {
         "for x, y in {'a': 1}.items():\n    print(x)\n",
         "items",
     ),
+    "a column that nothing reads": (
+        unrolling.drop_columns,
+        "for a, b in ((1, 2), [3, 4]):\n    print(b)\n",
+        "a, b",
+    ),
+    "a column of rows that are unpacked elsewhere": (
+        unrolling.drop_columns,
+        "def f():\n    [a, b] = v\n    print(b)\nfor v in ((1, 2), [3, 4]):\n    f()\n",
+        "[a, b]",
+    ),
+    "a table of one column": (
+        unrolling.drop_columns,
+        "for v in ((1,), [3]):\n    a, = v\n    print(a)\n",
+        "[3]",
+    ),
     "an object with one attribute": (
         objects.objects_to_values,
         "class A:\n    def __init__(self, n):\n        self.n = n + 1\na = A(3)\nprint(a.n, A(4).n)\n",
