@@ -294,7 +294,8 @@ def _frame(code: Any) -> bool:
     """Whether Dynamo compiles a frame, or leaves it to Python."""
     if not TRIAL.observes("frame"):
         return True
-    describe = lambda: {"name": code.co_name, "lines": [(code.co_filename, code.co_firstlineno)]}  # noqa: E731
+    name = code.co_name if code.co_name != "__call__" else code.co_qualname.rpartition("<locals>.")[2]
+    describe = lambda: {"name": name, "lines": [(code.co_filename, code.co_firstlineno)]}  # noqa: E731
     return TRIAL.is_on("frame", _frame_key(code), describe)
 
 

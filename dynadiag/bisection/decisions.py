@@ -13,7 +13,7 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Culprit
 from dynadiag.trial.decision_kinds import kind_named
 from dynadiag.trial.outcome import Decision, Outcome
-from dynadiag.trial.plan import Plan, Switch
+from dynadiag.trial.plan import Plan, Switch, hash_bits
 
 __all__ = [
     "ONE_CULPRIT_A_SET",
@@ -29,6 +29,7 @@ __all__ = [
 
 _MAX_SETS = 16  # independent faults in one kind before the search gives up
 _MAX_LISTED = 3  # names in a trial's label
+_RARE = 24  # digits of a suffix that no other decision is likely to have
 _MAX_WITNESSES = 6  # names that are tried one after another before bisection starts
 
 
@@ -49,8 +50,12 @@ class DecisionPool:
     _subsets: dict[frozenset[str], bool] = field(default_factory=dict, init=False)  # whether it failed with only these
 
     def plan_with_only(self, keys: Collection[str]) -> Plan:
-        """The plan with exactly these on."""
-        return self._add_switch(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
+        """The plan with exactly these on. Frames that an excluded frame had inlined are known to no trial: long suffixes
+        leave them out.
+        """
+        rare = self.name == "frame" and len(keys) < len(self.points)
+        chosen = tuple(sorted(hash_bits(key)[-_RARE:] for key in keys)) if rare else suffixes(keys, self.points)
+        return self._add_switch(Switch(self.name, keep=True, suffixes=chosen))
 
     def plan_without(self, keys: Collection[str]) -> Plan:
         """The plan with exactly these off. Frames that an excluded frame had inlined are excluded too: Python would run
@@ -94,6 +99,11 @@ class DecisionPool:
         """The trial with exactly these off."""
         names = self._listed(keys) or f"{len(keys)} of {len(self.points)}"
         return LabeledPlan(self.plan_without(keys), f"off: {kind_name(self.name)} {names}")
+
+    def labeled_callees(self, keys: Iterable[str]) -> LabeledPlan:
+        """The trial that leaves these frames to Python, and reports the frames that they call."""
+        off = Switch(self.name, keep=False, suffixes=tuple(sorted(hash_bits(key)[-_RARE:] for key in keys)))
+        return LabeledPlan(replace(self._add_switch(off), record=(self.name,)), "the frames that it calls by themselves")
 
     def _listed(self, keys: Collection[str]) -> str:
         """The names of few decisions; empty for many."""

@@ -35,6 +35,7 @@ from dynadiag.bisection.narrowing import (
     compared_values,
     describe_diverged_value,
     find_direction,
+    find_inlined_frames,
     find_inlined_value,
     find_needed_graphs,
     find_nodes,
@@ -151,6 +152,7 @@ def _narrowed(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> D
     """A culprit that is a whole graph, narrowed as far as the budget allows: the culprit itself is confirmed."""
     try:
         result = _narrow_to_direction(pool, result)
+        result = _narrow_to_inlined(pool, result, recorded)
         return _narrow_to_nodes(pool, result, recorded)
     except AnswersContradictError:
         raise
@@ -174,6 +176,19 @@ def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> Descent
         confirmed=(*result.confirmed, more),
         plans=(*result.plans, direction.plan_without, direction.plan_without_other),
     )
+
+
+def _narrow_to_inlined(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> DescentResult:
+    """Narrow a frame to a function that it inlines, where the failure names no line."""
+    keys = [key for key, point in pool.points.items() if point.name == result.culprits[0].name]
+    if pool.name != "frame" or len(result.culprits) > 1 or len(keys) != 1 or recorded.lines or recorded.is_hang:
+        return result
+    inlined = find_inlined_frames(pool, keys[0])
+    if not inlined:
+        return result
+    culprit = replace(result.culprits[0], lines=(*result.culprits[0].lines, *inlined[-1].lines))
+    more = f"{inlined[-1].name}, which it calls, fails too if it is compiled by itself"
+    return replace(result, culprits=(culprit,), confirmed=(*result.confirmed, more))
 
 
 def _narrow_to_nodes(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> DescentResult:

@@ -25,6 +25,7 @@ __all__ = [
     "compared_values",
     "describe_diverged_value",
     "find_direction",
+    "find_inlined_frames",
     "find_inlined_value",
     "find_needed_graphs",
     "find_nodes",
@@ -176,6 +177,7 @@ def _in_order(points: dict[str, Decision], chosen: frozenset[str]) -> tuple[Deci
 
 
 _BOTH = ("forward", "backward")
+_MAX_INLINED = 4  # functions, one inside the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,26 @@ def _without(graphs: DecisionPool, key: str) -> Plan:
 
 def _status(graphs: DecisionPool, plan: Plan, name: str) -> str:
     return graphs.search.status(graphs.search.run(plan, f"off: its {name}"))
+
+
+def find_inlined_frames(frames: DecisionPool, key: str) -> list[Decision]:
+    """The functions that a frame at fault calls, one inside the other, of which each fails if it is compiled by itself
+    and its callers are left to Python.
+    """
+    known, found = dict(frames.points), [frames.points[key]]
+    while len(found) <= _MAX_INLINED:
+        outside = DecisionPool(frames.search, frames.base, "frame", known)
+        calls = frames.search.run(*outside.labeled_callees(point.key for point in found))
+        new = {p.key: p for p in calls.points if p.group == "frame" and p.key not in known}
+        known |= new
+        inside = DecisionPool(frames.search, frames.base, "frame", known)
+        if frames.search.status(calls) != "same" or not new or not inside.fails_with_only(frozenset(new)):
+            break
+        chosen = find_minimal_set(list(new), inside.fails_with_only, inside.speculate)
+        if len(chosen) > 1:
+            break
+        found += [known[one] for one in chosen]
+    return found[1:]
 
 
 def find_nodes(graphs: DecisionPool, key: str, recorded: Outcome) -> tuple[DecisionPool, frozenset[str]] | None:

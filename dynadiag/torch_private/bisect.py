@@ -372,12 +372,17 @@ def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str
 
 
 def wrap_frame(is_enabled: Callable[..., bool]) -> None:
-    """Make Dynamo skip each frame whose code ``is_enabled`` rejects."""
+    """Make Dynamo skip each frame whose code ``is_enabled`` rejects. The code of a callable object, a partial or a
+    module of torch's is its own, although Dynamo compiles ``inner`` of ``wrap_inline`` (external_utils.py) for it.
+    """
     inner = convert_frame.CatchErrorsWrapper.__call__
 
     @functools.wraps(inner)
     def call(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_enabled(frame.f_code):
+        code = frame.f_code
+        if code.co_qualname == "wrap_inline.<locals>.inner":
+            code = code_of(frame.closure[0].cell_contents) or code
+        if is_enabled(code):
             return inner(self, frame, *args, **kwargs)
         return ConvertFrameReturn()
 
@@ -385,8 +390,14 @@ def wrap_frame(is_enabled: Callable[..., bool]) -> None:
 
 
 def code_of(function: Callable[..., Any]) -> Any:
-    """Return the code that Dynamo compiles for a call: the function's own, or the ``forward`` of its module."""
+    """Return the code that Dynamo compiles for a call: the function's own, the ``forward`` of its module, or the
+    ``__call__`` of another object. None if it has no Python code.
+    """
+    if isinstance(function, functools.partial):
+        return code_of(function.func)
     owner = getattr(function, "__self__", function)
     if isinstance(owner, torch.nn.Module):
         function = owner.forward
-    return getattr(inspect.unwrap(function), "__code__", None)
+    plain = inspect.unwrap(function)
+    called = plain if hasattr(plain, "__code__") else inspect.unwrap(type(plain).__call__)
+    return getattr(called, "__code__", None)

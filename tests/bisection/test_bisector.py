@@ -242,6 +242,39 @@ def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
     assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
 
 
+MEMBERS = """
+import torch
+
+class Box:
+    def __eq__(self, other):
+        return True
+    def __hash__(self):
+        return 1
+
+class Merger:
+    def count(self, x):
+        x = x.sin()
+        return x * len({Box(), Box()})
+    def __call__(self, x):
+        x = x + 1
+        return self.count(x)
+
+x = torch.ones(3)
+assert torch.equal(torch.compile(Merger())(x), Merger()(x))
+"""
+
+
+def test_an_object_is_named_and_the_function_that_it_calls(bisected: Bisected) -> None:
+    """Dynamo compares members of a set by identity. Functions that only run once others are left to Python are off."""
+    verdict = bisected(MEMBERS)
+    if verdict.verdict == "passes" and not torch.__version__.startswith("2.13."):
+        pytest.skip("this torch compiles it")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "Merger.__call__")]
+    shown = [MEMBERS.splitlines()[line - 1].strip() for c in verdict.culprits for _, line in c.lines]
+    assert shown == ["def __call__(self, x):", "def count(self, x):"]
+    assert verdict.confirmed[-1] == "count, which it calls, fails too if it is compiled by itself"
+
+
 def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected) -> None:
     source = "import torch\ndef f(x):\n    torch.manual_seed(0)\n    return torch.nn.functional.dropout(x)\n"
     verdict = bisected(source + "x = torch.ones(64)\ntorch.testing.assert_close(torch.compile(f)(x), f(x))\n")
