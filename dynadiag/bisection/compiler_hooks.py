@@ -260,7 +260,9 @@ def _compile_dynamo_graph(inner: Callable[..., Any], output_graph: Any, gm: Any,
         return inner(output_graph, gm, *args, **kwargs)
     here = _position("dynamo")
     frame = f"frame {here['compile_id'].split('/')[0]}"
-    describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
+    inference = not torch.is_grad_enabled() or not any(getattr(value, "requires_grad", False) for value in args[0])
+    place = {**here, "graph": "inference"} if inference else here
+    describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **place}  # noqa: E731
     compiled = functools.partial(inner, output_graph)
     lower = functools.partial(torch_private.call_with_backend, inner, output_graph, LOWER_RUNG[rung])
     if TRIAL.is_on("dynamo_graph", _key(here=here), describe):

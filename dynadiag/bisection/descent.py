@@ -165,6 +165,8 @@ def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> Descent
     keys = [key for key, point in graphs.points.items() if point.name == result.culprits[0].name]
     if graphs.name != "dynamo_graph" or len(result.culprits) > 1 or len(keys) != 1:
         return result
+    if result.culprits[0].graph == "inference":  # it has one direction
+        return result
     direction = find_direction(graphs, keys[0])
     if direction is None:
         return result

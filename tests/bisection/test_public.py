@@ -119,3 +119,4 @@ def test_a_public_failure_is_bisected(
     text = source.splitlines()
     shown = [text[number - 1] for culprit in verdict.culprits for _, number in culprit.lines]
     assert line is None or any(line in each for each in shown), shown
+    assert not any("direction" in trial for trial in verdict.confirmed), "no program here runs a backward"
