@@ -77,9 +77,10 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
 def _complete(verdict: Verdict, bisection: Bisection, began: float) -> Verdict:
     """The verdict with what is known of the whole search."""
     search, first = bisection.search, bisection.first or Outcome()
+    left_out = [f"not searched, since {why}: {'; '.join(parts)}" for why, parts in search.left_out.items()]
     return replace(
         verdict,
-        notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
+        notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *left_out, *search.runner.notes, *first.notes])),
         other_failures=search.other_failures,
         printed=_last_lines(first),
         torch=first.facts.torch,
@@ -120,7 +121,7 @@ def _run(bisection: Bisection) -> Verdict:
     except SearchStoppedError as stop:
         if not finding.confirmed:
             raise
-        bisection.notes.append(f"not run, since {stop}: the program again, to see whether it fails every time")
+        bisection.search.leave_out(stop, "the program again, to see whether it fails every time")
         return _found(located, finding)
 
 

@@ -157,7 +157,8 @@ def _narrowed(pool: DecisionPool, result: DescentResult, recorded: Outcome) -> D
     except AnswersContradictError:
         raise
     except SearchStoppedError as stop:
-        return replace(result, notes=(*result.notes, f"it was not narrowed further: {stop}"))
+        pool.search.leave_out(stop, "a narrower culprit")
+        return result
 
 
 def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> DescentResult:
@@ -317,7 +318,7 @@ def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> 
     except AnswersContradictError:
         raise
     except SearchStoppedError as stop:  # the trials that verify the lowerings may be known
-        result = DescentResult(notes=(f"not searched, since {stop}: the one value that has to be stored",))
+        pool.search.leave_out(stop, "the one value that has to be stored")
     if link is None or not result.confirmed:
         verified = _verify(pool, sets)
         return replace(verified, notes=(*verified.notes, *result.notes))

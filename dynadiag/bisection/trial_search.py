@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dynadiag.bisection.budget import AnswersContradictError, SearchBudget
+from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
 from dynadiag.bisection.hash_search import Speculate
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.recording.torch_text.failures import unwrapped_error
@@ -56,6 +56,7 @@ class TrialSearch:
     inconsistent: bool = False  # the same candidate ended in two ways
     budget: SearchBudget = field(default_factory=SearchBudget)
     last_answers: dict[str, LabeledPlan] = field(default_factory=dict)  # the last trial of each status
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # why parts of the search did not run, and which
     _other_failures: dict[tuple[object, ...], str] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)
     _trials_since_check: int = 0
@@ -102,6 +103,10 @@ class TrialSearch:
         """The status of a trial that has run; ``None`` if it has not."""
         outcome = self._outcomes.get(candidate.plan.key())
         return self.status(outcome, candidate.across_rungs) if outcome is not None else None
+
+    def leave_out(self, why: SearchStoppedError, what: str) -> None:
+        """Note that a part of the search did not run, and why."""
+        self.left_out.setdefault(str(why), []).append(what)
 
     def _check_answers_sometimes(self) -> None:
         """In a long search, check the last answers: a program that measures time may fail otherwise in each trial."""
@@ -175,6 +180,7 @@ class TrialSearch:
         """Forget all outcomes: forks have shown another failure than fresh interpreters, which take longer to start."""
         self._outcomes.clear()
         self._seconds.clear()
+        self.left_out.clear()
         self._slowest_pass = 0.0
         if self._whole_limit is not None:
             self._set_limit(self._whole_limit)

@@ -280,13 +280,17 @@ def test_a_program_that_times_itself_stops_where_the_time_is_at_fault(
 def test_a_confirmed_culprit_is_named_though_the_budget_ends(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
     def confirmed(search: TrialSearch, *_: object) -> DescentResult:
         search.budget.leave(0, by_time=False)
+        with pytest.raises(SearchStoppedError) as stop:
+            search.budget.take(1)
+        search.leave_out(stop.value, "a narrower culprit")
         return DescentResult((Culprit("pass", "fx_graph_cse"),), ("it passes without", "it fails with only that"))
 
     monkeypatch.setattr(bisector, "descend", confirmed)
     answers = Answers(lambda plan, _n: FAILED if plan.rung in (None, "inductor") else PASSED)
     verdict = bisect(TrialSearch(answers, rows), BisectOptions())  # type: ignore[arg-type]
     assert (verdict.verdict, [culprit.name for culprit in verdict.culprits]) == ("found", ["fx_graph_cse"])
-    assert any(note.startswith("not run, since") for note in verdict.notes)
+    (note,) = (note for note in verdict.notes if note.startswith("not searched, since"))
+    assert note.endswith(": a narrower culprit; the program again, to see whether it fails every time")
 
 
 @pytest.mark.parametrize("explains", [True, False])
