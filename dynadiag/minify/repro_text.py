@@ -196,6 +196,10 @@ def _compare_runs(shown: ReproSpec, call: str, last: str) -> Iterator[str]:
 def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> str:
     text = helper.replace("[*inputs, *@]", "[*inputs, @]" if shown.returns_one else "[*inputs, *@]")
     text = text.replace("in @", "in [@]" if shown.returns_one else "in @").replace("@", "function(*inputs)")
+    if not shown.mutates_inputs:
+        text = text.replace("copy.deepcopy([$arguments])", "[$arguments]")
+    if not shown.mutates_inputs and name == "form":
+        text = text.replace("    inputs = [$arguments]\n", "").replace("*inputs", "$arguments")
     return (
         f"{text}expected, actual = {name}($function), {name}({call})\n"
         'assert actual == expected, f"{actual} instead of {expected}"'

@@ -156,10 +156,12 @@ def test_what_no_comparison_of_values_sees_is_caught(difference: str, compiled: 
     wrong = Signature("wrong_result", "wrong_result", f"GraphModule: {difference}")
     x = torch.ones(2, 2, requires_grad=True)
     one, other = (lambda x: x + 0, compiled) if single else (lambda x: (x + 0,), lambda x: (compiled(x),))
-    (call,) = call_sites(shown(wrong, inputs=(x,), returns_one=single), PLAIN)
-    ran(call, one, one, x)
-    with pytest.raises(AssertionError):
-        ran(call, other, one, x)
+    for mutates in (False, True):
+        (call,) = call_sites(shown(wrong, inputs=(x,), returns_one=single, mutates_inputs=mutates), PLAIN)
+        assert ("deepcopy" in call) == mutates
+        ran(call, one, one, x)
+        with pytest.raises(AssertionError):
+            ran(call, other, one, x)
 
 
 def test_a_gradient_that_is_wrong_only_where_they_differ_is_caught() -> None:
