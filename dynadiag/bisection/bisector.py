@@ -26,6 +26,7 @@ from dynadiag.bisection.ladder import (
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import OnTrial, TrialSearch
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
+from dynadiag.explanation.formatting import list_counted
 from dynadiag.trial.in_process import InProcessRunner
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
@@ -177,8 +178,19 @@ def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: Descent
     bisection.notes += _traced_backward_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:
-        return Verdict("flaky", located.rungs, located.rung, located.first.signature, notes=(flaky,))
+        notes = (flaky, *_likeliest(finding))
+        return Verdict("flaky", located.rungs, located.rung, located.first.signature, notes=notes)
     return _found(located, finding)
+
+
+def _likeliest(finding: DescentResult) -> list[str]:
+    """The culprit that trials confirmed once. What kernels that overwrite memory break differs from run to run."""
+    if not finding.confirmed:
+        return []
+    names = list_counted(f"{culprit.group} {culprit.name}" for culprit in finding.culprits)
+    places = ", ".join(f"{Path(file).name}:{line}" for culprit in finding.culprits for file, line in culprit.lines)
+    where = f" ({places})" if places else ""
+    return [f"the likeliest culprit is {names}{where}: one trial with it off passed, and one with only it on failed"]
 
 
 def _found(located: FailingRung, finding: DescentResult) -> Verdict:

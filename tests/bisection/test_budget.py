@@ -293,6 +293,18 @@ def test_a_confirmed_culprit_is_named_though_the_budget_ends(rows: TrialLog, mon
     assert note.endswith(": a narrower culprit; the program again, to see whether it fails every time")
 
 
+def test_a_confirmed_culprit_of_a_failure_that_comes_and_goes_is_the_likeliest(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    culprit = Culprit("kernel", "sum_1", lines=(("/a/model.py", 7),))
+    finding = DescentResult((culprit,), ("it passes without", "it fails with only that"))
+    monkeypatch.setattr(bisector, "descend", lambda *_: finding)
+    answers = Answers(lambda plan, n: FAILED if n == 1 or plan.rung == "inductor" else PASSED)
+    verdict = bisect(TrialSearch(answers, rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.culprits) == ("flaky", ())
+    assert any("the likeliest culprit is kernel sum_1 (model.py:7)" in note for note in verdict.notes)
+
+
 @pytest.mark.parametrize("explains", [True, False])
 def test_the_rung_is_the_first_at_which_the_culprit_makes_it_fail_in_any_way(
     rows: TrialLog, monkeypatch: pytest.MonkeyPatch, explains: bool
