@@ -50,7 +50,7 @@ class DecisionPool:
     _subsets: dict[frozenset[str], bool] = field(default_factory=dict, init=False)  # whether it failed with only these
 
     def plan_with_only(self, keys: Collection[str]) -> Plan:
-        """The plan with exactly these on. Frames that an excluded frame had inlined are known to no trial: long suffixes
+        """The plan with exactly these on. No trial knows the frames that an excluded frame had inlined: long suffixes
         leave them out.
         """
         rare = self.name == "frame" and len(keys) < len(self.points)
@@ -103,7 +103,7 @@ class DecisionPool:
     def labeled_callees(self, keys: Iterable[str]) -> LabeledPlan:
         """The trial that leaves these frames to Python, and reports the frames that they call."""
         off = Switch(self.name, keep=False, suffixes=tuple(sorted(hash_bits(key)[-_RARE:] for key in keys)))
-        return LabeledPlan(replace(self._add_switch(off), record=(self.name,)), "the frames that it calls by themselves")
+        return LabeledPlan(replace(self._add_switch(off), record=(self.name,)), "what it calls, compiled by itself")
 
     def _listed(self, keys: Collection[str]) -> str:
         """The names of few decisions; empty for many."""

@@ -193,8 +193,12 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
     verdict = _verdict(search, program, rows)
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
-    text = add_header_line(result.text, f"bisected: {culprit_names(verdict)}")
-    return replace(result, bisect_verdict=verdict, text=text)
+    operators = tuple(f"{culprit.name} " for culprit in verdict.culprits if culprit.group == "operator")
+    broken = [note for note in verdict.notes if operators and note.startswith(operators)]  # promises of its schema
+    text = result.text
+    for line in (f"bisected: {culprit_names(verdict)}", *broken):
+        text = add_header_line(text, line)
+    return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *broken))))
 
 
 def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:

@@ -141,9 +141,12 @@ def _title(case: TriagedCase) -> list[str]:
 
 def _parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:
     """The culprits whose names a maintainer knows."""
-    culprits: Sequence[CulpritDocument | ReproCulpritDocument] = case.bisect.culprits if case.bisect else ()
-    culprits = culprits or (case.minify.bisected if case.minify else ())
-    return [culprit for culprit in culprits if culprit.kind not in _OF_THE_PROGRAM]
+    return [culprit for culprit in _culprits(case) if culprit.kind not in _OF_THE_PROGRAM]
+
+
+def _culprits(case: TriagedCase) -> Sequence[CulpritDocument | ReproCulpritDocument]:
+    """The culprits in the program, or those in the repro where the program was not bisected."""
+    return (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
 
 
 def _error(failure: FailureDocument) -> tuple[str, str]:
@@ -209,7 +212,7 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     code is at fault too; then other notes on a culprit by its name.
     """
     notes = dict.fromkeys(text for part in (case.bisect, case.minify) if part is not None for text in part.notes)
-    culprits = case.bisect.culprits if case.bisect else ()
+    culprits = _culprits(case)
     operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
     names = tuple(f"{each.name} " for each in culprits)
     leading = [text for text in notes if text == BACKWARD_FAILS_TOO or (operators and text.startswith(operators))]

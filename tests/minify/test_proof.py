@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,6 +62,16 @@ def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.M
     assert result.text == "# exception at rung inductor\n# bisected: lowering tanh\nimport torch\n"
     assert result.bisect_verdict is FOUND
     assert told == ["the repro: aot_eager"]
+
+
+def test_the_promise_that_an_operator_breaks_is_in_the_header_and_the_notes(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "a.b.default changes its argument x, which its schema does not declare"
+    verdict = replace(FOUND, culprits=(Culprit("operator", "a.b.default"),), notes=("of other kinds", note))
+    result, _ = after(rows, Runner(), monkeypatch, verdict)
+    assert result.text.splitlines()[1:3] == ["# bisected: operator a.b.default", f"# {note}"]
+    assert result.notes == (note,)
 
 
 @pytest.mark.parametrize("why", ["below its rung", "no forks", "too long"])

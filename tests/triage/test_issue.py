@@ -169,6 +169,9 @@ def test_a_broken_promise_comes_first_and_another_note_on_the_culprit_after_the_
         )
         assert (first if kind == "operator" else second) == f"`{told}`"
         assert issue_text(replace(case, bisect=bisect)).count(told) == 1
+    assert case.minify is not None
+    minify = replace(case.minify, notes=(told,), bisected=(ReproCulpritDocument("operator", "relu", None),))
+    assert f"bug\n\n`{told}`" in issue_text(replace(case, bisect=None, minify=minify))
 
 
 def test_a_search_for_duplicates_names_error_operator_and_file() -> None:

@@ -1,4 +1,4 @@
-"""Passes that replace what goes through items by what is done with each: generators, comprehensions, containers, tables."""
+"""Passes that replace what goes through items by what is done with each: generators, comprehensions, rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from minifier.source.calls import Calls, CallTarget
 from minifier.source.observed import Seen
 from minifier.source.scopes import reads_of, use_counts
-from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, substitute
+from minifier.source.trees import Edit, Replacement, apply_edit, call_arguments, parents_of, substitute
 
 __all__ = ["drop_columns", "unroll_comprehensions", "unroll_function_tools", "unroll_generators", "unwrap_single_items"]
 
@@ -124,9 +124,10 @@ def drop_columns(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 if width == 1:
                     yield [{row: _items(row)[0] for row in whole}]
                 for place in range(width if width > 1 else 0):
+                    edit: dict[ast.AST, Replacement] = {_items(row)[place]: () for row in whole}
                     names = {ast.unparse(_items(target)[place]) for target in unpacked}
-                    zeros = {read: ast.Constant(0) for name in names for read in reads_of(tree, name)}
-                    yield [{_items(row)[place]: () for row in whole} | zeros]
+                    edit |= {read: ast.Constant(0) for name in names for read in reads_of(tree, name)}
+                    yield [edit]
 
 
 def _items(node: ast.expr) -> list[ast.expr]:
