@@ -104,8 +104,8 @@ def reduce_source(
 
     ``observe`` runs a program and returns its observations (`observer`), ``stop`` ends the reduction with the best so
     far. ``on_fault`` gets the name of a pass that raised, with its exception: that pass is left out. ``ahead`` gets up
-    to ``width`` programs that may be tried next, and may run them side by side. Without ``thorough`` edits that failed
-    once are not tried again, so the result is not minimal.
+    to ``width`` programs that may be tried next, and may run them side by side. Without ``thorough`` the passes end
+    early: the result is not minimal, for it will be reduced again in another form.
     """
     candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step, on_fault, ahead, width)
     _round(candidates, _ONCE, grow=True)
@@ -113,10 +113,10 @@ def reduce_source(
     while not stop():
         _coarse(candidates)
         _round(candidates, _FINE, grow=True)
+        if not thorough:
+            break
         if measure(candidates.text) >= measure(best):  # what grew has led to nothing
             candidates.text = best
-            if not thorough:
-                break
             candidates.thorough = True
             if not _round(candidates, PASSES):
                 break
