@@ -295,10 +295,14 @@ def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "runs searched": len(searched),
         "runs whole": sum(bool(row.get("whole")) for row in searched),
         "classes whole": len({row["name"] for row in searched} - not_whole),
-        "not whole, with a smaller region": sum(not row.get("whole") and bool(row.get("region")) for row in searched),
+        "not whole, with a smaller region": sum(_has_region(row) for row in searched),
         "root breaks": sum(row.get("causes", 0) for row in searched),
         "root breaks mended": sum(row.get("mended", 0) for row in searched),
     }
+
+
+def _has_region(row: dict[str, Any]) -> bool:
+    return not row.get("whole") and (row.get("region") or {}).get("verdict") == "proved"
 
 
 def _read(path: Path) -> dict[str, Any]:

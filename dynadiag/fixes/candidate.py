@@ -19,11 +19,14 @@ N = TypeVar("N", bound=cst.CSTNode)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A data-dependent condition in the unchanged program: the characters ``start`` to ``end`` of a file."""
+    """A data-dependent condition in the unchanged program: the characters ``start`` to ``end`` of a file. ``sides`` are
+    those on which the changed program does something else.
+    """
 
     file: str
     start: int
     end: int
+    sides: tuple[bool, ...] = (True, False)
 
     @property
     def key(self) -> str:
@@ -35,7 +38,7 @@ class Candidate:
     """One change.
 
     ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
-    ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
+    ``conditions`` are those whose sides the proof must see, ``as_tensors`` attributes that become tensors.
     ``whole_calls`` are functions of the changed program whose calls the proof compares, with the compiled ones in them.
     ``finite`` are those of the edits that are right for finite numbers alone: of NaN and infinity the change makes
     another result, so the proof looks at these without them. ``for_whole_graphs`` is for a change that needs a function
@@ -48,7 +51,7 @@ class Candidate:
     kind: str
     edits: tuple[Edit, ...]
     why: str
-    both_sides: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     as_tensors: tuple[str, ...] = ()
     whole_calls: tuple[str, ...] = ()
     for_whole_graphs: bool = False

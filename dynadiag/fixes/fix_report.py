@@ -73,12 +73,14 @@ class FixEntry(msgspec.Struct, frozen=True):
 class RegionEntry(msgspec.Struct, frozen=True):
     """What can be compiled in place of the model, without a break, on top of the proved fixes: ``parts`` as expressions
     of the program, and the change of its statement that compiles. ``operators`` are those that ran in graphs, before
-    and after. The patch does not have it: less is compiled.
+    and after. ``why`` says why it is not proved; then it has no evidence. The patch does not have it: less is compiled.
     """
 
+    verdict: str  # "proved" | "rejected"
     parts: tuple[str, ...]
     diff: str
-    evidence: Evidence
+    why: str
+    evidence: Evidence | None
     operators: tuple[int, int] | None
 
 
@@ -203,6 +205,8 @@ def _region(region: RegionEntry) -> str:
     """The parts of the model that can be compiled in its place."""
     lines = ["breaks are left: these parts of the model are one graph each, compiled in its place:"]
     lines += [f"  {part.removeprefix('*')}" for part in region.parts]
+    if region.evidence is None:
+        return "\n".join([*lines, f"  {region.verdict}: {region.why}", ""])
     lines += [f"  {text}" for text in evidence_lines(region.evidence)]
     if region.operators is not None:
         before, after = region.operators

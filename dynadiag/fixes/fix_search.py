@@ -162,7 +162,7 @@ class _Search:
         known = known_titles(self._project, problem)
         found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
         for each in found:
-            self.prover.conditions += each.both_sides if isinstance(each, Candidate) else ()
+            self.prover.conditions += each.conditions if isinstance(each, Candidate) else ()
         return Cause(problem, found, frozenset(key for rewrite, _ in made for key in rewrite.remedies))
 
     def _candidates(self, rewrite: Rewrite, problem: FixProblem) -> Iterator[Candidate | Refusal]:
@@ -375,7 +375,7 @@ def _combined(kept: Sequence[Candidate], picks: Sequence[_Pick]) -> Candidate:
         "source",
         tuple(sorted({edit for part in parts for edit in part.edits})),
         "",
-        tuple(condition for part in parts for condition in part.both_sides),
+        tuple(condition for part in parts for condition in part.conditions),
         tuple(name for part in parts for name in part.as_tensors),
         tuple(name for part in parts for name in part.whole_calls),
         finite=tuple(edit for part in parts for edit in part.finite),

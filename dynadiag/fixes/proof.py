@@ -207,10 +207,10 @@ def _calls_were_compared(proof: Proof) -> str | None:
     return None if proof.compared.compared is not None else "its compiled calls could not be compared"
 
 
-def _both_sides_were_seen(proof: Proof) -> str | None:
-    for condition in proof.candidate.both_sides:
+def _sides_were_seen(proof: Proof) -> str | None:
+    for condition in proof.candidate.conditions:
         taken = [side for side in (True, False) if (condition.key, side) in proof.baseline.reference.sides]
-        if len(taken) < 2:
+        if not set(condition.sides) <= set(taken):
             side = "neither side" if not taken else f"only the {'true' if taken[0] else 'false'} side"
             return f"{side} of the condition was seen, with {proof.baseline.reference.variants} inputs tried"
     return None
@@ -254,7 +254,7 @@ def _shows_other_inputs(unchanged: UnchangedProgram) -> bool:
     return not has_same_lines(unchanged.printed, f"{reference.printed}{reference.errors}")
 
 
-RAN = (_compared_run_ends_alike, _calls_were_compared, _both_sides_were_seen)
+RAN = (_compared_run_ends_alike, _calls_were_compared, _sides_were_seen)
 ALIKE = (  # uncompiled, or compiled
     _on("error"),
     _on("results"),

@@ -49,6 +49,7 @@ class Prover:
     conditions: list[Condition] = field(default_factory=list)
     _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
     _first: RecordedRun = field(init=False)  # the unchanged program in a fresh interpreter
+    _again: RecordedRun | None = None  # a second one
     _compiled_spread: float = 0.0  # between two runs of the unchanged program
 
     def measure_unchanged(self, first: RecordedRun) -> None:
@@ -78,7 +79,9 @@ class Prover:
         """The unchanged program as it prints and writes when it runs from its beginning in a fresh interpreter."""
         if not self.trials.from_first_call:
             return unchanged
-        again = self.trials.recorded("as written, in a fresh interpreter", fresh=True)
+        if self._again is None:
+            self._again = self.trials.recorded("as written, in a fresh interpreter", fresh=True)
+        again = self._again
         files = {name: mask_unstable(text, again.files.get(name, "")) for name, text in self._first.files.items()}
         return replace(unchanged, printed=mask_unstable(self._first.printed, again.printed), files=files)
 

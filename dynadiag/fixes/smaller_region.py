@@ -13,7 +13,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Sources
-from dynadiag.fixes.edits import Edit, ParsedSource, apply_edits, unified_diff
+from dynadiag.fixes.edits import Edit, EditConflict, ParsedSource, apply_edits, unified_diff
 from dynadiag.fixes.fix_report import RegionEntry
 from dynadiag.fixes.observation import CALL_BUILTIN
 from dynadiag.fixes.proof import REGION, TIMED, Proof, evidence_of, first_objection
@@ -34,22 +34,25 @@ def smaller_region(
     if place is None:
         return None
     made = whole.candidate if whole is not None else Candidate(_TITLE, "source", (), "")
-    if any(edit.start < place.end and place.start < edit.end for edit in made.edits if edit.file == place.file.name):
-        return None  # a proved change moved what is compiled
+    if place.rest in made.edits:
+        return None  # a proved change compiles something else in place of the model
     found = trials.whole_parts(made.edits)
     if found is None or not found.whole:
         return None
     parts = tuple(expressions(place.model, found.whole, found.modules))
     changed = replace(made, title=_TITLE, edits=(*made.edits, *place.edits(parts, watched=True)))
-    proof, why = _prove(trials, prover, changed)
-    message(f"{_TITLE}: {'proved' if why is None else f'rejected, {why}'}")
-    if why is not None:
+    try:
+        proof, why = _prove(trials, prover, changed)
+    except EditConflict:  # a proved change moved what is compiled
         return None
+    message(f"{_TITLE}: {'proved' if why is None else f'rejected, {why}'}")
     own = {place.file.name: place.file.text}
     diff = unified_diff(own, apply_edits(own, list(place.edits(parts))))
+    if why is not None:
+        return RegionEntry("rejected", parts, diff, why, None, None)
     before, after = proof.baseline.recorded.compiled, proof.recorded.compiled
     ran = (before.ran, after.ran) if before is not None and after is not None else None
-    return RegionEntry(parts, diff, evidence_of(proof), ran)
+    return RegionEntry("proved", parts, diff, "", evidence_of(proof), ran)
 
 
 def _prove(trials: Trials, prover: Prover, changed: Candidate) -> tuple[Proof, str | None]:
@@ -70,9 +73,9 @@ def _prove(trials: Trials, prover: Prover, changed: Candidate) -> tuple[Proof, s
 
 @dataclass(frozen=True, slots=True)
 class CompilePlace:
-    """The statement that compiles the model, of the characters ``start`` to ``end``. ``model`` is a name of the model
-    in front of it, ``options`` are those of `torch.compile` as they are written. ``rest`` is what the statement is
-    without the compile, ``None`` where nothing is left of it.
+    """The statement that compiles the model. ``model`` is a name of the model in front of it, ``options`` are those of
+    `torch.compile` as they are written. ``rest`` is what the statement is without the compile, ``None`` where nothing
+    is left of it.
     """
 
     file: ParsedSource
@@ -81,14 +84,6 @@ class CompilePlace:
     bound: str  # the expression that the name is bound to first; empty if the program has the name
     options: str
     rest: Edit | None
-
-    @property
-    def start(self) -> int:
-        return self.file.range(self.statement)[0]
-
-    @property
-    def end(self) -> int:
-        return self.file.range(self.statement)[1]
 
     def edits(self, parts: Sequence[str], *, watched: bool = False) -> Iterator[Edit]:
         """Compile these parts in front of the statement; ``watched`` has the calls of the model compared."""

@@ -416,7 +416,7 @@ def watched(candidate: Candidate) -> list[Edit]:
 def _instrumented(project: Project, conditions: Iterable[Condition]) -> list[Edit]:
     """Edits that make each condition report which side it takes."""
     edits = []
-    for each in dict.fromkeys(conditions):
+    for each in {condition.key: condition for condition in conditions}.values():
         text = project.source(each.file)[each.start : each.end]
         edits.append(Edit(each.file, each.start, each.end, f"{SIDE_BUILTIN}({each.key!r}, {text})"))
     return edits

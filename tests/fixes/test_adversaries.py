@@ -103,7 +103,7 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
     """
     candidate = wrong_change(one, folder)
     (text,) = changed(one.source, [candidate])
-    edits = _instrumented(project_of(one.source, folder), candidate.both_sides)
+    edits = _instrumented(project_of(one.source, folder), candidate.conditions)
     unchanged = one.source
     for edit in sorted(edits, reverse=True):
         unchanged = unchanged[: edit.start] + edit.text + unchanged[edit.end :]
@@ -112,7 +112,7 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         root=str(folder),
         uncompiled=True,
         seconds=2.0,
-        sides=tuple(condition.key for condition in candidate.both_sides),
+        sides=tuple(condition.key for condition in candidate.conditions),
         as_tensors=candidate.as_tensors,
         inputs="finite" if candidate.finite else "all",
     )
@@ -141,8 +141,9 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         return {"ends"}
     watch.finish()
     found = {each.what for each in reported if isinstance(each, CallDiffers) and not each.rounding}
-    sides = {each.side for each in reported if isinstance(each, SideTaken)}
-    return found | ({"sides"} if candidate.both_sides and len(sides) < 2 else set())
+    sides = {(each.key, each.side) for each in reported if isinstance(each, SideTaken)}
+    needed = {(condition.key, side) for condition in candidate.conditions for side in condition.sides}
+    return found | ({"sides"} if needed - sides else set())
 
 
 def ends(module: ModuleType) -> bool:

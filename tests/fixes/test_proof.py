@@ -80,10 +80,17 @@ REJECTED: dict[str, Proof] = {
     **{
         f"_same_{what}": differing(what) for what in ("error", "results", "mutations", "gradients", "random", "printed")
     },
-    "_both_sides_were_seen": replace(PROVED, baseline=replace(BASELINE, reference=ONE_SIDE)),
+    "_sides_were_seen": replace(PROVED, baseline=replace(BASELINE, reference=ONE_SIDE)),
     "_streams_are_the_same": replace(PROVED, compared=replace(COMPARED_RUN, errors="c\n")),
 }
 OBLIGATIONS = (*RECORDED, *TIMED, *COMPARISONS)
+
+
+def test_a_side_on_which_nothing_changes_need_not_be_seen() -> None:
+    proof = REJECTED["_sides_were_seen"]  # the true side was seen
+    for side in (True, False):
+        candidate = replace(proof.candidate, conditions=(replace(CONDITION, sides=(side,)),))
+        assert (first_objection(replace(proof, candidate=candidate), OBLIGATIONS) is None) == side
 
 
 def test_what_no_obligation_rejects_is_proved() -> None:
@@ -177,5 +184,5 @@ def test_a_number_that_is_printed_may_differ_as_unchanged_runs_do() -> None:
 
 
 def test_one_side_of_a_condition_is_not_enough() -> None:
-    text = first_objection(REJECTED["_both_sides_were_seen"], OBLIGATIONS)
+    text = first_objection(REJECTED["_sides_were_seen"], OBLIGATIONS)
     assert text == "only the true side of the condition was seen, with 9 inputs tried"

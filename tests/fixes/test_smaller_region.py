@@ -107,6 +107,7 @@ def test_the_whole_parts_of_a_broken_model_are_proved(tmp_path: Path) -> None:
     names = ["--json", str(tmp_path / "found.json"), "--recording", str(tmp_path / "r.dynadiag")]
     assert main(["fix", *names, "-o", str(tmp_path / "fix.patch"), str(tmp_path / "program.py")]) == 1
     region = json.loads((tmp_path / "found.json").read_text())["region"]
+    assert region["verdict"] == "proved"
     assert region["parts"] == ["*model.blocks"]
     assert region["evidence"]["breaks"] == [1, 0]
     assert region["evidence"]["results"] == "same"

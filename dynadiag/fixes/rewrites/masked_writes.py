@@ -2,7 +2,7 @@
 
 Right because a write through a mask without an element writes nothing. The mask must be boolean, as an index of
 integers names elements: where that cannot be read from the function, the branch asks for the dtype first. A value that
-is not a number is computed also where nothing is written, and must fit then too, so the proof has to see both.
+is not a number is computed also where nothing is written, and must fit then too, so the proof has to see that side.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
             check_expression(file, each)
     except Unsuitable:
         return
-    both_sides = () if numbers else (Condition(file.name, *file.range(branch.test)),)
+    conditions = () if numbers else (Condition(file.name, *file.range(branch.test), sides=(False,)),)
     pad, end = file.indent(branch), file.newline
     name = file.code(mask)
     if is_boolean:
@@ -73,7 +73,7 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
     else:
         edit = file.replace(branch.test, f"{name}.dtype == torch.bool or {file.code(branch.test)}")
     title = f"write through `{name}` without asking whether it has an element"
-    yield Candidate(title, "source", (edit,), _WHY, both_sides, leaves_out_condition=True)
+    yield Candidate(title, "source", (edit,), _WHY, conditions, leaves_out_condition=True)
 
 
 def _write(
