@@ -125,8 +125,12 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and str(Path.cwd() / file).startswith(roots) and isinstance(module, ModuleType):
-            yield vars(module)
+        if isinstance(file, str) and isinstance(module, ModuleType):
+            path = (
+                Path.cwd() / file
+            )  # that of a program in a fresh interpreter is relative, and so is that of torch.ops
+            if str(path).startswith(roots) and path.exists():
+                yield vars(module)
 
 
 def _sample(values: list[Any]) -> list[torch.Tensor]:

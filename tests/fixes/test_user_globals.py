@@ -119,3 +119,15 @@ def test_a_global_of_a_class_of_its_own_is_kept_as_text(tmp_path: Path, monkeypa
     file = str(tmp_path / "records")
     RecordedCalls((CallRecord(0, "own", scalars=after.scalars),), "").write(file)
     assert RecordedCalls.read(file).calls[0].scalars == after.scalars
+
+
+def test_a_module_with_a_relative_file_counts_where_the_file_is(
+    note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a program in a fresh interpreter is relative; `torch.ops` names a file that is nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules[note.__module__], "__file__", "notes_of_a_user.py")
+    assert not Path(torch.ops.__file__).is_absolute()
+    found = UserGlobals((str(tmp_path),), ReplayableCall(note, (1,), {})).scalars()
+    assert not any("_dir" in name for name in found)
+    assert [name for name in found if name.endswith("COUNT")] == ["COUNT"]
