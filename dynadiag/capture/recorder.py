@@ -353,7 +353,10 @@ def _probe_cuda_graph(payload: str, recorder: Recorder, _metadata: Mapping[str, 
     """
     if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
         named = torch_private.cuda_graph_compile_id(emitter)
-        recorder.append("cuda_graph_again", {"reason": reason, "compile_id": named}, {})
+        moved, count = torch_private.cuda_graph_moved_inputs(emitter)
+        inputs = [{"name": name, "position": position, "stack": trace} for name, position, trace in moved]
+        data = {"reason": reason, "compile_id": named, "inputs": inputs, "input_count": count}
+        recorder.append("cuda_graph_again", data, {})
 
 
 class _CudaGraphSkipHandler(logging.Handler):
