@@ -71,6 +71,8 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
     """The finding of a function that torch leaves to Python for good, since a dispatch mode was on in one call."""
     modes, span = list_some([mode.lstrip("_") for mode in skip.modes]), Span(frame.file, frame.line)
     call = skip.callers[-1] if skip.callers else None
+    if is_torch_file(frame.file) and call is not None:  # a module of `torch.nn` that was compiled by itself
+        span = Span(call.file, call.line)
     why = (
         "torch skips a function that is called while a dispatch mode is on, and marks its code for good: later calls "
         "run in Python too, without the mode, and even where it was compiled before"

@@ -279,10 +279,13 @@ def wrapped_callable(start: FrameType | None) -> Any:
     """Return the argument of ``torch.compile`` if it has no Python code that Dynamo can take, else None.
 
     For builtins, partials, callable objects and modules of ``torch.nn`` Dynamo compiles ``inner`` of ``wrap_inline``
-    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of the compiled function as ``closure``.
+    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of the compiled function as ``closure``,
+    and what skips a frame (``ConvertFrameAssert.__call__``) has the ``frame``.
     """
     found = emitter_locals("_compile", "closure", start) or {}
-    code, cells = found.get("code"), found.get("closure")
+    frame = None if found else (emitter_locals("__call__", "frame_state", start) or {}).get("frame")
+    code = found.get("code", getattr(frame, "f_code", None))
+    cells = found.get("closure", getattr(frame, "closure", None))
     if not (cells and getattr(code, "co_qualname", None) == "wrap_inline.<locals>.inner"):
         return None
     return cells[0].cell_contents

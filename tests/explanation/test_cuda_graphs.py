@@ -217,7 +217,7 @@ def test_the_inputs_that_moved_are_those_whose_address_is_another() -> None:
         cudagraph_utils.log_data_ptr_mismatch, described, [None] * 3, [None, 16, 32], [1, 2], status
     )
     found: list[Any] = []
-    scope = {"found": found, "read": torch_private.cuda_graph_moved_inputs, "sys": sys}
+    scope: dict[str, Any] = {"found": found, "read": torch_private.cuda_graph_moved_inputs, "sys": sys}
     exec(compile(MANAGER, "/torch/_inductor/cudagraph_trees.py", "exec"), scope)
     scope["_run"](reason)
     scope["_run"](str(status))
