@@ -161,6 +161,7 @@ def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Ex
     assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]
 
 
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")  # others leave hooks on all modules
 def test_a_module_of_torch_that_was_compiled_before_is_left_for_a_dispatch_mode_too(tmp_path: Path) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
