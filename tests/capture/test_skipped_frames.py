@@ -174,6 +174,7 @@ def test_a_module_of_torch_that_was_compiled_before_is_left_for_a_dispatch_mode_
     (item,) = found.findings
     assert (found.graph_count, item.rule, item.span.file) == (1, "uncompiled", __file__)
     assert item.title == "Linear.forward stays uncompiled: FlopCounterMode, a dispatch mode, was on in a call"
+    assert item.evidence[-1].text == "what was compiled before (0/0): no later call runs it"
 
 
 def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_path: Path) -> None:
