@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import traceback
+import zipfile
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,6 +17,13 @@ from dynadiag.capture.code_locations import describe_callable, frame_data, is_st
 from dynadiag.capture.run_metadata import text_of
 from dynadiag.torch_private import exports as torch_private
 
+# What writes a file, and a part of a name in it (torch/export/pt2_archive/constants.py, torch/serialization.py).
+_PARTS = {
+    "torch._inductor.aoti_compile_and_package": "/data/aotinductor/",
+    "torch.export.save": "/models/",
+    "torch.jit.save": "/constants.pkl",
+    "torch.save": "/data.pkl",
+}
 _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 
 
@@ -42,7 +51,21 @@ def describe_ending_failure(failure: BaseException | None) -> dict[str, Any] | N
     place, lines = called[0], {id(frame): line for frame, line in passed}
     callers = [_frame_of(frame, lines) for frame in frames[:place] if _is_users(frame)]
     data = {"outcome": "error", **_call(frames), "callers": callers}
-    return {**data, **_failure(failure, frames[place:], lines)}
+    data |= _failure(failure, frames[place:], lines)
+    if (logged := torch_private.logged_failure(failure)) is not None:
+        data["message"] = logged[:_MAX_MESSAGE]
+    path = torch_private.loaded_file(frames)
+    return data if path is None else data | {"contents": _contents(path)}
+
+
+def _contents(path: str) -> str:
+    """What a file holds, by the names in its archive: what wrote it says why it cannot be loaded."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return "no archive" if Path(path).exists() else "nothing"
+    return next((what for what, part in _PARTS.items() if any(part in name for name in names)), "another archive")
 
 
 def _call(frames: list[FrameType]) -> dict[str, Any]:

@@ -248,9 +248,13 @@ class Recorder(logging.Handler):
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
         """Append a frame that Dynamo left to Python untraced. Never raises."""
         try:
-            if found := code_locations.describe_skipped_frame(code, reason):
-                if code_locations.SKIPPED_FOR_MODE in reason:
-                    callers = code_locations.user_callers(sys._getframe(1))
+            is_for_mode, emitter = code_locations.SKIPPED_FOR_MODE in reason, sys._getframe(1)
+            found = code_locations.describe_skipped_frame(code, reason)
+            if is_for_mode and (wrapped := torch_private.wrapped_callable(emitter)) is not None:
+                found = {**code_locations.describe_callable(wrapped, emitter), "reason": reason}
+            if found is not None:
+                if is_for_mode:
+                    callers = code_locations.user_callers(emitter)
                     found |= {"modes": torch_private.dispatch_modes(), "callers": callers}
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
@@ -353,7 +357,10 @@ def _probe_cuda_graph(payload: str, recorder: Recorder, _metadata: Mapping[str, 
     """
     if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
         named = torch_private.cuda_graph_compile_id(emitter)
-        recorder.append("cuda_graph_again", {"reason": reason, "compile_id": named}, {})
+        moved, count = torch_private.cuda_graph_moved_inputs(emitter)
+        inputs = [{"name": name, "position": position, "stack": trace} for name, position, trace in moved]
+        data = {"reason": reason, "compile_id": named, "inputs": inputs, "input_count": count}
+        recorder.append("cuda_graph_again", data, {})
 
 
 class _CudaGraphSkipHandler(logging.Handler):

@@ -115,7 +115,7 @@ def _measured(recording: Recording) -> Measured:
     peaks = [end.get("peak_memory") for _, end in event_data(recording, "dynadiag_end")]
     peak = next((each for each in peaks if isinstance(each, int)), None)
     calls = kernel_calls(recording)
-    launches = len(calls) if calls or not recording.kernels() else None
+    launches = len(calls) if calls or not recording.graphs() else None  # graphs of another backend launch unseen
     return replace(
         found,
         peak=peak if found.peak is None else found.peak,
@@ -132,13 +132,17 @@ def recorded_text(found: RecordedComparison, names: Sequence[str], cwd: str | No
         ratio = f"{figure.ratio:.2f} times" if figure.ratio is not None else ""
         word = {True: "differs", False: "the same", None: "not recorded"}[figure.differs]
         lines.append(f"{_NAMES[figure.name]:<12} {a:<34} {b:<34} {ratio:<12} {word}".rstrip())
-    if found.differs:
+    if found.differs or found.explained_by:
         lines += ["", *_explanation(found, cwd, printer)]
     return "\n".join(lines) + "\n"
 
 
 def _headline(found: RecordedComparison) -> str:
     differing = [figure for figure in found.figures if figure.differs]
+    if not differing and found.explained_by:
+        unknown = [_NAMES[each.name] for each in found.figures if each.differs is None]
+        known = f" that is known; not recorded: {', '.join(unknown)}" if unknown else ""
+        return f"No figure differs{known}. The first stage that differs: {found.explained_by[0].stage}."
     if not differing:
         return "No figure differs."
     told = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in differing if each.ratio is not None]

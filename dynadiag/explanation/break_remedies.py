@@ -296,7 +296,11 @@ _RULES = (
         "checkpoint.effects",
         "Do it outside of what `checkpoint` calls: return the tensor, and keep its value after the compiled call. What "
         "`checkpoint` is given runs again in the backward, so it must not change what lives outside of it.",
-        when(theirs, lambda case: case.within_checkpoint and (case.is_item or case.item.gb_id == "GB0067")),
+        when(
+            theirs,
+            lambda case: case.within_checkpoint and (case.is_item or case.item.gb_id == "GB0067"),
+            lambda case: "arithmetic" not in case.uses,
+        ),
         trials=(Trial("keeps_a_value_in_a_checkpoint"),),
     ),
     Remedy(

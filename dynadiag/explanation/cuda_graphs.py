@@ -4,8 +4,9 @@ The trace tells of them in two places. A compile's metrics have the reason for w
 code (``cudagraph_skip_reason``, the last where there were several). Each recording is timed, while the program runs,
 in ``chromium_event``s named ``CUDAGraphNode.record``. What torch decides while the program runs (code that was recorded
 too often, inputs that it found mutated) it only writes to a logger; our recorder listens to that one as well
-(``dynadiag_cuda_graph_skip``), and reads why code is recorded again (``dynadiag_cuda_graph_again``). Seen in torch
-2.11, 2.13 and 2.15.
+(``dynadiag_cuda_graph_skip``), reads why code is recorded again, with the inputs that moved
+(``dynadiag_cuda_graph_again``), and which operators Inductor leaves out where it splits code into several CUDA graphs
+(``dynadiag_cuda_graph_split``). Seen in torch 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -16,32 +17,42 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.formatting import count
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.owner import owner_and_entry
 from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
-from dynadiag.recording.json_values import float_or_none, json_object
-from dynadiag.recording.records import Compile, Event, Span
-from dynadiag.recording.torch_text.reasons import CUDA_GRAPH_RECORDED, read_cudagraph_reason
+from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty
+from dynadiag.recording.records import Compile, Event, Node, Span
+from dynadiag.recording.torch_text.reasons import (
+    CUDA_GRAPH_RECORDED,
+    read_cudagraph_reason,
+    read_cudagraph_split,
+)
 
 __all__ = ["CUDA_GRAPHS", "CUDA_GRAPH_EVENTS", "OVERWRITTEN", "CudaGraph", "cuda_graph_findings", "read_cuda_graphs"]
 
 SKIP, AGAIN = "dynadiag_cuda_graph_skip", "dynadiag_cuda_graph_again"  # the kinds of the recorder's events
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
-CUDA_GRAPH_EVENTS = (SKIP, AGAIN, *_METRICS, "chromium_event")  # the kinds that are read
+SPLIT = "dynadiag_cuda_graph_split"
+CUDA_GRAPH_EVENTS = (SKIP, AGAIN, SPLIT, *_METRICS, "chromium_event")  # the kinds that are read
+_MOST_INPUTS = 3  # inputs that moved which a finding names
 _OUTSIDE = "-"  # compile id of what happens while the program runs
 
 
 @dataclass(frozen=True, slots=True)
 class CudaGraph:
     """``what`` is "recorded", "re-recorded" (the same code once more: other sizes, other addresses, another way
-    through the program), "skipped", or "many sizes" (torch warns that it records one for each).
+    through the program), "skipped", "split" (an operator is in none of the graphs of its code), or "many sizes" (torch
+    warns that it records one for each).
 
     ``compile_id`` is "-" where torch did not say which code it was, ``backward`` None where it did not say of which
     kind. ``seconds`` is what recording took. The place is the user's line that torch names in its reason. ``kind`` is
-    the kind of the reason, None for one that is not known, and ``value`` what the reason names.
+    the kind of the reason, None for one that is not known, and ``value`` what the reason names. ``graphs`` is how many
+    CUDA graphs the code is split into. ``inputs`` are those that moved: torch's name, the position among ``of_inputs``,
+    and the line of the first use.
     """
 
     compile_id: str
@@ -53,6 +64,9 @@ class CudaGraph:
     seconds: float | None = None
     kind: str | None = None
     value: str = ""
+    graphs: int | None = None
+    inputs: tuple[tuple[str, int, Span], ...] = ()
+    of_inputs: int = 0
 
 
 def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
@@ -61,8 +75,36 @@ def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
     known = {(item.compile_id, item.reason) for item in told}
     measured = [item for kind in _METRICS for item in _measured(recording, kind)]
     skipped = [*told, *(item for item in measured if (item.compile_id, item.reason) not in known)]
-    again = [replace(_skipped(event, data), what="re-recorded") for event, data in event_data(recording, AGAIN)]
-    return (*dict.fromkeys(skipped), *_counted(again), *_recordings(recording))
+    again = [_again(event, data) for event, data in event_data(recording, AGAIN)]
+    split = [_split(event, data) for event, data in event_data(recording, SPLIT)]
+    return (*dict.fromkeys(skipped), *dict.fromkeys(split), *_counted(again), *_recordings(recording))
+
+
+def _again(event: Event, data: Mapping[str, Any]) -> CudaGraph:
+    given = [each for each in list_or_empty(data.get("inputs")) if isinstance(each, dict)]
+    inputs = tuple(
+        (str(each.get("name")), position, read_cudagraph_reason(str(each.get("stack") or "")).span)
+        for each in given
+        if (position := int_or_none(each.get("position"))) is not None
+    )
+    of = int_or_none(data.get("input_count")) or 0
+    return replace(_skipped(event, data), what="re-recorded", inputs=inputs, of_inputs=of)
+
+
+def _split(event: Event, data: Mapping[str, Any]) -> CudaGraph:
+    facts = read_cudagraph_split(str(data.get("reason")), str(data.get("stack") or ""))
+    operator = str(data.get("operator") or "").removesuffix(".default")
+    return CudaGraph(
+        event.compile_id,
+        "split",
+        None,
+        facts.text,
+        facts.span.file,
+        facts.span.line,
+        kind=facts.kind,
+        value=operator or "an operator",
+        graphs=int_or_none(data.get("graphs")),
+    )
 
 
 def _counted(again: Sequence[CudaGraph]) -> Iterator[CudaGraph]:
@@ -129,6 +171,7 @@ def _recorded(data: Mapping[str, Any], began: float | None) -> CudaGraph:
 
 _WHAT = {
     "skipped": "runs without a CUDA graph",
+    "split": "is split around `{value}`, which runs in no CUDA graph",
     "many sizes": "has a CUDA graph for each size",
     "re-recorded": "was recorded again {value} times",
 }
@@ -139,6 +182,14 @@ _CAUSES = {
     "cpu": "it uses a tensor on the CPU, `{value}` in torch's graph",
     "devices": "it runs on several devices: {value}",
     "operator": "`{value}` cannot be in a CUDA graph",
+    "split: chosen": "the program says so: `torch._inductor.config.custom_should_partition_ops` names it",
+    "split: cpu": "it runs on the CPU",
+    "split: copy": "it copies between the CPU and the GPU",
+    "split: branch": "which of its branches runs is decided while the program runs",
+    "split: unbacked": "the values of a tensor decide the size or number that it returns, and the CPU waits for it",
+    "split: unsafe": "it is tagged `torch.Tag.cudagraph_unsafe`",
+    "split: number": "`torch._inductor.config.cudagraph_unsafe_unbacked_ops` keeps a number that it uses out of them",
+    "split: sizes": "it has sizes that vary, and `torch._inductor.config.triton.cudagraph_skip_dynamic_graphs` is on",
     "limit": "torch recorded it again {value} times, as tensors that it takes for fixed were at other addresses",
     "moved": "tensors that torch takes for fixed (parameters, buffers, what is marked) were at other addresses",
     "symbols": "its sizes are symbols, and `{value}` is on",
@@ -181,11 +232,17 @@ CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
         "a mean that stays where it is",
         "a mean that is made a buffer",
     ),
-    _remedy(
-        "device",
-        "cpu",
+    Remedy(
+        "cuda_graph.device",
         "Move the tensor to the GPU before the call, or make it a buffer of the module.",
-        "a table on the CPU",
+        lambda graph: slots_if(graph.kind in ("cpu", "split: cpu", "split: copy")),
+        trials=_on_a_gpu("a table on the CPU"),
+        usual=True,
+    ),
+    _remedy(
+        "tag",
+        "split: unsafe",
+        "Where the operator only launches work on the GPU, and waits for none: register it without the tag.",
     ),
     Remedy(
         "cuda_graph.copy",
@@ -206,7 +263,10 @@ CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
 
 
 def cuda_graph_findings(
-    graphs: Iterable[CudaGraph], compiles: Iterable[Compile], sources: Mapping[str, str]
+    graphs: Iterable[CudaGraph],
+    compiles: Iterable[Compile],
+    sources: Mapping[str, str],
+    nodes: Mapping[str, Sequence[Node]],
 ) -> list[Finding]:
     """Return one finding for each function that torch left without a CUDA graph, or recorded again, for one reason."""
     known = {each.compile_id: each for each in compiles}
@@ -216,10 +276,16 @@ def cuda_graph_findings(
             compile_ = known.get(graph.compile_id)
             of = None if compile_ is None else (compile_.file, compile_.function)
             groups[of, graph.what, graph.kind or graph.reason, graph.file, graph.line].append(graph)
-    return [_finding(group, known.get(group[0].compile_id), sources) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        inputs = [each for each in nodes.get(group[0].compile_id, ()) if each.op == "placeholder"]
+        found.append(_finding(group, known.get(group[0].compile_id), sources, inputs))
+    return found
 
 
-def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str]) -> Finding:
+def _finding(
+    group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str], inputs: Sequence[Node]
+) -> Finding:
     graph = group[0]
     place = Span(graph.file, graph.line)
     if graph.file is None and compile_ is not None:
@@ -244,10 +310,25 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
         places=(place,),
         compile_ids=tuple(dict.fromkeys(each.compile_id for each in group)) if compile_ is not None else (),
         advice=advise(CUDA_GRAPHS, graph),
+        evidence=tuple(_evidence(graph, inputs)),
         called=() if owner.is_user else tuple(frame for frame in stack if frame != entry),
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
     )
+
+
+def _evidence(graph: CudaGraph, inputs: Sequence[Node]) -> Iterator[Fact]:
+    """How many graphs are left of split code, and the inputs that moved. Dynamo's names are used where it has as many.
+
+    AOTAutograd keeps the order of the inputs that it neither adds nor takes away.
+    """
+    if graph.graphs is not None:
+        yield Fact("left", f"{count(graph.graphs, 'CUDA graph')} around it; what is between them is launched by itself")
+    for name, position, use in graph.inputs[:_MOST_INPUTS]:
+        named = inputs[position].target if len(inputs) == graph.of_inputs else name
+        yield Fact("moved", f"`{named}`", use if use.file else None)
+    if len(graph.inputs) > _MOST_INPUTS:
+        yield Fact("and", f"{len(graph.inputs) - _MOST_INPUTS} more of {count(graph.of_inputs, 'input')}")
 
 
 def _is_moved(file: str | None, compiled: str | None, sources: Mapping[str, str]) -> bool:

@@ -209,7 +209,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
-    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources)
+    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources, run.nodes)
     found += value_findings(run.values, run.sources)
     return ranked(with_operators(found))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.explanation.failures import telling_line
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
-from dynadiag.explanation.formatting import count, list_some, shorten
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.remedy import Remedy, Trial, advise
@@ -35,6 +35,7 @@ from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_n
 from dynadiag.recording.records import EXPORT, Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
+from dynadiag.recording.torch_text.exports import ExportFacts, read_export_failure
 from dynadiag.recording.torch_text.expressions import as_written, symbols_in, undecided_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
@@ -42,7 +43,6 @@ from dynadiag.recording.torch_text.sources import source_text
 __all__ = ["EXPORTS", "export_findings", "read_exports"]
 
 _MOST_LINES = 3  # lines with guards on a size that are told
-_MOST_TEXT = 300  # characters of an exception's first line
 _CONVERTS = frozenset({"int", "float"})
 
 
@@ -71,8 +71,13 @@ def _assumptions(recording: ExplainedRecording, drafts: Mapping[str, Export]) ->
                 assumed=each.value or "",
             )
     operators = [str(data.get("op")) for _, data in event_data(recording, "missing_fake_kernel")]
-    for operator in dict.fromkeys(each.removesuffix(".default").replace(".", "::", 1) for each in operators):
+    for operator in dict.fromkeys(map(_qualified, operators)):
         yield replace(next(iter(drafts.values())), operator=operator, assumed="")
+
+
+def _qualified(operator: str) -> str:
+    """``aten::mm`` of ``aten.mm.default``."""
+    return operator.removesuffix(".default").replace(".", "::", 1)
 
 
 def _export(id_: str, data: Mapping[str, Any]) -> Export:
@@ -90,6 +95,7 @@ def _export(id_: str, data: Mapping[str, Any]) -> Export:
         message=text_or_none(data.get("message")) or "",
         condition=text_or_none(data.get("condition")),
         symbols=tuple(map(str, list_or_empty(data.get("symbols")))),
+        contents=text_or_none(data.get("contents")),
     )
 
 
@@ -187,15 +193,40 @@ class ExportCase:
         if self.constraints and self.guards:
             frame = self.guards[0].user_stack[-1]
             return Span(frame.file, frame.line)
-        if (told := read_failure(self.export.message).blamed) is not None:
+        if (told := read_failure(self.export.message).blamed or self._returns) is not None:
             return told
         frames = self.export.stack[-1:] or self.export.callers[-1:]
         return Span(frames[0].file, frames[0].line) if frames else Span(self.export.file, self.export.line)
 
     @cached_property
+    def facts(self) -> ExportFacts:
+        """What torch says of what the program gave the export."""
+        return read_export_failure(self.export.message)
+
+    @property
+    def _returns(self) -> Span | None:
+        """The line that returns what torch cannot export, where the module has one such line."""
+        source = self.run.sources.get(self.export.file or "")
+        function = enclosing_function(source, self.export.line) if self.facts.kind in _RETURNED else None
+        lines = [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)] if function else []
+        return Span(self.export.file, lines[0]) if len(lines) == 1 else None
+
+    @cached_property
     def operator(self) -> str | None:
         """The operator that has no fake kernel."""
+        if self.export.error == "UnsupportedOperatorException":  # its message is the name of an operator of torch's
+            return _qualified(self.export.message.partition("\n")[0])
         return self.export.operator or missing_fake(self.export.message)
+
+    @cached_property
+    def looped(self) -> str | None:
+        """The number of steps of the loop at the line, where it is a number that a tensor holds."""
+        function = enclosing_function(self._source, self.span.line) if self.decision is not None else None
+        for node in ast.walk(function) if function is not None else ():
+            if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node.iter.lineno == self.span.line:
+                steps = node.iter.args[-1:] if called_name(node.iter) == "range" else []
+                return next((ast.get_source_segment(self._source or "", each) for each in steps), None)
+        return None
 
     @cached_property
     def taken_name(self) -> str | None:
@@ -241,10 +272,41 @@ class ExportCase:
             return f"{needed} cannot be decided while tracing: the values of a tensor decide it"
         if self.operator:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
+        if self.facts.kind is not None:
+            return _GIVEN[self.facts.kind].format(name=self.facts.name)
+        if self.export.contents in _CONTENTS:
+            return _CONTENTS[self.export.contents]
+        if self.export.contents not in (None, _WRITERS.get(self.export.api)):
+            return f"the file was written by `{self.export.contents}`"
         text = without_reference(telling_line(read_failure(self.export.message)))
-        return shorten(text or "no message was recorded", _MOST_TEXT)
+        return text or "no message was recorded"
 
 
+_RETURNED = ("output class", "traced output")
+# What the program gave torch that it cannot export, write or load.
+_GIVEN = {
+    "input class": "an input is of the class `{name}`, and torch does not know the tensors in it",
+    "output class": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
+    "traced output": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
+    "unnamed class": "`{name}` was registered without a name by which a file could refer to it",
+    "shape of class": "`dynamic_shapes` has a shape for an input of the class `{name}`, which is no tensor to torch",
+    "unregistered operator": "the exported program calls `{name}`, which is not registered in this process",
+}
+_CONTENTS = {
+    "nothing": "there is no such file",
+    "no archive": "the file is no archive: it is damaged, or something else wrote it",
+    "another archive": "the file is an archive that torch did not write",
+}
+_WRITERS = {
+    "torch.export.load": "torch.export.save",
+    "torch._inductor.aoti_load_package": "torch._inductor.aoti_compile_and_package",
+}
+_LOADERS = {
+    "torch.export.save": "torch.export.load",
+    "torch._inductor.aoti_compile_and_package": "torch._inductor.aoti_load_package",
+    "torch.jit.save": "torch.jit.load",
+    "torch.save": "torch.load",
+}
 _Needs = Callable[[ExportCase], Mapping[str, str] | None]
 
 
@@ -278,7 +340,59 @@ def _is_range(case: ExportCase) -> bool:
     return not case.constant and bool(case.fixes) and not _other_size(case)
 
 
+def _is_of_another(case: ExportCase) -> bool:
+    """Whether another function than the one that was called loads the file."""
+    return case.export.contents in _LOADERS and case.export.contents != _WRITERS.get(case.export.api)
+
+
+def _of_kind(*kinds: str) -> Callable[[ExportCase], bool]:
+    return lambda case: case.facts.kind in kinds
+
+
+def _class(case: ExportCase) -> str:
+    return case.facts.name
+
+
 EXPORTS = (
+    Remedy(
+        "export.class.register",
+        "Register the class before the export: a dataclass by `torch.export.register_dataclass({name})`, another one "
+        "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
+        _when(_of_kind(*_RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
+        trials=(
+            Trial("exports_a_dataclass"),
+            Trial("exports_a_class_that_is_returned"),
+            Trial("exports_a_class_that_is_given"),
+            Trial("exports_a_class_with_a_shape"),
+        ),
+    ),
+    Remedy(
+        "export.class.tensors",
+        "Or return the tensors in a tuple or a dict.",
+        _when(_of_kind(*_RETURNED)),
+        trials=(Trial("exports_a_tuple"),),
+    ),
+    Remedy(
+        "export.class.shapes",
+        "Its shapes are then a list with one for each of its tensors, in the order of `flatten_fn`.",
+        _when(_of_kind("input class", "shape of class")),
+        ends=False,
+        trials=(Trial("exports_a_class_with_a_shape"),),
+    ),
+    Remedy(
+        "export.load.operator",
+        "Import the module that registers `{name}` before the file is loaded.",
+        _when(_of_kind("unregistered operator"), name=_class),
+    ),
+    Remedy(
+        "export.load.other",
+        "Load it with `{loader}`, or write it with `{writer}`.",
+        _when(
+            _is_of_another,
+            loader=lambda case: _LOADERS[case.export.contents or ""],
+            writer=lambda case: _WRITERS[case.export.api],
+        ),
+    ),
     Remedy(
         "export.tensor.where",
         "Where both sides are cheap and free of side effects, compute both and choose: "
@@ -311,6 +425,29 @@ EXPORTS = (
             name=lambda case: case.taken_name or "",
         ),
         trials=(Trial("exports_a_view_of_a_slice", ("2.13",)),),
+    ),
+    Remedy(
+        "export.number.loop",
+        "Loop over a size that tracing knows, and let the steps beyond keep what they had: `state = torch.where(step < "
+        "{steps}, new, state)`.",
+        _when(lambda case: bool(case.looped), steps=lambda case: (case.looped or "").removesuffix(".item()")),
+        trials=(Trial("exports_a_loop"),),
+    ),
+    Remedy(
+        "export.check",
+        "State before this line which of the two always holds: `torch._check({first})` or `torch._check({second})`. "
+        "A run for which it does not hold raises an exception.",
+        _when(
+            lambda case: (
+                len(case.facts.checks) == 2
+                and case.taken_name is None
+                and case.tensor_condition is None
+                and not (case.decision and case.decision.condition)
+            ),
+            first=lambda case: case.facts.checks[1],
+            second=lambda case: case.facts.checks[0],
+        ),
+        trials=(Trial("exports_attention_over_what_is_kept"),),
     ),
     Remedy(
         "export.example",
@@ -362,8 +499,17 @@ EXPORTS = (
     Remedy(
         "export.fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
-        _when(lambda case: bool(case.operator), name=lambda case: case.operator or ""),
+        _when(
+            lambda case: bool(case.operator) and not (case.operator or "").startswith("aten::"),
+            name=lambda case: case.operator or "",
+        ),
         trials=(Trial("exports_an_operator_without_a_fake"),),
+    ),
+    Remedy(
+        "export.fake.own",
+        "Call it in an operator of your own, with a fake kernel: `torch.library.custom_op` and `register_fake`.",
+        _when(lambda case: (case.operator or "").startswith("aten::")),
+        trials=(Trial("exports_a_sparse_product"),),
     ),
 )
 
@@ -420,6 +566,7 @@ _DOING = {
     "aot_compile": "compiling the exported program",
     "aoti_load_package": "loading the package",
     "load": "loading the exported program",
+    "save": "saving the exported program",
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explanation.failure_remedies import FailureCase, failure_advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
-from dynadiag.explanation.formatting import list_some
+from dynadiag.explanation.formatting import list_some, shorten, whole_sentences
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.rules import Rule
@@ -138,10 +138,10 @@ def telling_line(facts: FailureFacts) -> str:
     if facts.constraint is not None:
         return facts.constraint.said
     if facts.compiler_error is not None:
-        return f"error: {facts.compiler_error}"[:_MAX_LINE]
+        return shorten(f"error: {facts.compiler_error}", _MAX_LINE)
     if facts.inside is not None:
-        return f"{facts.operator or 'a higher-order operator'}: {facts.inside}"[:_MAX_LINE]
-    return facts.message[:_MAX_LINE] or "no reason was recorded"
+        return whole_sentences(f"{facts.operator or 'a higher-order operator'}: {facts.inside}", _MAX_LINE)
+    return whole_sentences(facts.message, _MAX_LINE) or "no reason was recorded"
 
 
 def _blamed_spans(facts: FailureFacts, compile_id: str, run: RunRecords) -> tuple[Span | None, tuple[Span, ...]]:

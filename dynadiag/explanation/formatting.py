@@ -129,6 +129,16 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def whole_sentences(text: str, most: int) -> str:
+    """As many whole sentences of the text as fit in ``most`` characters, of a longer first one its beginning.
+
+    >>> whole_sentences("No such type. Register it before the export.", 30)
+    'No such type.'
+    """
+    end = text.rfind(". ", 0, most) if len(text) > most else -1
+    return shorten(text, most) if end < 0 else text[: end + 1]
+
+
 def brief_pair(was: str, now: str, most: int = _BRIEF) -> tuple[str, str]:
     """Two texts on one line each, of long ones only the part that differs, with a little around it.
 

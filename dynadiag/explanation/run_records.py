@@ -51,7 +51,8 @@ class Export:
     ``stack`` those of the traced code at the exception ``error``. ``condition`` is what tracing could not decide, an
     expression of ``symbols``. ``error`` is None where it succeeded. ``assumed`` is what ``draft_export`` went on with,
     where it met what ends other exports: the value that ``condition`` has for the example ("True"), or "" where
-    ``operator`` has no fake kernel.
+    ``operator`` has no fake kernel. ``contents`` is what wrote the file that could not be loaded ("torch.save"), or
+    "nothing", "no archive", "another archive".
     """
 
     id: str
@@ -68,6 +69,7 @@ class Export:
     symbols: tuple[str, ...]
     operator: str | None = None
     assumed: str | None = None
+    contents: str | None = None
 
     @property
     def call(self) -> str:

@@ -71,11 +71,16 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
     """The finding of a function that torch leaves to Python for good, since a dispatch mode was on in one call."""
     modes, span = list_some([mode.lstrip("_") for mode in skip.modes]), Span(frame.file, frame.line)
     call = skip.callers[-1] if skip.callers else None
+    if is_torch_file(frame.file) and call is not None:  # a module of `torch.nn` that was compiled by itself
+        span = Span(call.file, call.line)
     why = (
         "torch skips a function that is called while a dispatch mode is on, and marks its code for good: later calls "
         "run in Python too, without the mode, and even where it was compiled before"
     )
     at = [] if call is None else [Fact("from", f"the call under {modes} on", Span(call.file, call.line))]
+    place = _key(frame.file, frame.line, frame.function)
+    ids = [each.compile_id for each in run.compiles if _key(each.file, each.line, each.function) == place]
+    before = [Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")] if ids else []
     return Finding(
         rule=Rule.UNCOMPILED,
         id=None,
@@ -88,7 +93,7 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
         places=(span,),
         cost=Cost(functions_uncompiled=1),
         advice=advise((SKIPPED_FOR_MODE,), skip, torch=run.run.torch),
-        evidence=(Fact("why", why), *at),
+        evidence=(Fact("why", why), *at, *before),
     )
 
 

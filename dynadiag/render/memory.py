@@ -47,9 +47,19 @@ def _answer(memory: Memory, graphs: list[GraphMemory]) -> str:
             return "What is saved for a backward is not known: no graph of AOTAutograd was recorded"
         return f"Nothing is saved for a backward: no compiled graph has one; {parameters}"
     most = graphs[0]
+    name = clean_line(original_name(most.function)) or most.compile_id
+    of_call = {  # the largest of each frame's variants: a graph break makes several frames of one function
+        graph.compile_id.partition("/")[0]: graph
+        for graph in reversed(graphs)
+        if (graph.file, original_name(graph.function)) == (most.file, original_name(most.function))
+    }
+    saved = _amount(sum(graph.activations for graph in of_call.values()))
+    if len(of_call) == 1:
+        return f"A call of {name} saves {saved} of activations for its backward; {parameters}"
+    inputs = _amount(sum(graph.inputs for graph in of_call.values()))
     return (
-        f"A call of {clean_line(original_name(most.function)) or most.compile_id} saves {_amount(most.activations)} of "
-        f"activations for its backward; {parameters}"
+        f"The {len(of_call)} graphs of {name} save {saved} of activations and {inputs} of their inputs for the "
+        f"backward; {parameters}"
     )
 
 

@@ -299,7 +299,10 @@ class _Sections:
         return [f"        at {', '.join(shown)}{_MORE if len(shown) < len(lines) else ''}{end}"]
 
     def cuda_graphs(self) -> list[str]:
-        """``3 recorded in 0.41 s, 1 of them again; 2 skipped``, then a line for each that was made again."""
+        """``3 recorded in 0.41 s, 1 of them again; 2 skipped``, then a line for each that was made again.
+
+        An operator around which code is split is left out.
+        """
         printer, graphs = self._printer, self._explanation.cuda_graphs
         recorded = [item for item in graphs if item.reason is None]
         skipped = sum(item.what == "skipped" for item in graphs)
@@ -308,6 +311,8 @@ class _Sections:
         times = f", {again.total()} of them again" if again else ""
         parts = [f"{len(recorded)} recorded in {seconds:.2f} s{times}"] if recorded else []
         parts += [f"{skipped} skipped"] if skipped else []
+        left_out = sum(item.what == "split" for item in graphs)
+        parts += [f"{count(left_out, 'operator')} left out"] if left_out else []
         lines = printer.labelled("cuda graphs", "; ".join(parts))
         texts = [f"{_code_name(*code)} recorded {count(number + 1, 'time')}" for code, number in again.items()]
         for text in printer.first(texts, _MAX_CUDA_GRAPHS):

@@ -173,6 +173,50 @@ def cuda_graph_mismatch(start: FrameType | None) -> str | None:
     return reason if isinstance(reason, str) else str(given[-1]) if given else None
 
 
+def cuda_graph_moved_inputs(start: FrameType | None) -> tuple[list[tuple[str, int, str]], int]:
+    """Return the inputs whose memory moved since the code was recorded, and how many inputs the code has.
+
+    Of each its name, its position and the stack trace of its first use. What makes the reason (see above) has the
+    inputs' descriptions, the addresses of then and the positions that it compares; the node that is being recorded
+    (``CUDAGraphNode.__init__``) has the addresses of now.
+    """
+    reason = _manager_locals("_run", "unexpected_rerecord_reason", start).get("unexpected_rerecord_reason")
+    given: tuple[Any, ...] = getattr(reason, "args", ())
+    if len(given) < 4:  # another reason, or the text of one, which torch makes where its debug log is on
+        return [], 0
+    described, _, then, positions = given[:4]
+    node = _manager_locals("__init__", "recording_inputs", start).get("self")
+    now = getattr(node, "static_input_data_ptrs", None)
+    moved = [each for each in positions if then[each] != now[each]] if now and len(now) == len(then) else []
+    return [(described[each].name, each, _first_use(described[each])) for each in moved], len(described)
+
+
+def _first_use(described: Any) -> str:
+    """The stack trace of an input, or of the first operator that reads it (``PlaceholderInfo``, cudagraph_utils.py)."""
+    return next((each.stack_trace for each in (described, *described.users) if each.stack_trace), "")
+
+
+def cuda_graph_splits(lowered: Any) -> list[tuple[str, str, str]]:
+    """Return what Inductor leaves out of the CUDA graphs of code that it splits: the reason, operator and stack trace.
+
+    ``Scheduler.should_partition`` (scheduler.py, 2.11 to 2.15) has the reason for each node. None is left out where
+    the code is not split, or nothing of it runs on a GPU.
+    """
+    from torch._inductor import config
+
+    is_split = config.graph_partition and config.triton.cudagraphs and getattr(lowered, "partition_maps", None)
+    if not is_split or not lowered.device_types - {"cpu", "meta"}:
+        return []
+    found: list[tuple[str, str, str]] = []
+    for group in fused_operations(lowered):
+        for node in group:
+            if node.node is not None and (reason := lowered.scheduler.should_partition(node)):
+                origin = node.node.get_origin_node()
+                trace = "" if origin is None else str(origin.meta.get("stack_trace") or "")
+                found.append((reason, "" if origin is None else str(origin.target), trace))
+    return found
+
+
 def _manager_locals(function: str, local: str, start: FrameType | None) -> dict[str, Any]:
     """The locals of a function of the manager of CUDA graphs; empty where it is not running."""
     package = "/torch/_inductor/cudagraph_trees"
@@ -235,10 +279,13 @@ def wrapped_callable(start: FrameType | None) -> Any:
     """Return the argument of ``torch.compile`` if it has no Python code that Dynamo can take, else None.
 
     For builtins, partials, callable objects and modules of ``torch.nn`` Dynamo compiles ``inner`` of ``wrap_inline``
-    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of the compiled function as ``closure``.
+    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of the compiled function as ``closure``,
+    and what skips a frame (``ConvertFrameAssert.__call__``) has the ``frame``.
     """
     found = emitter_locals("_compile", "closure", start) or {}
-    code, cells = found.get("code"), found.get("closure")
+    frame = None if found else (emitter_locals("__call__", "frame_state", start) or {}).get("frame")
+    code = found.get("code", getattr(frame, "f_code", None))
+    cells = found.get("closure", getattr(frame, "closure", None))
     if not (cells and getattr(code, "co_qualname", None) == "wrap_inline.<locals>.inner"):
         return None
     return cells[0].cell_contents

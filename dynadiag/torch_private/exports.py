@@ -7,7 +7,10 @@ at a failure while the exception is handled. The frames of the functions below h
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,12 +28,15 @@ _APIS = (
     ("export", "/torch/onnx/__init__.py", "torch.onnx.export"),
     ("draft_export", "/torch/export/__init__.py", "torch.export.draft_export"),
     ("export", "/torch/export/__init__.py", "torch.export.export"),
+    ("save", "/torch/export/__init__.py", "torch.export.save"),
     ("load", "/torch/export/__init__.py", "torch.export.load"),
     ("aoti_compile_and_package", "/torch/_inductor/__init__.py", "torch._inductor.aoti_compile_and_package"),
     ("aot_compile", "/torch/_inductor/__init__.py", "torch._inductor.aot_compile"),
     ("aoti_load_package", "/torch/_inductor/__init__.py", "torch._inductor.aoti_load_package"),
 )
 _MODULES = ("mod", "model", "f")  # the parameter of these functions that is exported
+_FILES = {"torch.export.load": "f", "torch._inductor.aoti_load_package": "path"}  # the parameter that is a file
+_LOAD_LOGGER = "torch.export"  # `load` logs the exception here, and then raises one that refers to the log
 _OUTCOMES = {
     "export.enter": "begun",
     "export.time": "ok",
@@ -55,10 +61,12 @@ def listen_for_exports(heard: OnExport) -> None:
 
     told.__dict__["heard"] = heard
     _replace(original, told)
+    logging.getLogger(_LOAD_LOGGER).addHandler(_load_errors)
 
 
 def stop_listening_for_exports(heard: OnExport) -> None:
     """Put torch's own function back."""
+    logging.getLogger(_LOAD_LOGGER).removeHandler(_load_errors)
     current = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
     if current is not None and current.__dict__.get("heard") == heard:
         _replace(current, current.__wrapped__)
@@ -111,6 +119,35 @@ def original_failure(failure: BaseException) -> BaseException:
     """Return the exception that says why: torch raises a `UserError` where it handles a violated constraint."""
     chain = list(exception_chain(failure))
     return next((each for each in chain if type(each).__name__ == "ConstraintViolationError"), failure)
+
+
+def logged_failure(failure: BaseException) -> str | None:
+    """Return the text of the exception that ``torch.export.load`` logged before it raised this one."""
+    *_, (frame, _) = traceback.walk_tb(failure.__traceback__)
+    return _load_errors.last if called_api([frame]) is not None else None
+
+
+def loaded_file(frames: list[FrameType]) -> str | None:
+    """Return the path that the outermost of these frames that loads a file was given."""
+    called = called_api(frames)
+    path = frames[called[0]].f_locals.get(_FILES.get(called[1], "")) if called is not None else None
+    return os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+
+
+class _LoadErrors(logging.Handler):
+    """Remembers the text of the last exception that torch logged while it loaded an exported program."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last: str | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        with contextlib.suppress(Exception):  # the text of an exception may be made by the program's code
+            self.last = None if error is None else str(error)
+
+
+_load_errors = _LoadErrors()
 
 
 def undecided_condition(failure: BaseException) -> tuple[str, list[str]] | None:

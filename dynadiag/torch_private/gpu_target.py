@@ -112,6 +112,7 @@ def _lower_for_gpu(lower: Callable[..., Any], device: GpuSpec) -> Callable[..., 
         called = copy.deepcopy(graph)
         _replace_device(called, _GPU, _CPU)
         called.recompile()
+        kwargs |= {"cudagraphs": inductor_utils.BoxedBool(False)}  # it is split for CUDA graphs, and none is made
         with _device_queries(device):
             lower(graph, [_gpu_copy(value) for value in inputs], **kwargs)
         return _boxed_call(called)

@@ -9,10 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.export import Dim, draft_export, export
+from torch.utils import _pytree as pytree
 
 import dynadiag
+from dynadiag.capture.exports import describe_ending_failure
 from dynadiag.explanation.exports import read_exports
 from dynadiag.explanation.run_records import Export
+from dynadiag.recording.torch_text.exports import read_export_failure
+from dynadiag.torch_private.exports import listen_for_exports, stop_listening_for_exports
 
 
 class Gate(nn.Module):
@@ -72,6 +76,76 @@ def test_a_draft_has_what_it_assumed(tmp_path: Path) -> None:
     draft, assumed = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Gate(), (torch.ones(3) * 2,)))
     assert (draft.api, draft.error, draft.assumed) == ("torch.export.draft_export", None, None)
     assert (assumed.condition, assumed.assumed) == ("zuf0 > 1.0", "True")
+
+
+def ending(call: Any) -> dict[str, Any]:
+    """What is recorded of a call whose exception ends the program."""
+    exports_heard: list[str] = []
+    listen_for_exports(exports_heard.append)
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends the program
+        return describe_ending_failure(error) or {}
+    finally:
+        stop_listening_for_exports(exports_heard.append)
+    raise AssertionError("it does not fail")
+
+
+def test_a_file_that_cannot_be_loaded_has_what_wrote_it(tmp_path: Path) -> None:
+    program, weights, text = (str(tmp_path / name) for name in ("program.pt2", "weights.pt2", "text.pt2"))
+    torch.export.save(export(Inner(), (torch.ones(3),)), program)
+    torch.save(torch.ones(3), weights)
+    Path(text).write_text("no archive")
+    failures = [
+        ending(lambda: torch._inductor.aoti_load_package(program)),
+        ending(lambda: torch.export.load(weights)),
+        ending(lambda: torch._inductor.aoti_load_package(text)),
+        ending(lambda: torch.export.load(str(tmp_path / "missing.pt2"))),
+    ]
+    assert [(each["api"].rpartition(".")[2], each["contents"]) for each in failures] == [
+        ("aoti_load_package", "torch.export.save"),
+        ("load", "torch.save"),
+        ("aoti_load_package", "no archive"),
+        ("load", "nothing"),
+    ]
+
+
+def test_an_operator_that_is_not_registered_is_named_although_torch_only_logs_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "program.pt2")
+    with torch.library._scoped_library("answers_loading", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        library.impl("twice", torch.empty_like, "Meta")
+
+        class Calls(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                doubled: torch.Tensor = torch.ops.answers_loading.twice(x)
+                return doubled
+
+        torch.export.save(export(Calls(), (torch.ones(3),)), file)
+    found = read_export_failure(ending(lambda: torch.export.load(file))["message"])
+    assert (found.kind, found.name) == ("unregistered operator", "answers_loading::twice")
+
+
+def test_a_class_that_has_no_name_in_a_file_ends_its_writing(tmp_path: Path) -> None:
+    class Held:
+        def __init__(self, value: torch.Tensor) -> None:
+            self.value = value
+
+    class Reads(nn.Module):
+        def forward(self, x: torch.Tensor, held: Held) -> torch.Tensor:
+            return x + held.value
+
+    pytree.register_pytree_node(
+        Held,
+        lambda held: ([held.value], None),
+        lambda values, _: Held(*values),
+        flatten_with_keys_fn=lambda held: ([(pytree.GetAttrKey("value"), held.value)], None),
+    )
+    program = export(Reads(), (torch.ones(3), Held(torch.ones(3))))
+    failed = ending(lambda: torch.export.save(program, tmp_path / "program.pt2"))
+    found = read_export_failure(failed["message"])
+    assert (failed["api"], found.kind, found.name) == ("torch.export.save", "unnamed class", "Held")
 
 
 def test_symbols_of_an_export_are_told_apart_from_those_of_others(tmp_path: Path) -> None:

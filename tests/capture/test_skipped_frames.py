@@ -161,6 +161,22 @@ def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Ex
     assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]
 
 
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")  # others leave hooks on all modules
+def test_a_module_of_torch_that_was_compiled_before_is_left_for_a_dispatch_mode_too(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(torch.ones(2))
+        with FlopCounterMode(display=False):
+            compiled(torch.ones(2))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = explain(recording)
+    (item,) = found.findings
+    assert (found.graph_count, item.rule, item.span.file) == (1, "uncompiled", __file__)
+    assert item.title == "Linear.forward stays uncompiled: FlopCounterMode, a dispatch mode, was on in a call"
+    assert item.evidence[-1].text == "what was compiled before (0/0): no later call runs it"
+
+
 def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_path: Path) -> None:
     def doubled(x: torch.Tensor) -> torch.Tensor:
         return x * 2

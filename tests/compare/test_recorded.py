@@ -90,8 +90,19 @@ def test_a_break_explains_the_slower_step(tmp_path: Path) -> None:
 def test_two_runs_of_one_program_differ_in_nothing_that_is_known(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.dynadiag", plain, None)
     found = compared(path, path)
-    assert [each.differs for each in found.figures] == [None, False, False]
+    assert [each.differs for each in found.figures] == [None, False, None]
     assert recorded_text(found, ("a", "a"), None, Printer()).startswith("No figure differs.")
+
+
+def test_what_was_compiled_is_told_where_no_figure_is_known_to_differ(tmp_path: Path) -> None:
+    found = compared(recorded(tmp_path / "a.dynadiag", plain, None), recorded(tmp_path / "b.dynadiag", broken, None))
+    assert [(each.name, each.differs) for each in found.figures if each.name != "peak_memory"] == [
+        ("step_time", None),
+        ("launches", None),
+    ]
+    text = " ".join(recorded_text(found, ("a", "b"), None, Printer()).split())
+    assert "not recorded: step time, launches. The first stage that differs: break." in text
+    assert "torch._dynamo.graph_break" in text
 
 
 def test_a_damaged_measurement_is_not_known(tmp_path: Path) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
 Program = Callable[[Any], Any]
 
 
 def exports(
-    forward: Callable[..., Any], *args: torch.Tensor, shapes: Any = None, strict: bool = False, state: Any = None
+    forward: Callable[..., Any],
+    *args: Any,
+    shapes: Any = None,
+    strict: bool = False,
+    state: Any = None,
+    tensors: Callable[[Any], Any] = lambda result: result,
 ) -> Program:
     """A program that exports a module with this ``forward`` and calls the exported program.
 
-    It calls the module where the export fails. ``state`` are its submodules and parameters.
+    It calls the module where the export fails. ``state`` are its submodules and parameters; ``tensors`` takes the
+    tensors out of what it returns.
     """
 
     class Exported(nn.Module):
@@ -31,9 +39,9 @@ def exports(
     def program(_compiled: Any) -> Any:
         module = Exported()
         try:
-            return export(module, args, dynamic_shapes=shapes, strict=strict).module()(*args)
+            return tensors(export(module, args, dynamic_shapes=shapes, strict=strict).module()(*args))
         except Exception:  # noqa: BLE001 - the recorder has it
-            return module(*args)
+            return tensors(module(*args))
 
     return program
 
@@ -125,10 +133,94 @@ def _(v: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(v)
 
 
+@dataclass
+class Unknown:
+    keys: torch.Tensor
+
+
+@dataclass
+class Known(Unknown):
+    pass
+
+
+class UnknownCache:
+    def __init__(self, keys: torch.Tensor) -> None:
+        self.keys = keys
+
+
+class KnownCache(UnknownCache):
+    pass
+
+
+torch.export.register_dataclass(Known)
+pytree.register_pytree_node(
+    KnownCache,
+    lambda cache: ([cache.keys], None),
+    lambda tensors, _: KnownCache(*tensors),
+    serialized_type_name="KnownCache",
+    flatten_with_keys_fn=lambda cache: ([(pytree.GetAttrKey("keys"), cache.keys)], None),
+)
+
+
+def returns(kind: Any) -> Callable[[Any, Any], Any]:
+    def forward(self: Any, v: Any) -> Any:
+        doubled = v * 2
+        return kind(doubled)
+
+    return forward
+
+
+def reads_keys(self: Any, v: Any, cache: Any) -> Any:
+    return v + cache.keys
+
+
+def loops_over_an_item(self: Any, v: Any, lengths: Any) -> Any:
+    state = torch.zeros_like(v[:, 0])
+    for step in range(lengths.max().item()):
+        state = state.sin() + v[:, step]
+    return state
+
+
+def loops_over_all(self: Any, v: Any, lengths: Any) -> Any:
+    state = torch.zeros_like(v[:, 0])
+    for step in range(v.shape[1]):
+        state = torch.where(step < lengths.max(), state.sin() + v[:, step], state)
+    return state
+
+
+def attends_to_what_is_kept(self: Any, v: Any, kept: Any, memory: Any) -> Any:
+    chosen = v[kept].unsqueeze(0)
+    return self.attend(chosen, memory, memory, need_weights=False)[0]
+
+
+def attends_to_some(self: Any, v: Any, kept: Any, memory: Any) -> Any:
+    chosen = v[kept].unsqueeze(0)
+    torch._check(chosen.shape[1] != 0)
+    return self.attend(chosen, memory, memory, need_weights=False)[0]
+
+
+def multiplies_sparsely(self: Any, v: Any, w: Any) -> Any:
+    return torch.sparse.mm(v, w)
+
+
+@torch.library.custom_op("answers::sparse_product", mutates_args=())
+def sparse_product(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.sparse.mm(v, w)
+
+
+@sparse_product.register_fake
+def _(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return w.new_empty(v.shape[0], w.shape[1])
+
+
 n, m = Dim("n", max=64), Dim("m", max=64)
 steps = torch.linspace(0.0, 1.0, 12).reshape(2, 6, 1)
 fixed = exports(adds_positions, steps, shapes=({1: Dim("length", max=512)},), state={"position": position})
 windows = exports(splits_in_windows, torch.arange(16.0), shapes=({0: Dim("width", min=8, max=256)},))
+
+attention = {"attend": nn.MultiheadAttention(4, 2, batch_first=True).eval()}
+queries = (torch.linspace(0.0, 1.0, 24).reshape(6, 4), torch.tensor([1, 0, 1, 1, 0, 0]) > 0, torch.ones(1, 3, 4))
+kept: dict[str, Any] = {"shapes": ({0: n}, {0: n}, None), "state": attention}
 
 PROGRAMS: dict[str, tuple[Program, Program]] = {
     "exports_a_tensor_branch": (exports(branches, x), exports(chooses, x)),
@@ -170,6 +262,38 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "exports_windows_automatically": (
         windows,
         exports(splits_in_windows, torch.arange(16.0), shapes=({0: Dim.AUTO},)),
+    ),
+    "exports_a_dataclass": (
+        exports(returns(Unknown), x, tensors=lambda result: result.keys),
+        exports(returns(Known), x, tensors=lambda result: result.keys),
+    ),
+    "exports_a_class_that_is_returned": (
+        exports(returns(UnknownCache), x, strict=True, tensors=lambda result: result.keys),
+        exports(returns(KnownCache), x, strict=True, tensors=lambda result: result.keys),
+    ),
+    "exports_a_tuple": (
+        exports(returns(UnknownCache), x, tensors=lambda result: result.keys),
+        exports(returns(lambda keys: (keys,)), x, tensors=lambda result: result[0]),
+    ),
+    "exports_a_class_that_is_given": (
+        exports(reads_keys, x, UnknownCache(x), shapes=({0: n}, None)),
+        exports(reads_keys, x, KnownCache(x), shapes=({0: n}, [{0: n}])),
+    ),
+    "exports_a_class_with_a_shape": (
+        exports(reads_keys, x, UnknownCache(x), shapes=({0: n}, {0: n})),
+        exports(reads_keys, x, KnownCache(x), shapes=({0: n}, [{0: n}])),
+    ),
+    "exports_a_loop": (
+        exports(loops_over_an_item, x, torch.tensor([2, 3]), shapes=({0: n}, None)),
+        exports(loops_over_all, x, torch.tensor([2, 3]), shapes=({0: n}, None)),
+    ),
+    "exports_attention_over_what_is_kept": (
+        exports(attends_to_what_is_kept, *queries, **kept),
+        exports(attends_to_some, *queries, **kept),
+    ),
+    "exports_a_sparse_product": (
+        exports(multiplies_sparsely, torch.eye(4).to_sparse(), x, shapes=({0: n, 1: n}, {0: n})),
+        exports(lambda self, v, w: sparse_product(v, w), torch.eye(4).to_sparse(), x, shapes=({0: n, 1: n}, {0: n})),
     ),
     "exports_an_operator_without_a_fake": (
         exports(lambda self, v: unseen(v) + 1, x),

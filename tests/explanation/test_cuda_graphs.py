@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,17 @@ from typing import Any
 import pytest
 import torch
 from torch._inductor import cudagraph_utils
+from torch._inductor.cudagraph_utils import PlaceholderInfo
 
 import dynadiag
-from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs
 from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.findings import Fact
 from dynadiag.explanation.rules import Rule
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
-from dynadiag.recording.records import Span
+from dynadiag.recording.records import Node, Span
 from dynadiag.recording.torch_text.reasons import overwritten_output
 from dynadiag.render.json_document import document
 from dynadiag.render.report import explanation_text
@@ -174,11 +178,65 @@ def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: 
     journal = Journal.create(tmp_path / "run.dynadiag")
     journal.append({"dynadiag_run": {"target": "p.py", "argv": ["p.py"], "pid": 1 << 22}})
     reasons = ["static input data pointer changed"] * 3 + ["cudagraph managed tensor data pointer changed"] * 2
+    stack = '  File "/u/p.py", line 4, in f\n    return x @ w\n'
+    moved = {"inputs": [{"name": "primals_2", "position": 1, "stack": stack}], "input_count": 3}
     for reason in reasons:
-        journal.append({"dynadiag_cuda_graph_again": {"reason": reason, "compile_id": "0/0"}})
+        journal.append({"dynadiag_cuda_graph_again": {"reason": reason, "compile_id": "0/0", **moved}})
     journal.append({"dynadiag_exit": {"code": 0}})
     journal.close()
     fold_in_place(tmp_path / "run.dynadiag")
     with open_recording(tmp_path / "run.dynadiag") as recording:
         (graph,) = read_cuda_graphs(recording)
     assert (graph.what, graph.compile_id, graph.kind, graph.value) == ("re-recorded", "0/0", "moved", "3")
+    (finding,) = cuda_graph_findings([graph], (), {}, {})
+    assert finding.evidence == (Fact("moved", "`primals_2`", Span("/u/p.py", 4)),)
+    inputs = [Node(at, name, "placeholder", name, (), "", None, None, None, Span(None, None)) for at, name in NAMES]
+    (finding,) = cuda_graph_findings([graph], (), {}, {"0/0": inputs})
+    assert finding.evidence[0].text == "`L_w_`"
+
+
+NAMES = list(enumerate(["L_x_", "L_w_", "L_b_"]))
+MANAGER = """
+def _run(reason):
+    unexpected_rerecord_reason = reason
+    return Recorded()
+
+class Recorded:
+    def __init__(self):
+        recording_inputs, self.static_input_data_ptrs = [], [None, 48, 32]
+        found.append(read(sys._getframe()))
+"""
+
+
+def test_the_inputs_that_moved_are_those_whose_address_is_another() -> None:
+    """torch's manager of CUDA graphs needs a device: its two functions, by their names and locals, are of the test."""
+    use = PlaceholderInfo("mm", 'File "/u/p.py", line 4, in f', [], None)
+    described = [PlaceholderInfo(name, None, [use], None) for name in ("primals_1", "primals_2", "primals_3")]
+    status = cudagraph_utils.CheckInvariantStatus.StaticInputIdxMismatch
+    reason = functools.partial(
+        cudagraph_utils.log_data_ptr_mismatch, described, [None] * 3, [None, 16, 32], [1, 2], status
+    )
+    found: list[Any] = []
+    scope: dict[str, Any] = {"found": found, "read": torch_private.cuda_graph_moved_inputs, "sys": sys}
+    exec(compile(MANAGER, "/torch/_inductor/cudagraph_trees.py", "exec"), scope)
+    scope["_run"](reason)
+    scope["_run"](str(status))
+    assert found == [([("primals_2", 1, use.stack_trace)], 3), ([], 0)]
+
+
+def test_an_operator_around_which_code_is_split_has_its_line(tmp_path: Path) -> None:
+    stack = '  File "/u/p.py", line 4, in f\n    z = price(y)\n'
+    data = {"reason": "CUDAGraph-unsafe custom ops", "operator": "shop.price.default", "stack": stack, "graphs": 2}
+    journal = Journal.create(tmp_path / "run.dynadiag")
+    journal.append({"dynadiag_run": {"target": "p.py", "argv": ["p.py"], "pid": 1 << 22}})
+    journal.append({"dynadiag_cuda_graph_split": data, "frame_id": 0, "frame_compile_id": 0, "attempt": 0})
+    journal.append({"dynadiag_exit": {"code": 0}})
+    journal.close()
+    fold_in_place(tmp_path / "run.dynadiag")
+    with open_recording(tmp_path / "run.dynadiag") as recording:
+        explanation = explain(recording)
+    (finding,) = explanation.findings
+    assert finding.title.endswith("is split around `shop.price`, which runs in no CUDA graph")
+    assert (finding.span, finding.cause) == (Span("/u/p.py", 4), "it is tagged `torch.Tag.cudagraph_unsafe`")
+    assert finding.evidence[0].text.startswith("2 CUDA graphs around it")
+    assert "cuda graphs: 1 operator left out" in explanation_text(explanation)

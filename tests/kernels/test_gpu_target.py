@@ -45,8 +45,24 @@ def noted(x):
     return y * 2
 
 
-def check(function, *inputs):
-    actual = torch.compile(function)(*inputs)
+@torch.library.custom_op("shop::price", mutates_args=(), tags=[torch.Tag.cudagraph_unsafe])
+def price(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@price.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def priced(x):
+    y = x.relu() + 1
+    y = price(y)
+    return y.sin() * 2
+
+
+def check(function, *inputs, mode=None):
+    actual = torch.compile(function, mode=mode)(*inputs)
     torch.testing.assert_close(actual, function(*inputs), rtol=0.02, atol=0.02)
     if actual.requires_grad:
         compiled = torch.autograd.grad(actual.float().sum(), inputs[0])
@@ -61,6 +77,7 @@ check(normed, torch.randn(8, 64, **half), torch.randn(64, **half))
 check(spread, torch.randn(8, 4096))
 check(linear, torch.randn(8, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16))
 check(noted, torch.randn(8))
+check(priced, torch.randn(8, 8), mode="reduce-overhead")
 assert not torch.cuda.is_available()
 """
 
@@ -74,7 +91,10 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratedModule]
     command = [*DYNADIAG, "explain", "--target", "h200", "-o", "generated.dynadiag", "program.py"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "generated for a GPU that is not here, NVIDIA H200" in " ".join(done.stdout.split())
+    told = " ".join(done.stdout.split())
+    assert "generated for a GPU that is not here, NVIDIA H200" in told
+    assert "priced is split around `shop.price`, which runs in no CUDA graph" in told
+    assert "y = price(y)" in told
     with dynadiag.open(folder / "generated.dynadiag") as recording:
         return list(generated_modules(recording))
 

@@ -68,7 +68,7 @@ class Digest:
             yield read_collective(self._context, data, self._compiles.begun)
         elif kind == "skipped":
             frame = read_skipped_frame(data)
-            if not self._compiles.was_traced(frame):
+            if data.get("modes") or not self._compiles.was_traced(frame):  # a mode ends what was compiled before it
                 yield frame
         elif kind == "export":
             yield from breaks.read_export(self._context, data)

@@ -16,6 +16,7 @@ __all__ = [
     "overwritten_output",
     "read_bypass",
     "read_cudagraph_reason",
+    "read_cudagraph_split",
     "without_address",
 ]
 
@@ -37,6 +38,20 @@ _CUDA_GRAPH_KINDS = {
         "limit": r"exceeding max re-recording limit \(=(?P<value>\d+)\)",
         "moved": r"(?P<value>static input) data pointer changed",
         "symbols": r"graph with symbolic shapes inputs and (?P<value>[\w.]+)=True",
+    }.items()
+}
+# Why Inductor leaves an operator out of the CUDA graphs of code that it splits (`Scheduler.should_partition`).
+_SPLITS = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        "split: chosen": r"^custom partition op",
+        "split: cpu": r"^cpu ops",
+        "split: copy": r"^DeviceCopy ops",
+        "split: branch": r"^Conditional ops",
+        "split: unbacked": r"^unbacked binding ops",
+        "split: unsafe": r"^CUDAGraph-unsafe custom ops",
+        "split: number": r"^uses cudagraph-unsafe unbacked symint",
+        "split: sizes": r"^dynamic shape ops",
     }.items()
 }
 # Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py. The first that is in the reason is its kind;
@@ -117,6 +132,12 @@ def read_cudagraph_reason(reason: str) -> CudaGraphFacts:
     matches = ((kind, pattern.search(text)) for kind, pattern in _CUDA_GRAPH_KINDS.items())
     kind, value = next(((kind, match["value"]) for kind, match in matches if match), (None, ""))
     return CudaGraphFacts(kind, value, text, frames[-1] if frames else Span(None, None))
+
+
+def read_cudagraph_split(reason: str, stack: str) -> CudaGraphFacts:
+    """Return why an operator is in none of the CUDA graphs of its code, with the user's line of its stack trace."""
+    kind = next((kind for kind, pattern in _SPLITS.items() if pattern.search(reason)), None)
+    return CudaGraphFacts(kind, "", reason, read_cudagraph_reason(stack).span)
 
 
 def overwritten_output(error: str) -> Span | None:
