@@ -19,11 +19,13 @@ from dynadiag.recording.records import Frame, Graph
 from tui.documents import (
     Document,
     DocumentRef,
+    SourceNote,
     compile_documents,
     preferred_stage,
     read_document,
     readable_graph,
     source_in_graphs,
+    source_notes,
     stage_before,
     stage_changes,
 )
@@ -35,7 +37,6 @@ from tui.node_rows import CODE, DYNAMO, LOWERED, NodeRows
 from tui.node_values import NodeValues
 from tui.pane_labels import failure_text
 from tui.session import Session
-from tui.source_findings import SourceNote, source_notes
 from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")

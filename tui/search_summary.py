@@ -8,9 +8,9 @@ from typing import Any
 
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.render.paths import source_location
-from tui.error_summary import brief_error
 from tui.location import FILE_VIEW, Location
 from tui.search_result import SearchResult
+from tui.styled_report import brief_error
 from tui.styled_text import Fragment, Line, line, one_line
 
 ReadSource = Callable[[str], str | None]  # the recorded text of a source file

@@ -22,11 +22,10 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
-from tui.colors import role_style
+from tui.colors import palette_of, role_style
 from tui.key_bindings import footer_key, hidden_key
 from tui.styled_text import clipboard_text, one_line
 from tui.text_match import TextMatcher, highlight_matches
-from tui.themes import palette_of
 from tui.widgets.ground import PaneScrollBar
 
 if TYPE_CHECKING:
