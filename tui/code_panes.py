@@ -221,40 +221,31 @@ def read_panes(
         sources = {key: document for key, document in before.documents.items() if document.ref.kind == "source"}
         board.documents.update({key: document for key, document in sources.items() if not document.note})
     _link_all_graphs(session, board)
-    _add_sources(session, board)
-    board.modules = {f"event:{module.event}": module for module in modules}
-    if board.modules:
-        board.select("kernel", 0)
-    is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
-    if wanted and board.find(wanted) is None and is_recorded:
-        _add_document(board, wanted)
-    return read_documents(session, board)
-
-
-def _add_sources(session: Session, board: CodePaneModel) -> None:
-    """Add the recorded files that lines of the compile are in, after the file of the compiled function."""
+    # Add the recorded files that lines of the compile are in, after the file of the compiled function.
     recorded = frozenset(session.recording.source_files())
     named = {place: None for key in board.printed for place in _all_lines(board.printed[key][1])}
     known = {ref.title for ref in board.documents_of["source"]}
     files = dict.fromkeys(file for file, _ in named if file in recorded and file not in known)
     ranked = sorted(files, key=lambda file: path_in_packages(file) is not None)
     board.documents_of["source"] += [DocumentRef(f"source:{file}", "source", file) for file in ranked]
+    board.modules = {f"event:{module.event}": module for module in modules}
+    if board.modules:
+        board.select("kernel", 0)
+    is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
+    if wanted and board.find(wanted) is None and is_recorded:
+        kind, _, name = wanted.partition(":")
+        if kind == "source":
+            board.documents_of["source"].append(DocumentRef(wanted, "source", name))
+            board.selected["source"] = len(board.documents_of["source"]) - 1
+        else:
+            board.documents_of["later"].append(DocumentRef(wanted, "event", f"event {name}", board.compile_id))
+            board.selected["later"] = len(board.documents_of["later"]) - 1
+    return read_documents(session, board)
 
 
 def _all_lines(links: LineLinks) -> Iterable[LineKey]:
     """The source lines of a document, and those of the frames that led to them."""
     return chain(links.lines, *frozenset(links.callers.values()))
-
-
-def _add_document(board: CodePaneModel, wanted: str) -> None:
-    """Add a document that does not belong to the compile: another source file, or an event."""
-    kind, _, name = wanted.partition(":")
-    if kind == "source":
-        board.documents_of["source"].append(DocumentRef(wanted, "source", name))
-        board.selected["source"] = len(board.documents_of["source"]) - 1
-    else:
-        board.documents_of["later"].append(DocumentRef(wanted, "event", f"event {name}", board.compile_id))
-        board.selected["later"] = len(board.documents_of["later"]) - 1
 
 
 def set_stages(board: CodePaneModel, made: CompiledKernel) -> None:
@@ -276,7 +267,18 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
         if pane != "kernel" and ref is not None:
             board.nodes(ref.key)  # parsed here, in a worker
     if (ref := board.ref("source")) is not None:
-        _link_source(session, board, ref)
+        document = board.documents.get(ref.key) or read_document(session, ref)
+        if document.note:
+            document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
+        board.documents[ref.key] = document
+        linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
+        others = [links for key, links in linked.items() if not key.startswith("source:")]
+        mapped = {place for links in others for place in links.lines}
+        board.links[ref.key] = source_links(
+            ref.title, len(document.lines), mapped, chain.from_iterable(map(_all_lines, others))
+        )
+        if ref.key not in board.notes:
+            board.notes[ref.key] = source_notes(session.explanation(), ref.title)
     lex_ahead(board, _FIRST_LINES)
     return board
 
@@ -294,7 +296,15 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     if ref.kind == "kernel":
         module = board.modules.get(ref.key)
         links = pane_links(board.linker.module("\n".join(document.lines), module))
-        board.documents[ref.key] = replace(document, margins=call_margins(module, len(document.lines)))
+        count = len(document.lines)
+        calls = module.calls if module is not None else ()
+        times = Counter(call.name for call in calls if call.definition is not None)
+        said: dict[int, str] = {}
+        for call in calls:
+            which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
+            fused = f"not fused with {len(call.refused)}" if call.refused else ""
+            said[call.line] = ", ".join(filter(None, (which, fused)))
+        board.documents[ref.key] = replace(document, margins=[said.get(line, "") for line in range(1, count + 1)])
     elif ref.kind == "graph":
         links = pane_links(board.linker.graph(board.graphs[ref.event], "\n".join(document.lines)))
     else:
@@ -303,39 +313,7 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.printed[ref.key] = document, links
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
-    _assign_colors(board, chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))))
-
-
-def call_margins(module: GeneratedModule | None, count: int) -> Sequence[str]:
-    """What stands at the right margin of a kernel's call: which of several it is, with how many it is not fused."""
-    calls = module.calls if module is not None else ()
-    times = Counter(call.name for call in calls if call.definition is not None)
-    said: dict[int, str] = {}
-    for call in calls:
-        which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
-        fused = f"not fused with {len(call.refused)}" if call.refused else ""
-        said[call.line] = ", ".join(filter(None, (which, fused)))
-    return [said.get(line, "") for line in range(1, count + 1)]
-
-
-def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
-    """Link a source file. This comes last: a source line has links if any other document refers to it."""
-    document = board.documents.get(ref.key) or read_document(session, ref)
-    if document.note:
-        document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
-    board.documents[ref.key] = document
-    linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
-    others = [links for key, links in linked.items() if not key.startswith("source:")]
-    mapped = {place for links in others for place in links.lines}
-    board.links[ref.key] = source_links(
-        ref.title, len(document.lines), mapped, chain.from_iterable(map(_all_lines, others))
-    )
-    if ref.key not in board.notes:
-        board.notes[ref.key] = source_notes(session.explanation(), ref.title)
-
-
-def _assign_colors(board: CodePaneModel, places: Iterable[LineKey]) -> None:
-    for place in places:
+    for place in chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))):
         board.colors.setdefault(place, len(board.colors))
 
 

@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
         note = "there is nothing to fix: no graph break and no recompile"
     log.finish(code, force=True)
     document = _write(result, project, document, args)
-    _report(document, note, args)
+    common.write_json(args.json, encode_document(document))
+    if args.json != "-":
+        common.print_text(report_text(document, common.printer_for(sys.stdout), note))
     common.print_path(log.kept)
     return code
 
@@ -142,9 +144,3 @@ def apply_edits(project: Project, sources: Mapping[str, str], changed: Mapping[s
             raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
     for name, text in changed.items():
         outputs.change_input(project.root / name, text.encode())
-
-
-def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode_document(document))
-    if args.json != "-":
-        common.print_text(report_text(document, common.printer_for(sys.stdout), note))

@@ -131,7 +131,10 @@ def _move_after_passes(passes: Callable[..., fx.GraphModule]) -> Callable[..., f
         _replace_device(graph, _GPU, _CPU)
         passed = passes(graph, *args, **kwargs)
         _replace_device(passed, _CPU, _GPU)
-        _propagate(passed)
+        values = [node.meta["val"] for node in passed.graph.find_nodes(op="placeholder")]
+        mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
+        if mode is not None:
+            FakeTensorProp(passed, mode).propagate_dont_convert_inputs(*map(_gpu_copy, values))
         return passed
 
     return passes_and_move
@@ -174,14 +177,6 @@ def _replace_device(graph: fx.GraphModule, source: torch.device, target: torch.d
     for node in graph.graph.nodes:
         node.args = fx.node.map_aggregate(node.args, moved)
         node.kwargs = fx.node.map_aggregate(node.kwargs, moved)
-
-
-def _propagate(graph: fx.GraphModule) -> None:
-    """Recompute each node's fake value from inputs on the GPU."""
-    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
-    if mode is not None:
-        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*map(_gpu_copy, values))
 
 
 def _gpu_copy(value: Any) -> Any:

@@ -96,11 +96,6 @@ class StyledLines(Lines):
         if self._wrap and self.size.width and self.columns != self._wrapped_columns:
             self._show(self._unwrapped, keep=True)
 
-    def _unwrapped_at(self, index: int) -> int:
-        """Return the number of the unwrapped line that a shown line is part of."""
-        starts = accumulate(len(self._to_width([item])) for item in self._unwrapped)
-        return next((number for number, end in enumerate(starts) if end > index), len(self._unwrapped))
-
     def _first_of(self, number: int) -> int:
         """Return where the first part of an unwrapped line is shown."""
         return len(self._to_width(self._unwrapped[:number]))
@@ -112,7 +107,8 @@ class StyledLines(Lines):
 
     def _kept_number(self, lines: Sequence[Line]) -> int:
         """Return the number that the cursor's unwrapped line has among other lines; if it is gone, its old number."""
-        number = self._unwrapped_at(self.cursor)
+        starts = accumulate(len(self._to_width([item])) for item in self._unwrapped)
+        number = next((number for number, end in enumerate(starts) if end > self.cursor), len(self._unwrapped))
         here = self._unwrapped[number] if number < len(self._unwrapped) else None
         return next((place for place, item in enumerate(lines) if here and here.text and item == here), number)
 
