@@ -32,7 +32,6 @@ from tui.documents import (
 from tui.graph_node import GraphNodes
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
-from tui.node_places import callers
 from tui.node_rows import CODE, DYNAMO, LOWERED, NodeRows
 from tui.node_values import NodeValues
 from tui.pane_labels import failure_text
@@ -202,18 +201,19 @@ def read_panes(
     is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
     modules = generated_modules(session.recording, compile_id) if refs["kernel"] and is_small else ()
     origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
+    callers = item.callers if item is not None else ()
     linker = RecordedLinks(
         session.recording,
         graphs,
         from_cache=item is not None and "hit" in (item.cache or ""),
         origins=origins,
-        callers=callers(item),
+        callers=callers,
         modules=modules,
     )
     by_event = {graph.event: graph for graph in graphs}
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
-    board.in_recording, board.callers = item is not None, callers(item)
+    board.in_recording, board.callers = item is not None, callers
     board.failure = failure_text(item, refs) if item is not None else ""
     board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}

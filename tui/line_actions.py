@@ -187,7 +187,6 @@ class LineActionsApp(NotifyingApp):
 
     def edit_document(self, document: Document, line: int) -> None:
         """Open a document in the user's editor at a line, from 1."""
-
         if self._copies is None:
             self._copies = TemporaryDirectory(prefix="dynadiag-")
         self._report_editor(edit_document(self, document, line, Path(self._copies.name)))
@@ -199,7 +198,6 @@ class LineActionsApp(NotifyingApp):
 
     def edit_file(self, path: Path) -> None:
         """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""
-
         if path.suffix == ".py" and path.is_file():
             self._report_editor(edit_path(self, path, 1))
         else:

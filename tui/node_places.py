@@ -31,18 +31,6 @@ def node_origins(
     return tuple(dict.fromkeys(origins[name] for name in names if name in origins))
 
 
-def callers(item: Compile | None) -> tuple[Frame, ...]:
-    """Return the frames that led to a compiled function, without its own.
-
-    A function that goes on after a graph break is called by itself, at the line of the break: that frame did not lead
-    to what comes after the break.
-    """
-    if item is None or not item.user_stack:
-        return ()
-    *above, own = item.user_stack
-    return tuple(above[:-1] if above and above[-1] == own else above)
-
-
 def short_place(frame: Frame) -> str:
     """Return ``net.py:12``."""
     return f"{one_line(frame.file.rpartition('/')[2])}:{frame.line}"
@@ -142,7 +130,7 @@ class CompiledLines:
             for key in frozenset(_lines_of(recording, graph)):
                 lines.setdefault(key, {})[graph.compile_id] = None
         for item in self._compiles:
-            for frame in callers(item):
+            for frame in item.callers:
                 if frame.line is not None and is_user_file(frame.file):
                     lines.setdefault((frame.file, frame.line), {})[item.compile_id] = None
         self._lines: Mapping[LineKey, tuple[str, ...]] = {key: tuple(ids) for key, ids in lines.items()}

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from dynadiag.diff.value_differences import distance, sample_number
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import operator_name
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
@@ -108,14 +109,14 @@ def _screen_lines(values: NodeValues, node: NodeValue, wide: Float64Value | None
     if stored is None:
         yield line(("compiled: no kernel stores it, and it is not returned", "dim"))
     yield Line()
-    elements = [[] if side is None else [_number(text) for text in side.samples] for side in sides]
+    elements = [[] if side is None else [sample_number(text) for text in side.samples] for side in sides]
     yield from _histogram(elements)
     yield Line()
     eager, *others = elements
     rows = []
     for at, own in enumerate(eager):
         row = [own, *(side[at] if at < len(side) else None for side in others)]
-        apart = max((_apart(own, number) for number in row[1:] if number is not None), default=0.0)
+        apart = max((distance(own, number) for number in row[1:] if number is not None), default=0.0)
         rows.append((apart, at, row))
     differing = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1]))[:_MAX_ELEMENTS]
     if differing:
@@ -141,13 +142,6 @@ def _cell(number: float | None) -> str:
     return "-" if number is None else f"{number:,}" if isinstance(number, int) else f"{number:.8g}"
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # a stranger's recording
-        return math.nan
-
-
 def _histogram(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
     """How the recorded elements are spread, in the same bins for every side."""
     finite = [number for side in elements for number in side if math.isfinite(number)]
@@ -166,10 +160,3 @@ def _histogram(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
     for at in range(_BINS if step else 1):
         bars = "".join(f"{'█' * math.ceil(counts[at] * _BAR / largest):<{_WIDTH}}" for counts in bins)
         yield line((f"{low + at * step:<{_NAME_WIDTH}.3g}", "dim"), (bars, "bar"))
-
-
-def _apart(own: float, other: float) -> float:
-    if own == other or (math.isnan(own) and math.isnan(other)):
-        return 0.0
-    apart = abs(own - other)
-    return math.inf if math.isnan(apart) else apart

@@ -96,9 +96,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
     """Record a trial and report it."""
-    status = f"ends with {outcome.exit_code}"
-    log.add(label, outcome, status, label)
-    progress.on_trial(log.count, label, status, outcome.seconds)
+    log.add(label, outcome, outcome.ending, label)
+    progress.on_trial(log.count, label, outcome.ending, outcome.seconds)
 
 
 def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, str | None]:
