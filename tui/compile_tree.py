@@ -205,7 +205,9 @@ def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:
 def call_lines(key: str, made: CompileTree) -> list[Line]:
     """Return the details of a call: its callers and the compiles that it led to."""
     found = [
-        made.calls[one] for end in range(len(key) + 1) if (one := key[:end]) in made.calls and _ends_path_step(key, end)
+        made.calls[one]
+        for end in range(len(key) + 1)
+        if (one := key[:end]) in made.calls and (end == len(key) or key[end] == "/")
     ]
     if not found:
         return []
@@ -218,11 +220,6 @@ def call_lines(key: str, made: CompileTree) -> list[Line]:
         *_section("called", [_frame_line(frame, made) for frame in frames]),
         *_section("compiled", [_compile_line(item, made) for item in compiles[:_MAX_COMPILES]]),
     ]
-
-
-def _ends_path_step(key: str, end: int) -> bool:
-    """Whether `end` is the end of a path component of `key`."""
-    return end == len(key) or key[end] == "/"
 
 
 def _compile_line(item: Compile, made: CompileTree) -> Line:

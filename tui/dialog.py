@@ -96,7 +96,7 @@ def command_choice(command: Command, *told: str) -> Choice[Command]:
 
 
 class Confirm(Dialog["T | None"], Generic[T]):
-    """Shows what would run. `y` or enter confirms, `a` shows the next choice, any other key cancels."""
+    """Shows what would run. `y` or enter confirms, `a` shows the next choice, escape cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "run it", priority=True, id="confirm.yes"),

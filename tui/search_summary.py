@@ -72,7 +72,8 @@ def result_lines(
     told = finding.verdict.get("trials")
     trials = told if isinstance(told, int) else finding.trials
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
-    for culprit in _dicts(finding.verdict.get("culprits")):
+    found = finding.verdict.get("culprits")
+    for culprit in (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict)):
         yield from _culprit_lines(culprit, cwd, source)
     proofs = list(_strings(finding.verdict.get("confirmed")))
     shown = deciding if len(deciding) == len(proofs) else [None] * len(proofs)
@@ -140,7 +141,3 @@ def _culprit_line(data: Mapping[str, Any], cwd: str | None) -> Line:
 
 def _strings(found: Any) -> Iterator[str]:
     return (one for one in (found if isinstance(found, (list, tuple)) else ()) if isinstance(one, str))
-
-
-def _dicts(found: Any) -> Iterator[Mapping[str, Any]]:
-    return (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))

@@ -77,7 +77,8 @@ class _ModuleReader:
 
     def module(self, event: Event) -> GeneratedModule:
         """Read one generated module."""
-        module = _parse(self._recording.payload(event.index))
+        text = self._recording.payload(event.index)
+        module = parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
         compile_id = self._ids.get(event.index, event.compile_id)
         # The graph that the module was made from: after the passes, or before them when the code is from a cache.
         since = max(
@@ -277,10 +278,6 @@ def _is_true(refusal: FusionRefusal, module: ParsedModule, here: int, other: int
     """Whether what was said of two nodes holds for their kernels, which may have more: that they share no data."""
     taken = [{buffer_name(argument) for argument in module.calls[place].arguments} - {None} for place in (here, other)]
     return refusal.reason != NO_SHARED_DATA or taken[0].isdisjoint(taken[1])
-
-
-def _parse(text: str) -> ParsedModule:
-    return parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
 
 
 def _same_compile(one: Event, other: Event) -> bool:

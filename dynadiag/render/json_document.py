@@ -274,6 +274,8 @@ def document(
     graphs: defaultdict[str, list[int]] = defaultdict(list)
     for index, graph in enumerate(explanation.graphs):
         graphs[graph.compile_id].append(index)
+    findings = [item for item in explanation.findings if item.rule.is_recompile]
+    advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
     return ExplainDocument(
         torch=explanation.run.torch,
         target=explanation.run.target,
@@ -290,7 +292,9 @@ def document(
             for item in explanation.breaks
         ),
         skipped_frames=tuple(replace(item, function=original_name(item.function)) for item in explanation.skipped),
-        recompiles=_recompiles(explanation),
+        recompiles=tuple(
+            document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles
+        ),
         compiles=tuple(
             document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
         ),
@@ -316,13 +320,6 @@ def document_of(kind: type[T], item: object, **values: Any) -> T:
     """
     names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
     return kind(**values, **{name: getattr(item, name) for name in names if hasattr(item, name)})
-
-
-def _recompiles(explanation: Explanation) -> tuple[RecompileDocument, ...]:
-    """The recompiles, each with the advice of its finding."""
-    findings = [item for item in explanation.findings if item.rule.is_recompile]
-    advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
-    return tuple(document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles)
 
 
 def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
