@@ -23,8 +23,8 @@ from pathlib import Path
 from tests.tui.conftest import browsing, settle
 from tests.tui.test_diff_screen import compare, two_recordings
 from tui.app import Browser
-from tui.open_recordings import open_recordings
-from tui.themes import THEMES
+from tui.colors import THEMES
+from tui.session import open_recordings
 
 SCREENS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0")
 SIZES = ("80x24", "120x40", "200x60")

@@ -22,7 +22,7 @@ from pathlib import Path
 started, path, folder, answer, *keys = sys.argv[1:]
 from tests.tui.conftest import screen, settle
 from tui.app import Browser
-from tui.open_recordings import open_recordings
+from tui.session import open_recordings
 
 async def main():
     opened = open_recordings([Path(path)])

@@ -325,7 +325,7 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
 
 
 def _on_outcome(trials: Iterator[int], progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
-    progress.on_trial(next(trials), label, f"ends with {outcome.exit_code}", outcome.seconds)
+    progress.on_trial(next(trials), label, outcome.ending, outcome.seconds)
 
 
 def _path(function: str, path: object) -> Path:

@@ -24,7 +24,7 @@ def run(paths: Sequence[Path], place: str = "", *, folder: Path | None = None, p
     """
     gc.disable()  # nothing that is imported is garbage, and the collector takes a tenth of the import time
     from tui.app import Browser
-    from tui.open_recordings import open_recordings
+    from tui.session import open_recordings
     from tui.terminal_driver import TerminalDriver
 
     gc.freeze()

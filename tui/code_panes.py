@@ -19,23 +19,23 @@ from dynadiag.recording.records import Frame, Graph
 from tui.documents import (
     Document,
     DocumentRef,
+    SourceNote,
     compile_documents,
     preferred_stage,
     read_document,
     readable_graph,
     source_in_graphs,
+    source_notes,
     stage_before,
     stage_changes,
 )
 from tui.graph_node import GraphNodes
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
-from tui.node_places import callers
 from tui.node_rows import CODE, DYNAMO, LOWERED, NodeRows
 from tui.node_values import NodeValues
 from tui.pane_labels import failure_text
 from tui.session import Session
-from tui.source_findings import SourceNote, source_notes
 from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
@@ -201,18 +201,19 @@ def read_panes(
     is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
     modules = generated_modules(session.recording, compile_id) if refs["kernel"] and is_small else ()
     origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
+    callers = item.callers if item is not None else ()
     linker = RecordedLinks(
         session.recording,
         graphs,
         from_cache=item is not None and "hit" in (item.cache or ""),
         origins=origins,
-        callers=callers(item),
+        callers=callers,
         modules=modules,
     )
     by_event = {graph.event: graph for graph in graphs}
     board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
     board.selected["later"] = preferred_stage(refs["later"])
-    board.in_recording, board.callers = item is not None, callers(item)
+    board.in_recording, board.callers = item is not None, callers
     board.failure = failure_text(item, refs) if item is not None else ""
     board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
@@ -220,40 +221,31 @@ def read_panes(
         sources = {key: document for key, document in before.documents.items() if document.ref.kind == "source"}
         board.documents.update({key: document for key, document in sources.items() if not document.note})
     _link_all_graphs(session, board)
-    _add_sources(session, board)
-    board.modules = {f"event:{module.event}": module for module in modules}
-    if board.modules:
-        board.select("kernel", 0)
-    is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
-    if wanted and board.find(wanted) is None and is_recorded:
-        _add_document(board, wanted)
-    return read_documents(session, board)
-
-
-def _add_sources(session: Session, board: CodePaneModel) -> None:
-    """Add the recorded files that lines of the compile are in, after the file of the compiled function."""
+    # Add the recorded files that lines of the compile are in, after the file of the compiled function.
     recorded = frozenset(session.recording.source_files())
     named = {place: None for key in board.printed for place in _all_lines(board.printed[key][1])}
     known = {ref.title for ref in board.documents_of["source"]}
     files = dict.fromkeys(file for file, _ in named if file in recorded and file not in known)
     ranked = sorted(files, key=lambda file: path_in_packages(file) is not None)
     board.documents_of["source"] += [DocumentRef(f"source:{file}", "source", file) for file in ranked]
+    board.modules = {f"event:{module.event}": module for module in modules}
+    if board.modules:
+        board.select("kernel", 0)
+    is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
+    if wanted and board.find(wanted) is None and is_recorded:
+        kind, _, name = wanted.partition(":")
+        if kind == "source":
+            board.documents_of["source"].append(DocumentRef(wanted, "source", name))
+            board.selected["source"] = len(board.documents_of["source"]) - 1
+        else:
+            board.documents_of["later"].append(DocumentRef(wanted, "event", f"event {name}", board.compile_id))
+            board.selected["later"] = len(board.documents_of["later"]) - 1
+    return read_documents(session, board)
 
 
 def _all_lines(links: LineLinks) -> Iterable[LineKey]:
     """The source lines of a document, and those of the frames that led to them."""
     return chain(links.lines, *frozenset(links.callers.values()))
-
-
-def _add_document(board: CodePaneModel, wanted: str) -> None:
-    """Add a document that does not belong to the compile: another source file, or an event."""
-    kind, _, name = wanted.partition(":")
-    if kind == "source":
-        board.documents_of["source"].append(DocumentRef(wanted, "source", name))
-        board.selected["source"] = len(board.documents_of["source"]) - 1
-    else:
-        board.documents_of["later"].append(DocumentRef(wanted, "event", f"event {name}", board.compile_id))
-        board.selected["later"] = len(board.documents_of["later"]) - 1
 
 
 def set_stages(board: CodePaneModel, made: CompiledKernel) -> None:
@@ -275,7 +267,18 @@ def read_documents(session: Session, board: CodePaneModel) -> CodePaneModel:
         if pane != "kernel" and ref is not None:
             board.nodes(ref.key)  # parsed here, in a worker
     if (ref := board.ref("source")) is not None:
-        _link_source(session, board, ref)
+        document = board.documents.get(ref.key) or read_document(session, ref)
+        if document.note:
+            document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
+        board.documents[ref.key] = document
+        linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
+        others = [links for key, links in linked.items() if not key.startswith("source:")]
+        mapped = {place for links in others for place in links.lines}
+        board.links[ref.key] = source_links(
+            ref.title, len(document.lines), mapped, chain.from_iterable(map(_all_lines, others))
+        )
+        if ref.key not in board.notes:
+            board.notes[ref.key] = source_notes(session.explanation(), ref.title)
     lex_ahead(board, _FIRST_LINES)
     return board
 
@@ -293,7 +296,15 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     if ref.kind == "kernel":
         module = board.modules.get(ref.key)
         links = pane_links(board.linker.module("\n".join(document.lines), module))
-        board.documents[ref.key] = replace(document, margins=call_margins(module, len(document.lines)))
+        count = len(document.lines)
+        calls = module.calls if module is not None else ()
+        times = Counter(call.name for call in calls if call.definition is not None)
+        said: dict[int, str] = {}
+        for call in calls:
+            which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
+            fused = f"not fused with {len(call.refused)}" if call.refused else ""
+            said[call.line] = ", ".join(filter(None, (which, fused)))
+        board.documents[ref.key] = replace(document, margins=[said.get(line, "") for line in range(1, count + 1)])
     elif ref.kind == "graph":
         links = pane_links(board.linker.graph(board.graphs[ref.event], "\n".join(document.lines)))
     else:
@@ -302,39 +313,7 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         board.printed[ref.key] = document, links
         board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
-    _assign_colors(board, chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))))
-
-
-def call_margins(module: GeneratedModule | None, count: int) -> Sequence[str]:
-    """What stands at the right margin of a kernel's call: which of several it is, with how many it is not fused."""
-    calls = module.calls if module is not None else ()
-    times = Counter(call.name for call in calls if call.definition is not None)
-    said: dict[int, str] = {}
-    for call in calls:
-        which = f"call {call.call_number} of {times[call.name]}" if times[call.name] > 1 else ""
-        fused = f"not fused with {len(call.refused)}" if call.refused else ""
-        said[call.line] = ", ".join(filter(None, (which, fused)))
-    return [said.get(line, "") for line in range(1, count + 1)]
-
-
-def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
-    """Link a source file. This comes last: a source line has links if any other document refers to it."""
-    document = board.documents.get(ref.key) or read_document(session, ref)
-    if document.note:
-        document = source_in_graphs(document, (graph for graph, _ in board.printed.values()))
-    board.documents[ref.key] = document
-    linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
-    others = [links for key, links in linked.items() if not key.startswith("source:")]
-    mapped = {place for links in others for place in links.lines}
-    board.links[ref.key] = source_links(
-        ref.title, len(document.lines), mapped, chain.from_iterable(map(_all_lines, others))
-    )
-    if ref.key not in board.notes:
-        board.notes[ref.key] = source_notes(session.explanation(), ref.title)
-
-
-def _assign_colors(board: CodePaneModel, places: Iterable[LineKey]) -> None:
-    for place in places:
+    for place in chain(sorted(links.lines), sorted(frozenset(_all_lines(links)).difference(links.lines))):
         board.colors.setdefault(place, len(board.colors))
 
 

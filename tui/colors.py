@@ -1,4 +1,4 @@
-"""Colors of roles, of syntax and of linked lines, for each palette: a dark and a light background, and two more.
+"""The themes, and for each the colors of roles, of syntax and of linked lines: dark, light, and two more.
 
 The palette `color-blind` tells good from bad by blue and orange instead of green and red. The palette `terminal` uses
 only the 16 colors that the user has chosen for the terminal.
@@ -9,10 +9,40 @@ blindness can tell them apart. Black is left out, and some colors are darker on 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from rich.color import Color
 from rich.style import Style
+from textual.theme import BUILTIN_THEMES, Theme
+
+# The name of a theme in the settings -> its name in Textual. The first one is shown unless the settings name another.
+_TEXTUAL = {"dark": "textual-dark", "light": "light", "terminal": "ansi-dark", "color-blind": "color-blind"}
+_PALETTES = {textual: name for name, textual in _TEXTUAL.items()}
+THEMES = tuple(_TEXTUAL)
+
+
+def theme_of(name: str) -> Theme:
+    """Return the theme of a name in `THEMES`; an unknown one is the dark theme.
+
+    The light one has a lighter surface than Textual's own, on whose gray dim and colored text has too little contrast.
+    """
+    if name == "light":
+        return replace(BUILTIN_THEMES["textual-light"], name="light", surface="#FAFAFA", panel="#E8E8E8")
+    if name == "color-blind":
+        return Theme("color-blind", "#0072B2", warning="#F0E442", error="#E69F00", success="#56B4E9", accent="#CC79A7")
+    return BUILTIN_THEMES[_TEXTUAL.get(name, "textual-dark")]
+
+
+def palette_of(textual: str) -> str:
+    """Return the name, which is also that of the palette of `tui.colors`, of a theme of Textual."""
+    return _PALETTES.get(textual, "dark")
+
+
+def next_theme(name: str) -> str:
+    """Return the theme after this one, the first after the last."""
+    return THEMES[(THEMES.index(name) + 1) % len(THEMES)]
+
 
 _OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2")
 _LIGHT = {"#F0E442": "#9A8F00", "#E69F00": "#B57D00", "#56B4E9": "#2588C0"}

@@ -17,7 +17,7 @@ from tui.styled_text import one_line
 
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
-    from tui.confirm import Choice
+    from tui.dialog import Choice
 
 
 _ACCURACY = "--accuracy"
@@ -101,14 +101,14 @@ class CommandActionsApp(ScreensApp):
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
         from tui.command_process import program_command
-        from tui.confirm import RUNS_OFTEN
+        from tui.dialog import RUNS_OFTEN
 
         copies = "Changes are tried in copies of your files; yours stay as they are."
         self._ask_and_run("fix", lambda: program_command("fix", self.session.run), (copies, RUNS_OFTEN))
 
     def action_compare(self) -> None:
         """Ask the user, then time the function of the program uncompiled and compiled."""
-        from tui.confirm import RUNS_OFTEN
+        from tui.dialog import RUNS_OFTEN
 
         self._ask_and_run("compare", self._comparison, ("Each compile mode runs in a process of its own.", RUNS_OFTEN))
 
@@ -176,14 +176,14 @@ class CommandActionsApp(ScreensApp):
 
     def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
         """Show the command of this kind that runs; if none does, ask the user and start one."""
-        from tui.confirm import command_choice
+        from tui.dialog import command_choice
 
         if not self._show_running(kind):
             self.ask_to_run(lambda: [command_choice(make(), *told)])
 
     def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
         """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
-        from tui.confirm import Confirm
+        from tui.dialog import Confirm
 
         subject = self.session.final_path  # another one may be open when the user answers
         try:
@@ -261,7 +261,7 @@ class CommandActionsApp(ScreensApp):
 
 
 def _search_choice(command: Command) -> Choice[Command]:
-    from tui.confirm import RUNS_OFTEN, command_choice
+    from tui.dialog import RUNS_OFTEN, command_choice
 
     compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in command.options else ""
     shown = compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."

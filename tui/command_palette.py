@@ -13,8 +13,7 @@ from textual.dom import DOMNode
 
 from tui.bookmarks import BookmarkList
 from tui.command_screen import CommandScreen
-from tui.confirm import Confirm
-from tui.dialog import ClosesOnce
+from tui.dialog import ClosesOnce, Confirm
 from tui.diff_screen import DiffScreen
 from tui.graph_screen import GraphScreen
 from tui.help import HelpScreen, key_label

@@ -162,7 +162,7 @@ class CommandProcess:
         path = self.command.output or self.command.resume
         if path is None and self.messages and self.exit_code is not None:
             path = Path(self.messages[-1])
-        return path if path and (_is_recording(path) or has_recordings(path)) else None
+        return path if path and ((path.suffix == SUFFIX and path.is_file()) or has_recordings(path)) else None
 
     def belongs_to(self, recording: Path) -> bool:
         """Whether it was started on this recording, or writes it. A search that goes on with one writes that."""
@@ -250,10 +250,6 @@ class CommandProcess:
     def _add_report_line(self, text: str) -> None:
         self.report.append(text)
         self.on_change()
-
-
-def _is_recording(path: Path) -> bool:
-    return path.suffix == SUFFIX and path.is_file()
 
 
 def _read_document(path: Path) -> dict[str, Any]:

@@ -155,23 +155,19 @@ def _outcome(item: Compile, made: CompileTree) -> Fragment:
 def _compile_branch(item: Compile, made: CompileTree) -> Branch:
     mark, role = _outcome(item, made)
     seconds = duration(item.seconds.total) if item.seconds.total is not None else "-"
+    breaks = made.breaks.get(item.compile_id, [])
     parts: list[Fragment] = [
         (f"{one_line(item.compile_id):<5} ", "key"),
         (f"{mark:<9} ", role),
         (f"{seconds:>7}  ", ""),
         (one_line(item.function), "strong"),
         (f":{item.line}" if item.line else "", "dim"),
-        (_break_names(made.breaks.get(item.compile_id, [])), "break"),
+        ("".join(f"  {name}" for name in dict.fromkeys(one_line(each.gb_id or "break") for each in breaks)), "break"),
         (f"  {item.attempts} attempts" if item.attempts > 1 else "", "dim"),
         *_change_fragments(made.recompiles.get(item.compile_id)),
     ]
     target = Location("code", compile_id=item.compile_id)
     return Branch(f"compile/{item.index}", _non_empty(parts), target, lambda: _compile_children(item, made))
-
-
-def _break_names(breaks: Sequence[Break]) -> str:
-    """The ids of the breaks that a compile met, each once."""
-    return "".join(f"  {name}" for name in dict.fromkeys(one_line(each.gb_id or "break") for each in breaks))
 
 
 def _change_fragments(item: Recompile | None) -> Sequence[Fragment]:
@@ -209,7 +205,9 @@ def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:
 def call_lines(key: str, made: CompileTree) -> list[Line]:
     """Return the details of a call: its callers and the compiles that it led to."""
     found = [
-        made.calls[one] for end in range(len(key) + 1) if (one := key[:end]) in made.calls and _ends_path_step(key, end)
+        made.calls[one]
+        for end in range(len(key) + 1)
+        if (one := key[:end]) in made.calls and (end == len(key) or key[end] == "/")
     ]
     if not found:
         return []
@@ -224,18 +222,6 @@ def call_lines(key: str, made: CompileTree) -> list[Line]:
     ]
 
 
-def _caller_lines(item: Compile, made: CompileTree) -> list[Line]:
-    found = _section("called from", [_frame_line(frame, made) for frame in made.callers(item)])
-    if made.explanation.run.is_foreign:
-        found[-1:] = [line(("torch's own log leaves out the last of these calls", "dim")), Line()]
-    return found
-
-
-def _ends_path_step(key: str, end: int) -> bool:
-    """Whether `end` is the end of a path component of `key`."""
-    return end == len(key) or key[end] == "/"
-
-
 def _compile_line(item: Compile, made: CompileTree) -> Line:
     mark, role = _outcome(item, made)
     parts = (f"{one_line(item.compile_id):<6} ", "key"), (f"{mark:<10}", role), one_line(item.function)
@@ -246,6 +232,15 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
     """Return the details of one compile."""
     mark, role = _outcome(item, made)
     code = Location("code", item.compile_id)
+    spent = item.seconds
+    parts = (
+        ("total", spent.total),
+        ("Dynamo", spent.dynamo),
+        ("backend" if _only_backend(item, made) else "AOTAutograd and below", spent.aot),
+        ("Inductor and below", spent.inductor),
+        ("code generation", spent.codegen),
+    )
+    known = [line(f"{duration(value):>8}  {name}") for name, value in parts if value is not None]
     lines = [
         line(
             (f"{one_line(item.compile_id)}  ", "key"),
@@ -257,14 +252,17 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
         line((source_location(item.file, item.line, None, made.cwd), "dim")),
         *_failure_lines(item, made),
         Line(),
-        *_phase_lines(item, made),
+        *(known or [line(("no compile time was recorded", "dim"))]),
         line(
             f"{count(item.attempts, 'attempt')}, ", count(item.guards, "guard"), to=Location("guards", item.compile_id)
         ),
         *([line(f"FX graph cache: {one_line(item.cache)}")] if item.cache else []),
         Line(),
     ]
-    lines += _caller_lines(item, made)
+    found = _section("called from", [_frame_line(frame, made) for frame in made.callers(item)])
+    if made.explanation.run.is_foreign:
+        found[-1:] = [line(("torch's own log leaves out the last of these calls", "dim")), Line()]
+    lines += found
     lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
     graphs = made.graphs(item.compile_id)
     titles = (title.text for title in graph_titles(graphs))
@@ -330,19 +328,6 @@ def _only_backend(item: Compile, made: CompileTree) -> bool:
     """Whether a backend was called, of which AOTAutograd is not known to be a part."""
     timed = made.explanation.timing.spent if made.explanation.timing else ()
     return any(share.part == "backend" for each in timed if each.compile.index == item.index for share in each.shares)
-
-
-def _phase_lines(item: Compile, made: CompileTree) -> list[Line]:
-    spent = item.seconds
-    parts = (
-        ("total", spent.total),
-        ("Dynamo", spent.dynamo),
-        ("backend" if _only_backend(item, made) else "AOTAutograd and below", spent.aot),
-        ("Inductor and below", spent.inductor),
-        ("code generation", spent.codegen),
-    )
-    known = [line(f"{duration(value):>8}  {name}") for name, value in parts if value is not None]
-    return known or [line(("no compile time was recorded", "dim"))]
 
 
 def _section(title: str, lines: Sequence[Line]) -> list[Line]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from dynadiag.recording.records import Compile, Graph, Kernel
+from dynadiag.recording.records import Compile, Graph, Kernel, Span
 from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks
+from tui.styled_text import one_line
 
 if TYPE_CHECKING:
+    from dynadiag.explanation.explanation import Explanation
+    from dynadiag.explanation.findings import Finding
     from tui.session import Session
 
 # Inductor writes a kernel's code as a string literal into the generated module.
@@ -217,3 +220,39 @@ def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineL
         rows=tuple(line.row for line in lines),
     )
     return document, LineLinks(keys, inferred, defined=defined, callers=callers)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNote:
+    """What a source line has: the sign, the role and the name of its worst finding, and the texts of all."""
+
+    sign: str
+    role: str
+    text: str
+    name: str = ""  # torch's id of a break, or the compile
+
+
+def source_notes(explanation: Explanation, file: str) -> Mapping[int, SourceNote]:
+    """Return the notes of a source file by line, from 0. Of several findings on a line the worst gives the sign."""
+    found: dict[int, list[SourceNote]] = {}
+    for finding in explanation.findings:
+        view, label = finding.rule.view, one_line(finding.label or "")
+        for span, text in _places(finding):
+            if span.file == file and span.line:
+                found.setdefault(span.line - 1, []).append(SourceNote(view.sign, view.role, one_line(text), label))
+    return {
+        line: replace(notes[0], text="  ".join(dict.fromkeys(note.text for note in notes)))
+        for line, notes in found.items()
+    }
+
+
+def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
+    """The places of a finding with a short text for each: that of a recompile is where the failed guard was made."""
+    guards = [fact for fact in finding.evidence if fact.span is not None]
+    if finding.rule.is_recompile and guards:
+        for fact in guards:
+            if fact.span is not None:
+                yield fact.span, fact.note or fact.text
+        return
+    for span in dict.fromkeys((finding.own_span, finding.span, *finding.places)):
+        yield span, f"{finding.id} {finding.title}" if finding.id else finding.title

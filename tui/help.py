@@ -29,19 +29,6 @@ def key_label(binding: Binding, chosen: Mapping[str, str]) -> str:
     return " ".join(format_key(key).replace("ctrl+", "^") for key in keys.split(","))
 
 
-def help_lines(
-    sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int, chosen: Mapping[str, str]
-) -> list[Line]:
-    """Return every described binding by section with its ``chosen`` keys, wrapped to `columns`."""
-    made: list[Line] = []
-    for title, bindings in sections:
-        own = [item for item in bindings if isinstance(item, Binding) and item.description]
-        if own:
-            described = [each for item in own for each in _binding_lines(item, columns, chosen)]
-            made += [line((title, "title")), *described, Line()]
-    return made[:-1]
-
-
 def word_lines(words: Sequence[tuple[str, str]], columns: int) -> list[Line]:
     """Return words with what each means, wrapped to `columns`."""
     made = [line(("On this line", "title"))]
@@ -87,8 +74,13 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self) -> None:
         lines = self.query_one(StyledLines)
-        keys = help_lines(self._sections, lines.columns, self._chosen)
-        lines.show([*word_lines(self._words, lines.columns), *keys], keep=True)
+        made: list[Line] = []
+        for title, bindings in self._sections:
+            own = [item for item in bindings if isinstance(item, Binding) and item.description]
+            if own:
+                described = [each for item in own for each in _binding_lines(item, lines.columns, self._chosen)]
+                made += [line((title, "title")), *described, Line()]
+        lines.show([*word_lines(self._words, lines.columns), *made[:-1]], keep=True)
 
     def on_mount(self) -> None:
         lines = self.query_one(StyledLines)

@@ -17,7 +17,7 @@ from dynadiag.recording.code_origin import is_user_file, path_in_packages
 from dynadiag.recording.records import Frame
 from dynadiag.render.fusion_text import refusal_texts, share_text
 from dynadiag.render.paths import source_location
-from tui.node_places import callers, short_chain
+from tui.node_places import short_chain
 from tui.session import Session
 from tui.styled_text import one_line
 
@@ -75,7 +75,7 @@ def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tupl
         if sum(graph.nodes for graph in graphs) > _MAX_NODES:
             continue
         item = session.compile(compile_id)
-        above = callers(item)
+        above = item.callers if item is not None else ()
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
         origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
         for module in generated_modules(session.recording, compile_id):

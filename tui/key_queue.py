@@ -50,19 +50,6 @@ class KeyQueue:
         else:
             await self._send_key(key)
 
-    def _paste(self) -> None:
-        """Give the text that waits to the prompt; without one, drop what nobody can have typed ahead."""
-        focused = self._app.focused
-        text = "".join(key.character or "" for key in takewhile(lambda key: key.is_printable, self._keys))
-        if focused is None or not focused.check_consume_key("a", "a"):
-            if len(self._keys) > MOST_AHEAD:
-                self._app.notify(f"{len(self._keys):,} keys were dropped: they came at once, and no prompt was open")
-                self._keys.clear()
-        elif len(text) > 1:
-            focused.post_message(events.Paste(text))
-            for _ in text:
-                self._keys.popleft()
-
     async def _send_key(self, key: events.Key) -> None:
         self._is_handling, self._number = True, self._number + 1
         number, target = self._number, self._app.focused or self._app.screen
@@ -89,6 +76,15 @@ class KeyQueue:
             self._app.call_later(self._next, number)
             return
         self._is_handling = False
-        self._paste()
+        focused = self._app.focused
+        text = "".join(key.character or "" for key in takewhile(lambda key: key.is_printable, self._keys))
+        if focused is None or not focused.check_consume_key("a", "a"):
+            if len(self._keys) > MOST_AHEAD:
+                self._app.notify(f"{len(self._keys):,} keys were dropped: they came at once, and no prompt was open")
+                self._keys.clear()
+        elif len(text) > 1:
+            focused.post_message(events.Paste(text))
+            for _ in text:
+                self._keys.popleft()
         if self._keys:
             await self._send_key(self._keys.popleft())

@@ -18,15 +18,13 @@ from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
-from tui.error_summary import first_sentence
-from tui.line_wrapping import wrap_lines
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
 from tui.search_summary import ReadSource, result_lines
-from tui.span_text import span_text
-from tui.styled_report import RolePrinter, styled_report_lines
+from tui.styled_report import RolePrinter, first_sentence, span_text, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
+from tui.widgets.styled_lines import wrap_lines
 
 _LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the overview lists: as many as fit
 _MAX_VALUES = 1  # earlier values of a recompile: on a narrow screen more of them would cut off the new one

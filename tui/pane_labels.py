@@ -61,7 +61,7 @@ def compiles_text(ids: Sequence[str]) -> str:
     if len(ids) < _SEVERAL:
         return ""
     more = f" and {len(ids) - _MAX_COMPILES:,} more" if len(ids) > _MAX_COMPILES else ""
-    return f"compiled in {', '.join(map(one_line, ids[:_MAX_COMPILES]))}{more}: J"
+    return f"compiled in {', '.join(map(one_line, ids[:_MAX_COMPILES]))}{more} (J: next)"
 
 
 def user_lines_text(pane: CodePane, places: frozenset[LineKey]) -> str:

@@ -98,7 +98,8 @@ def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[Compa
 def differences(ranks: Sequence[RankSummary]) -> list[Line]:
     """Return where the ranks differ: items that do not occur equally often, exit codes, slow ranks."""
     read = [rank for rank in ranks if rank.items is not None]
-    compiled = [rank for rank in read if not _is_uncompiled(rank)]
+    # That the uncompiled variant of a comparison compiled nothing is no difference.
+    compiled = [rank for rank in read if not (rank.run is not None and UNCOMPILED_NOTE in rank.run.notes)]
     if len(compiled) < 2:
         why = "only one recording could be read" if len(read) < 2 else "only one of them compiles anything"
         return [line((f"{why}, so there is nothing to compare", "dim"))]
@@ -130,11 +131,6 @@ def first_divergence(ranks: Sequence[RankSummary], paths: Sequence[Path]) -> lis
         *(line(("  help: ", "help"), one_line(each.text)) for each in found.advice),
         Line(),
     ]
-
-
-def _is_uncompiled(rank: RankSummary) -> bool:
-    """Whether it is the uncompiled variant of a comparison: that it compiled nothing is no difference."""
-    return rank.run is not None and UNCOMPILED_NOTE in rank.run.notes
 
 
 def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:

@@ -101,7 +101,9 @@ def record_hit(kind: str, record: Any, finder: TextMatcher, cwd: str | None) -> 
         return None
     number = getattr(record, "compile_id", "-")
     where = _record_location(record, cwd)
-    return Hit(kind, one_line(number), where, _excerpt(found, finder), _target(kind, record))
+    first = max(0, finder.spans(found)[0][0] - _CONTEXT_CHARS)
+    piece = one_line(found[first : first + _MAX_CHARS])
+    return Hit(kind, one_line(number), where, f"…{piece}" if first else piece, _target(kind, record))
 
 
 def log_hit(seen: LogMatch, session: Session, places: Callable[[int], Sequence[MadeOf]]) -> Hit:
@@ -111,7 +113,9 @@ def log_hit(seen: LogMatch, session: Session, places: Callable[[int], Sequence[M
     stage = stage_of(name)
     kind, where, document, place = "event", name, f"event:{event.index}", ("", "")
     if seen.line and event.kind == "dynadiag_source":
-        file = _source_file(session, event.index)
+        data = session.recording.metadata(event.index).get("dynadiag_source")
+        file = data.get("file") if isinstance(data, dict) else None
+        file = file if isinstance(file, str) else "?"
         kind, where, document = "source", source_location(file, seen.line, None, session.run.cwd), f"source:{file}"
     elif seen.line and stage is not None:
         kind, where = "graph", f"{stage}:{seen.line}"
@@ -126,12 +130,6 @@ def log_hit(seen: LogMatch, session: Session, places: Callable[[int], Sequence[M
     else:
         target = Location("events", item=event.index)
     return Hit(kind, one_line(event.compile_id), one_line(where), one_line(seen.text), target, place)
-
-
-def _source_file(session: Session, event: int) -> str:
-    data = session.recording.metadata(event).get("dynadiag_source")
-    file = data.get("file") if isinstance(data, dict) else None
-    return file if isinstance(file, str) else "?"
 
 
 def _searched_texts(record: Any) -> Iterator[str]:
@@ -155,13 +153,6 @@ def _record_location(record: Any, cwd: str | None) -> str:
     if file:
         return source_location(file, span.line, None, cwd)
     return one_line(getattr(record, "language", ""))
-
-
-def _excerpt(text: str, finder: TextMatcher) -> str:
-    """Return an excerpt of a text around the match."""
-    first = max(0, finder.spans(text)[0][0] - _CONTEXT_CHARS)
-    piece = one_line(text[first : first + _MAX_CHARS])
-    return f"…{piece}" if first else piece
 
 
 def _target(kind: str, record: Any) -> Location:

@@ -8,9 +8,9 @@ from typing import Any
 
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.render.paths import source_location
-from tui.error_summary import brief_error
 from tui.location import FILE_VIEW, Location
 from tui.search_result import SearchResult
+from tui.styled_report import brief_error
 from tui.styled_text import Fragment, Line, line, one_line
 
 ReadSource = Callable[[str], str | None]  # the recorded text of a source file
@@ -72,7 +72,8 @@ def result_lines(
     told = finding.verdict.get("trials")
     trials = told if isinstance(told, int) else finding.trials
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
-    for culprit in _dicts(finding.verdict.get("culprits")):
+    found = finding.verdict.get("culprits")
+    for culprit in (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict)):
         yield from _culprit_lines(culprit, cwd, source)
     proofs = list(_strings(finding.verdict.get("confirmed")))
     shown = deciding if len(deciding) == len(proofs) else [None] * len(proofs)
@@ -140,7 +141,3 @@ def _culprit_line(data: Mapping[str, Any], cwd: str | None) -> Line:
 
 def _strings(found: Any) -> Iterator[str]:
     return (one for one in (found if isinstance(found, (list, tuple)) else ()) if isinstance(one, str))
-
-
-def _dicts(found: Any) -> Iterator[Mapping[str, Any]]:
-    return (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))

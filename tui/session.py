@@ -1,4 +1,4 @@
-"""The open recording, with caches of what was read.
+"""The recordings that are open, with caches of what was read.
 
 Worker threads may call every method. All raise `UnreadableInput` if the recording is damaged.
 """
@@ -6,13 +6,14 @@ Worker threads may call every method. All raise `UnreadableInput` if the recordi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from dynadiag.recording.opening import is_running, open_recording
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.opening import has_recordings, is_running, list_recordings, open_recording
 from dynadiag.recording.packing import is_packed
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
@@ -27,9 +28,8 @@ from dynadiag.recording.records import (
 
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
-    from tui.compiled_lines import CompiledLines
+    from tui.node_places import CompiledLines
     from tui.node_values import NodeValues
-
 
 _JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
@@ -110,7 +110,7 @@ class Session:
 
     def compiled_lines(self) -> CompiledLines:
         """Return the compiles of each source line, read once."""
-        from tui.compiled_lines import CompiledLines  # only the Code screen needs it
+        from tui.node_places import CompiledLines  # as above
 
         explanation = self.explanation()
         with self._lock:
@@ -169,3 +169,30 @@ class _SummaryRecording:
         from dynadiag.explanation.cuda_graphs import CUDA_GRAPH_EVENTS  # imported in a worker, as above
 
         return () if kind in CUDA_GRAPH_EVENTS else self._recording.events(kind, compile_id=compile_id)
+
+
+class OpenRecordings(NamedTuple):
+    """The session of the first readable recording, and its number among all, whose paths are empty if there is one."""
+
+    session: Session
+    paths: Sequence[Path]
+    rank: int
+
+
+def open_recordings(named: Sequence[Path]) -> OpenRecordings:
+    """Open recordings, each named or in a named folder. Raises `UnreadableInput` if none can be read."""
+    folders = [path.is_dir() or has_recordings(path) for path in named]
+    paths = [
+        one
+        for path, is_folder in zip(named, folders, strict=True)
+        for one in (list_recordings(path) if is_folder else [path])
+    ]
+    problems = []
+    for rank, path in enumerate(paths):
+        try:
+            session = Session.open(path)
+        except UnreadableInput as error:
+            problems.append(error)
+        else:
+            return OpenRecordings(session, paths if len(paths) > 1 else (), rank)
+    raise problems[0]

@@ -14,8 +14,8 @@ from textual.keys import Keys, _character_to_key
 
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.recording.store import atomic_write
+from tui.colors import THEMES, next_theme, palette_of, theme_of
 from tui.recording_app import RecordingApp
-from tui.themes import THEMES, next_theme, palette_of, theme_of
 
 
 @dataclass(frozen=True, slots=True)

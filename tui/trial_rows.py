@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dynadiag.recording.records import Trial
-from tui.error_summary import brief_error
+from tui.styled_report import brief_error
 from tui.styled_text import Line, line, one_line
 from tui.widgets.table import Row
 

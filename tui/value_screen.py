@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from dynadiag.diff.value_differences import distance, sample_number
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import operator_name
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
@@ -101,12 +102,30 @@ def _screen_lines(values: NodeValues, node: NodeValue, wide: Float64Value | None
     sides: tuple[_Side, ...] = (summary, wide, stored.summary if stored is not None else None)
     yield line((" " * _NAME_WIDTH + "".join(f"{name:<{_WIDTH}}" for name in _NAMES), "title"))
     yield from _statistics(sides, node, stored)
-    yield from _absent(node, wide, stored)
+    if wide is None and node.off_float64 is not None:
+        yield line(("float64: only how far it is off was kept, as of a large product, compared in some rows", "dim"))
+    elif wide is None:
+        yield line(("float64: the node is a view, or reads no number of less precision, or does not run so", "dim"))
+    if stored is None:
+        yield line(("compiled: no kernel stores it, and it is not returned", "dim"))
     yield Line()
-    elements = [_numbers(side) for side in sides]
+    elements = [[] if side is None else [sample_number(text) for text in side.samples] for side in sides]
     yield from _histogram(elements)
     yield Line()
-    yield from _furthest(elements)
+    eager, *others = elements
+    rows = []
+    for at, own in enumerate(eager):
+        row = [own, *(side[at] if at < len(side) else None for side in others)]
+        apart = max((distance(own, number) for number in row[1:] if number is not None), default=0.0)
+        rows.append((apart, at, row))
+    differing = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1]))[:_MAX_ELEMENTS]
+    if differing:
+        yield line(("elements that differ most", "title"))
+    elif len(eager) > 1:
+        yield line(("the recorded elements are equal, in seven digits", "dim"))
+    for _, at, row in differing:
+        cells = "".join(f"{_cell(number):<{_WIDTH}}" for number in row)
+        yield line((f"{f'[{at}]':<{_NAME_WIDTH}}", "dim"), cells)
 
 
 def _statistics(sides: Sequence[_Side], node: NodeValue, stored: StoredNodeValue | None) -> Iterator[Line]:
@@ -121,26 +140,6 @@ def _statistics(sides: Sequence[_Side], node: NodeValue, stored: StoredNodeValue
 
 def _cell(number: float | None) -> str:
     return "-" if number is None else f"{number:,}" if isinstance(number, int) else f"{number:.8g}"
-
-
-def _absent(node: NodeValue, wide: Float64Value | None, stored: StoredNodeValue | None) -> Iterator[Line]:
-    if wide is None and node.off_float64 is not None:
-        yield line(("float64: only how far it is off was kept, as of a large product, compared in some rows", "dim"))
-    elif wide is None:
-        yield line(("float64: the node is a view, or reads no number of less precision, or does not run so", "dim"))
-    if stored is None:
-        yield line(("compiled: no kernel stores it, and it is not returned", "dim"))
-
-
-def _numbers(side: _Side) -> list[float]:
-    return [_number(text) for text in side.samples] if side is not None else []
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # a stranger's recording
-        return math.nan
 
 
 def _histogram(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
@@ -161,28 +160,3 @@ def _histogram(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
     for at in range(_BINS if step else 1):
         bars = "".join(f"{'█' * math.ceil(counts[at] * _BAR / largest):<{_WIDTH}}" for counts in bins)
         yield line((f"{low + at * step:<{_NAME_WIDTH}.3g}", "dim"), (bars, "bar"))
-
-
-def _furthest(elements: Sequence[Sequence[float]]) -> Iterator[Line]:
-    """The recorded elements that differ most between the sides."""
-    eager, *others = elements
-    rows = []
-    for at, own in enumerate(eager):
-        row = [own, *(side[at] if at < len(side) else None for side in others)]
-        apart = max((_apart(own, number) for number in row[1:] if number is not None), default=0.0)
-        rows.append((apart, at, row))
-    differing = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1]))[:_MAX_ELEMENTS]
-    if differing:
-        yield line(("elements that differ most", "title"))
-    elif len(eager) > 1:
-        yield line(("the recorded elements are equal, in seven digits", "dim"))
-    for _, at, row in differing:
-        cells = "".join(f"{_cell(number):<{_WIDTH}}" for number in row)
-        yield line((f"{f'[{at}]':<{_NAME_WIDTH}}", "dim"), cells)
-
-
-def _apart(own: float, other: float) -> float:
-    if own == other or (math.isnan(own) and math.isnan(other)):
-        return 0.0
-    apart = abs(own - other)
-    return math.inf if math.isnan(apart) else apart

@@ -215,16 +215,14 @@ def _functorch_options(compared: KeyComparison) -> Iterator[Cause]:
 
 
 def _option(compared: KeyComparison, name: str, option: str, was: str, now: str) -> Cause:
-    spans = [option_span(side.sources, _spellings(option)) for side in (compared.after, compared.before)]
+    # An option as programs write it: ``config.triton.cudagraphs``, or ``"triton.cudagraphs"`` as a key.
+    spans = [
+        option_span(side.sources, (option, option.rpartition(".")[2])) for side in (compared.after, compared.before)
+    ]
     variable = None if any(spans) else _changed_variable(compared, ("TORCHINDUCTOR_", "TORCH_", "TRITON_"))
     mode = call_span(compared.after.sources, ("compile",), keyword="mode") if not any(spans) else None
     text = f"{name} went from {was} to {now}" + (f", by {variable}" if variable else "")
     return Cause(text, spans[0] or mode or spans[1], _KEEP.format("value"))
-
-
-def _spellings(option: str) -> tuple[str, ...]:
-    """An option as programs write it: ``config.triton.cudagraphs``, or ``"triton.cudagraphs"`` as a key."""
-    return (option, option.rpartition(".")[2])
 
 
 def _changed_variable(compared: KeyComparison, prefixes: tuple[str, ...]) -> str | None:

@@ -94,7 +94,11 @@ def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, rel
     done = [run for run in runs if not run.failed]
     known = {each.identity: each for each in _known_of_others({run.target for run in done}, old.known)}
     max_counts, counted = max_in_one_run(runs), {each.identity: each.count for each in old.known}
-    for identity, occurrences in _by_identity(runs).items():
+    found: dict[str, list[tuple[str, Problem]]] = {}
+    for run in runs:
+        for each in run.occurrences:
+            found.setdefault(each.identity, []).append((run.target, each))
+    for identity, occurrences in found.items():
         kept = known.get(identity)
         entry = _known_finding(occurrences, root)
         known[identity] = replace(
@@ -122,14 +126,6 @@ def _known_of_others(targets: set[str], known: Iterable[KnownFinding]) -> Iterab
         others = tuple(name for name in each.targets if name not in targets)
         if others:
             yield replace(each, targets=others)
-
-
-def _by_identity(runs: Iterable[Measurement]) -> dict[str, list[tuple[str, Problem]]]:
-    found: dict[str, list[tuple[str, Problem]]] = {}
-    for run in runs:
-        for each in run.occurrences:
-            found.setdefault(each.identity, []).append((run.target, each))
-    return found
 
 
 def _known_finding(occurrences: Sequence[tuple[str, Problem]], root: Path) -> KnownFinding:

@@ -162,19 +162,15 @@ def _failed(run: Measurement) -> Problem:
 
 def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
     """The budgets that a run exceeds, and a sentence for each that could not be checked."""
-    yield from _late_compiles(run)
+    # What was compiled after the program said that its warm-up was over, or after the calls that `--after` names.
+    for each in run.late:
+        text = f"{each.function} was compiled after the warm-up (compile {each.compile_id})"
+        yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
     yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)
     yield from _memory(run, budgets)
     yield from _launches(run, budgets)
     yield from _fallback_kernels(run, budgets)
-
-
-def _late_compiles(run: Measurement) -> Iterator[Problem]:
-    """What was compiled after the program said that its warm-up was over, or after the calls that `--after` names."""
-    for each in run.late:
-        text = f"{each.function} was compiled after the warm-up (compile {each.compile_id})"
-        yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
 
 
 def _launches(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:

@@ -172,11 +172,23 @@ def _search(
     words = [program.target, *program.arguments]
     log = TrialLog(output, program.text, words, asked=asked, force=options.search.force)
     trials = _trials(program, folder, log, options)
+    numbers = iter(range(1, plan.max_installs + 1))
+
+    def install(requirement: str) -> Interpreter:
+        label = f"installing {requirement} ({next(numbers)} of at most {plan.max_installs})"
+        progress.message(label)
+        kept = store.install(
+            requirement,
+            lambda size, seconds: progress.status(f"{label}: {size / GIGABYTE:.1f} GB after {duration(seconds)}"),
+        )
+        progress.message(f"installed {requirement}: {kept.bytes / GIGABYTE:.1f} GB in {duration(kept.seconds)}")
+        return probe(kept.python, folder)
+
     searcher = ReleaseSearcher(
         candidates=plan.candidates,
         own=plan.own,
         trials=trials,
-        install=_installer(store, folder, plan.max_installs, progress),
+        install=install,
         max_installs=plan.max_installs,
         repeat=options.search.repeat,
         on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
@@ -219,24 +231,6 @@ def _words(options: ReleaseOptions) -> list[str]:
     words += [word for python in options.python for word in ("--python", str(python))]
     words += ["--metric", options.metric, "--most", f"{options.most:g}"] if options.metric else []
     return words + ["--accuracy"] * options.search.accuracy
-
-
-def _installer(
-    store: EnvironmentStore, folder: Path, limit: int, progress: ProgressPrinter
-) -> Callable[[str], Interpreter]:
-    numbers = iter(range(1, limit + 1))
-
-    def install(requirement: str) -> Interpreter:
-        label = f"installing {requirement} ({next(numbers)} of at most {limit})"
-        progress.message(label)
-        kept = store.install(
-            requirement,
-            lambda size, seconds: progress.status(f"{label}: {size / GIGABYTE:.1f} GB after {duration(seconds)}"),
-        )
-        progress.message(f"installed {requirement}: {kept.bytes / GIGABYTE:.1f} GB in {duration(kept.seconds)}")
-        return probe(kept.python, folder)
-
-    return install
 
 
 def _changes(result: ReleaseResult, output: Path, options: ReleaseOptions) -> list[ReleaseChange]:

@@ -52,19 +52,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.target:
         raise DynadiagError("caches: name a program, a recording, or two recordings")
     outputs.check_json_path(args.json)
-    paths = _recordings(args)
+    paths = named_recordings(args)
+    if paths is not None and len(paths) > _MAX_RECORDINGS:
+        raise DynadiagError(f"{args.target}: {len(paths)} recordings; give one, or two to compare")
     if paths is not None:
         _write_report(_read(paths), args)
         return 0
     return _run_twice(args)
-
-
-def _recordings(args: argparse.Namespace) -> Sequence[Path] | None:
-    """The recordings that the words name, None if the first one is a program."""
-    paths = named_recordings(args)
-    if paths is not None and len(paths) > _MAX_RECORDINGS:
-        raise DynadiagError(f"{args.target}: {len(paths)} recordings; give one, or two to compare")
-    return paths
 
 
 def _run_twice(args: argparse.Namespace) -> int:

@@ -25,14 +25,14 @@ from pathlib import Path
 from dynadiag.commands import common, outputs, state
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, names_recording, parse_program
-from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
+from dynadiag.compare.comparison import ComparisonOptions, compare
 from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.recorded import compare_recorded, recorded_document, recorded_text
-from dynadiag.compare.variant import AMP, DYNAMIC, MODES, Variant, variants
+from dynadiag.compare.variant import AMP, DYNAMIC, MODES, variants
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.opening import COMPARISON_NAME, open_recording
 from dynadiag.render.json_document import encode
-from dynadiag.trial.program import Program, TargetError
+from dynadiag.trial.program import TargetError
 from dynadiag.trial.supervise import Limits
 
 _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
@@ -109,10 +109,24 @@ def run(args: argparse.Namespace) -> int:
     outputs.check_json_path(args.json)
     if not args.module and args.target and names_recording(args.target):
         return _compare_recordings(args)
-    program = _parse_function(args)
+    program = parse_program(args)
+    if program.name is None:
+        raise TargetError(
+            f"{program.text}: compare times one function. Give FILE.py:NAME or pkg.mod:NAME, NAME a function without "
+            "arguments that returns (fn, args)"
+        )
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
-    folder = _recordings_folder(args.output, program, chosen, force=args.force)
+    stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
+    folder = (args.output or state.state_folder() / stem).absolute()
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise DynadiagError(f"{folder} is a file: name a folder")
+        if folder.is_dir() and any(folder.iterdir()) and not args.force:
+            raise DynadiagError(f"{folder} is not empty: name another folder, or --force to replace recordings in it")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DynadiagError(f"cannot write {folder}: {error.strerror}; name a folder with -o") from error
     options = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
         with outputs.set_aside(folder, lambda: _recordings(folder)), ProgressPrinter(sys.stderr) as progress:
@@ -121,7 +135,9 @@ def run(args: argparse.Namespace) -> int:
         with suppress(OSError):  # the folder has other files
             folder.rmdir()
         raise
-    _report(comparison, program, args, folder)
+    document = encode(compare_document(comparison, program.text))
+    outputs.write_file(folder / COMPARISON_NAME, document, force=True)
+    common.write_result(args.json, document, lambda printer: comparison_text(comparison, program.text, printer))
     common.print_path(folder)
     if comparison.interrupted:
         return common.INTERRUPTED
@@ -140,40 +156,9 @@ def _compare_recordings(args: argparse.Namespace) -> int:
     return 0
 
 
-def _parse_function(args: argparse.Namespace) -> Program:
-    program = parse_program(args)
-    if program.name is None:
-        raise TargetError(
-            f"{program.text}: compare times one function. Give FILE.py:NAME or pkg.mod:NAME, NAME a function without "
-            "arguments that returns (fn, args)"
-        )
-    return program
-
-
-def _recordings_folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
-    """Create the folder for the recordings. Raises `DynadiagError` if that fails or the folder is not empty."""
-    stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
-    folder = (output or state.state_folder() / stem).absolute()
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise DynadiagError(f"{folder} is a file: name a folder")
-        if folder.is_dir() and any(folder.iterdir()) and not force:
-            raise DynadiagError(f"{folder} is not empty: name another folder, or --force to replace recordings in it")
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DynadiagError(f"cannot write {folder}: {error.strerror}; name a folder with -o") from error
-    return folder
-
-
 def _recordings(folder: Path) -> list[Path]:
     """What a comparison writes into its folder, by the names."""
     return [*folder.glob("[0-9][0-9]-*.dynadiag"), folder / COMPARISON_NAME]
-
-
-def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace, folder: Path) -> None:
-    document = encode(compare_document(comparison, program.text))
-    outputs.write_file(folder / COMPARISON_NAME, document, force=True)
-    common.write_result(args.json, document, lambda printer: comparison_text(comparison, program.text, printer))
 
 
 def _split_names(text: str) -> tuple[str, ...]:

@@ -80,7 +80,12 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
             raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
         return open_recording(found[0]) if found else _import_log(path, folder)
     if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
-        return _open_file(path, folder)
+        try:
+            return open_recording(path)
+        except DynadiagError:
+            if path.suffix == SUFFIX:
+                raise
+            return _import_log(path, folder)
     program = program_of(target)
     recording = outputs.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{number}")
@@ -91,16 +96,6 @@ def _open_target(target: str, number: int, args: argparse.Namespace, folder: Pat
     made, *_ = ran.keep() or (recording,)
     common.print_path(made)
     return open_recording(made)
-
-
-def _open_file(path: Path, folder: Path) -> Recording:
-    """Open a recording, or a log through a recording of its own."""
-    try:
-        return open_recording(path)
-    except DynadiagError:
-        if path.suffix == SUFFIX:
-            raise
-        return _import_log(path, folder)
 
 
 def _import_log(log: Path, folder: Path) -> Recording:

@@ -51,7 +51,6 @@ from dynadiag.render.json_document import ExplainDocument, document, encode
 from dynadiag.render.listings import ListingPrinter
 from dynadiag.render.memory import memory_text
 from dynadiag.render.report import Report, explanation_text, report
-from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import cache_variables
 
 _COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
@@ -142,7 +141,18 @@ def _run_program(args: argparse.Namespace) -> int:
     recording = outputs.new_recording(args.output, program.text, force=args.force)
     ran = run_recorded(program, recording, RecordOptions.of(args))
     if args.coverage and not ran.ended.interrupted:
-        add_coverage(program, ran.journal, args, ran.ended.exit_code)
+        print("dynadiag: --coverage runs the program a second time", file=sys.stderr, flush=True)  # noqa: T201
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+            folder = Path(scratch, "counts")
+            folder.mkdir()
+            command = python_command(program, args.target, Path(scratch, "refusal"), args.gpu)
+            variables = cache_variables(Path(scratch)) if args.fresh else {}
+            ended = launch_counted(command, folder, RecordOptions.of(args).settings(), variables)
+            found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
+        coverage = merge_counts(found, _note(found, ended.exit_code, ran.ended.exit_code))
+        journal = Journal.reopen(ran.journal)
+        journal.append({COVERAGE: {}}, msgspec.json.encode(coverage).decode(), past_limit=True)
+        journal.close()
     paths = ran.keep()
     failed = 0
     try:
@@ -255,25 +265,6 @@ class Counts(msgspec.Struct):
 
     functions: list[tuple[str, int | None, str, int, int]]
     outside: int
-
-
-def add_coverage(program: Program, recording: Path, args: argparse.Namespace, exit_code: int) -> None:
-    """Run a program once more, without its output, and append its counts to the journal of the first run.
-
-    ``exit_code`` is that of the first run. If the second run ended differently, or left no counts, a note says so.
-    """
-    print("dynadiag: --coverage runs the program a second time", file=sys.stderr, flush=True)  # noqa: T201
-    with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
-        folder = Path(scratch, "counts")
-        folder.mkdir()
-        command = python_command(program, args.target, Path(scratch, "refusal"), args.gpu)
-        variables = cache_variables(Path(scratch)) if args.fresh else {}
-        ended = launch_counted(command, folder, RecordOptions.of(args).settings(), variables)
-        found = [msgspec.json.decode(each.read_bytes(), type=Counts) for each in sorted(folder.glob("*.json"))]
-    coverage = merge_counts(found, _note(found, ended.exit_code, exit_code))
-    journal = Journal.reopen(recording)
-    journal.append({COVERAGE: {}}, msgspec.json.encode(coverage).decode(), past_limit=True)
-    journal.close()
 
 
 def _note(found: Sequence[Counts], code: int, first: int) -> str | None:

@@ -87,16 +87,17 @@ def run(args: argparse.Namespace) -> int:
         note = "there is nothing to fix: no graph break and no recompile"
     log.finish(code, force=True)
     document = _write(result, project, document, args)
-    _report(document, note, args)
+    common.write_json(args.json, encode_document(document))
+    if args.json != "-":
+        common.print_text(report_text(document, common.printer_for(sys.stdout), note))
     common.print_path(log.kept)
     return code
 
 
 def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
     """Record a trial and report it."""
-    status = f"ends with {outcome.exit_code}"
-    log.add(label, outcome, status, label)
-    progress.on_trial(log.count, label, status, outcome.seconds)
+    log.add(label, outcome, outcome.ending, label)
+    progress.on_trial(log.count, label, outcome.ending, outcome.seconds)
 
 
 def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, str | None]:
@@ -142,9 +143,3 @@ def apply_edits(project: Project, sources: Mapping[str, str], changed: Mapping[s
             raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
     for name, text in changed.items():
         outputs.change_input(project.root / name, text.encode())
-
-
-def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:
-    common.write_json(args.json, encode_document(document))
-    if args.json != "-":
-        common.print_text(report_text(document, common.printer_for(sys.stdout), note))

@@ -65,7 +65,16 @@ def run(args: argparse.Namespace) -> int:
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)
-        roofline = _roofline(args, recording, calls)
+        modules = {call.event: call for call in calls}
+        if not args.measure:
+            timing = saved_times(recording)
+        elif args.trust or all(is_in_own_cache(recording, call) for call in modules.values()):
+            with ProgressPrinter(sys.stderr) as progress:
+                progress.message(f"running {count(len(modules), 'generated module')} on random inputs")
+                timing = measure_times(recording, calls)
+        else:
+            raise DynadiagError("--measure runs code from the recording: add --trust if you trust whoever made it")
+        roofline = Roofline(args.balance, timing)
         chosen = sorted(chosen, key=lambda call: _sort_key(call, roofline), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
         document = kernels_document(recording, chosen, roofline, stages, whole=args.name is not None)
@@ -96,23 +105,6 @@ def _names_of(call: KernelCall) -> set[str]:
     names = (call.name, f"{call.name} #{call.call_number}", f"{call.name}#{call.call_number}")
     leads = ("", f"{call.compile_id} ", f"{call.compile_id} {call.stage} ")
     return {lead + name for lead in leads for name in names}
-
-
-def _roofline(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
-    """Return the roofline: the balance, and times that are measured now or were measured before.
-
-    All calls are measured, because their times are saved together.
-    """
-    modules = {call.event: call for call in calls}
-    if not args.measure:
-        timing = saved_times(recording)
-    elif args.trust or all(is_in_own_cache(recording, call) for call in modules.values()):
-        with ProgressPrinter(sys.stderr) as progress:
-            progress.message(f"running {count(len(modules), 'generated module')} on random inputs")
-            timing = measure_times(recording, calls)
-    else:
-        raise DynadiagError("--measure runs code from the recording: add --trust if you trust whoever made it")
-    return Roofline(args.balance, timing)
 
 
 def _sort_key(call: KernelCall, roofline: Roofline) -> tuple[float, int]:

@@ -280,15 +280,11 @@ def _check_replaceable(path: Path, real: Path, *, force: bool, kind: Kind | None
         return
     if kind is None:
         raise DynadiagError(f"{path} exists: give another name, or --force to overwrite it")
-    if not _is_empty_or(kind, real):
+    # A file of this kind may go, and one that has nothing to lose, as what ``mktemp`` makes.
+    size = real.stat().st_size
+    if not (size == 0 or (size <= _MAX_DOCUMENT and kind.is_ours(real.read_bytes()))):
         cure = ", or --force to overwrite it" if kind.forcible else ""
         raise DynadiagError(f"{path} exists and is not {kind.name}: give another name{cure}")
-
-
-def _is_empty_or(kind: Kind, path: Path) -> bool:
-    """Whether a file is of a kind, or has nothing to lose, as what ``mktemp`` makes."""
-    size = path.stat().st_size
-    return size == 0 or (size <= _MAX_DOCUMENT and kind.is_ours(path.read_bytes()))
 
 
 def _check_folder(path: Path, real: Path) -> None:

@@ -56,7 +56,11 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
     Raises `DynadiagError` if Ray is missing or cannot start, or if a program leaves no recording.
     """
     ray = load_ray()
-    words = _recorder_words(args)
+    words = ["--limit", str(args.limit)]
+    words += ["--no-source"] if args.no_source else []
+    words += ["--fresh"] if args.fresh else []
+    words += ["--stop-after", str(args.stop_after)] if args.stop_after is not None else []
+    words = words + (["--target", args.gpu] if args.gpu else [])
     with contextlib.redirect_stdout(sys.stderr), ray_session(ray):  # Ray says on stdout that a worker died
         run = ray.remote(num_cpus=1, max_retries=3)(_record)
         tasks = [run.remote(each, words, str(Path.cwd()), dict(os.environ)) for each in programs]
@@ -71,14 +75,6 @@ def record_on_ray(programs: Sequence[SweptProgram], args: argparse.Namespace) ->
             for task in waiting:
                 ray.cancel(task, force=True)
             raise
-
-
-def _recorder_words(args: argparse.Namespace) -> list[str]:
-    words = ["--limit", str(args.limit)]
-    words += ["--no-source"] if args.no_source else []
-    words += ["--fresh"] if args.fresh else []
-    words += ["--stop-after", str(args.stop_after)] if args.stop_after is not None else []
-    return words + (["--target", args.gpu] if args.gpu else [])
 
 
 def _record(program: SweptProgram, words: Sequence[str], folder: str, environment: Mapping[str, str]) -> _Recorded:

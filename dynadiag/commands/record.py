@@ -58,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         return _record_command(folder, args)
     program = parse_program(args)
     if folder is not None:
-        recording = _free_path(_make_folder(folder))
+        folder = _make_folder(folder)
+        stems = recording_stems(socket.gethostname(), os.environ)
+        recording = next(path for stem in stems if not (path := folder / f"{stem}{SUFFIX}").exists())
     else:
         output = None if args.output is None else Path(args.output)
         recording = outputs.new_recording(output, program.text, force=args.force)
@@ -79,12 +81,6 @@ def _make_folder(folder: Path) -> Path:
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
     return folder
-
-
-def _free_path(folder: Path) -> Path:
-    """A new path for the recording of this process, by its rank if it is one."""
-    stems = recording_stems(socket.gethostname(), os.environ)
-    return next(path for stem in stems if not (path := folder / f"{stem}{SUFFIX}").exists())
 
 
 def _record_command(folder: Path, args: argparse.Namespace) -> int:

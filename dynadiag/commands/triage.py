@@ -65,12 +65,21 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
     outputs.check_json_path(args.json)
-    if is_issue(args):
+    if not args.module and Path(args.target or "").suffix.lower() == ".md":
         source = issue_program(args)
         if source is None:
             return NO_PROGRAM
         with _made_folder(args, args.target) as folder:
-            return triage_issue(args, source, folder)
+            with _scratch() as scratch:
+                (scratch / "program.py").write_text(source, encoding="utf-8")
+                code = _run(args, scratch)
+                taken = _take_out(scratch, folder)
+            if not taken:
+                raise DynadiagError(f"the triage in the sandbox wrote nothing: exit code {code}")
+            if args.json is not None and "triage.json" in taken:
+                common.write_json(args.json, json.dumps(_document(folder / "triage.json")).encode())
+            common.print_path(folder)
+            return code
     program = parse_program(args)
     with (
         common.interrupted_by_signals(),
@@ -151,11 +160,6 @@ _GRACE = 60.0  # seconds after the budget, in which the triage writes what it ha
 _OUTPUT = "triage"  # the folder of the triage in the sandbox
 
 
-def is_issue(args: argparse.Namespace) -> bool:
-    """Whether the target is the text of an issue, not a program."""
-    return not args.module and Path(args.target or "").suffix.lower() == ".md"
-
-
 def issue_program(args: argparse.Namespace) -> str | None:
     """The program of the issue, which may be run here; ``None`` if there is none. Raises `DynadiagError` if it may
     not.
@@ -172,20 +176,6 @@ def issue_program(args: argparse.Namespace) -> str | None:
             f"there is no sandbox for the issue's program: {reason}. --no-sandbox runs it with all your rights"
         )
     return program
-
-
-def triage_issue(args: argparse.Namespace, program: str, folder: Path) -> int:
-    """Triage the program of an issue into ``folder``. Returns the triage's exit code."""
-    with _scratch() as scratch:
-        (scratch / "program.py").write_text(program, encoding="utf-8")
-        code = _run(args, scratch)
-        taken = _take_out(scratch, folder)
-    if not taken:
-        raise DynadiagError(f"the triage in the sandbox wrote nothing: exit code {code}")
-    if args.json is not None and "triage.json" in taken:
-        common.write_json(args.json, json.dumps(_document(folder / "triage.json")).encode())
-    common.print_path(folder)
-    return code
 
 
 def _document(file: Path) -> object:

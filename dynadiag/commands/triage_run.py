@@ -282,7 +282,9 @@ class TriageRun:
             program="" if redact else program_text(self.program),
             output="" if redact else _end_of(self.kept / _OUTPUT),
             repro_output=self.minified.printed if self.minified and not redact else "",
-            command=_command_in_folder(verdict.command, self.program) if verdict else "",
+            command=verdict.command.replace(self.program.target, self.program.target.removeprefix(f"{Path.cwd()}/"), 1)
+            if verdict
+            else "",
             is_function=self.program.name is not None,
             accuracy=self.args.accuracy,
             redacted=redact,
@@ -313,11 +315,6 @@ class TriageRun:
         """The path of a file in the folder; its name if the triage is redacted."""
         path = self.folder / name
         return None if not path.exists() else name if self.args.redact else str(path)
-
-
-def _command_in_folder(command: str, program: Program) -> str:
-    """The command with the program's file relative to the current folder, so that others can run it."""
-    return command.replace(program.target, program.target.removeprefix(f"{Path.cwd()}/"), 1)
 
 
 def _end_of(path: Path) -> str:

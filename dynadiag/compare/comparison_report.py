@@ -203,7 +203,13 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
         )
     if further := max((len(result.inputs) for result in measured), default=0):
         yield f"graphs, breaks, recompiles and compile times include {count(further, 'call')} with other inputs"
-    yield from _per_variant(measured)
+    # Notes on single variants. A note that several share is given once, with all their names.
+    names_of: dict[str, list[str]] = {}
+    for result in measured:
+        for note in _notes_on(result.variant, result):
+            names_of.setdefault(note, []).append(_name(result, measured))
+    for note, names in names_of.items():
+        yield f"{', '.join(names)}: {note}"
     if any(result.gpu for result in measured):
         yield "peaks: memory that torch allocated on the GPU; launches: a CUDA graph of many kernels counts as one"
         yield "Triton, tensor cores: share of the kernels' time; cold call: the GPU's cache is flushed before the call"
@@ -218,16 +224,6 @@ def _noise_note(rounds: int) -> str:
     if rounds < MIN_ROUNDS:
         return f"the interquartile ranges overlap; confidence intervals need {MIN_ROUNDS} rounds (--repeat)"
     return "the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
-
-
-def _per_variant(results: Sequence[VariantResult]) -> Iterator[str]:
-    """Notes on single variants. A note that several share is given once, with all their names."""
-    names_of: dict[str, list[str]] = {}
-    for result in results:
-        for note in _notes_on(result.variant, result):
-            names_of.setdefault(note, []).append(_name(result, results))
-    for note, names in names_of.items():
-        yield f"{', '.join(names)}: {note}"
 
 
 def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:

@@ -260,12 +260,22 @@ def profile_call(step: Callable[[], Any]) -> dict[str, Any]:
         step()
         torch.cuda.synchronize()
     kernels = [(event.name, event.device_time) for event in _kernels(profile)]
+    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    seconds = []
+    for _ in range(_COLD_CALLS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        start.record()
+        step()
+        end.record()
+        torch.cuda.synchronize()
+        seconds.append(start.elapsed_time(end) * 1e-3)
     return {
         "kernels": len(kernels),
         "launches": sum(event.name.startswith(LAUNCHES) for event in profile.events()),
         "triton_share": _share(kernels, lambda name: name.startswith("triton_")),
         "tensor_core_share": _share(kernels, uses_tensor_cores),
-        "cold": _cold(step),
+        "cold": statistics.median(seconds),
     }
 
 
@@ -284,18 +294,3 @@ def _kernels(profile: Any) -> Iterator[Any]:
 def _share(kernels: list[tuple[str, float]], counts: Callable[[str], bool]) -> float | None:
     total = sum(time for _, time in kernels)
     return sum(time for name, time in kernels if counts(name)) / total if total else None
-
-
-def _cold(step: Callable[[], Any]) -> float:
-    """Median seconds by CUDA events, with the cache flushed before each call, as ``triton.testing.do_bench`` does."""
-    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
-    seconds = []
-    for _ in range(_COLD_CALLS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        flush.zero_()
-        start.record()
-        step()
-        end.record()
-        torch.cuda.synchronize()
-        seconds.append(start.elapsed_time(end) * 1e-3)
-    return statistics.median(seconds)

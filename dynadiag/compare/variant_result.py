@@ -215,6 +215,12 @@ def _summarize(explanation: Explanation, recording: Recording) -> CompileSummary
         for event in _latest_module_events(explanation.kernels)
         for call in parse_module(recording.payload(event)).calls
     ]
+    # The reasons why Inductor skipped CUDA graphs although they were requested, each once.
+    found: dict[str, None] = {}
+    for kind in ("compilation_metrics", "bwd_compilation_metrics"):
+        for _, metrics in event_data(recording, kind):
+            if reason := metrics.get("cudagraph_skip_reason"):
+                found[str(reason)] = None
     return CompileSummary(
         seconds=sum(parts.values()),
         parts=tuple(parts.items()),
@@ -225,7 +231,7 @@ def _summarize(explanation: Explanation, recording: Recording) -> CompileSummary
         extern=sum(not call.is_generated for call in calls),
         cached=any(item.cache == "hit" for item in explanation.compiles),
         no_graphs=None if explanation.graph_count else explanation.headline.sentence,
-        no_cudagraphs=_no_cudagraphs(recording),
+        no_cudagraphs=tuple(found),
         notes=explanation.notes,
         warm=explanation.warm,
         prices=explanation.prices,
@@ -251,13 +257,3 @@ def _latest_module_events(kernels: Iterable[Kernel]) -> tuple[int, ...]:
         if kernel.event is not None:
             events[kernel.event] = kernel.compile_id
     return tuple(event for event, compile_id in events.items() if compile_id in last.values())
-
-
-def _no_cudagraphs(recording: Recording) -> tuple[str, ...]:
-    """The reasons why Inductor skipped CUDA graphs although they were requested, each once."""
-    found: dict[str, None] = {}
-    for kind in ("compilation_metrics", "bwd_compilation_metrics"):
-        for _, metrics in event_data(recording, kind):
-            if reason := metrics.get("cudagraph_skip_reason"):
-                found[str(reason)] = None
-    return tuple(found)

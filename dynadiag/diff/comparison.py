@@ -41,7 +41,7 @@ from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.source_search import return_line
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, path_in_packages
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Compile, Graph
+from dynadiag.recording.records import Compile
 from dynadiag.recording.torch_text.sources import input_names, with_program_names
 
 _CACHES = {"fx_graph_cache_": "the FX graph cache", "aotautograd_cache_": "the AOTAutograd cache"}
@@ -189,7 +189,8 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
     for name, stage in _GRAPHS.items():
         olds, news = before.graphs(ids[0], name), after.graphs(ids[1], name)
         for old, new in zip(olds, news, strict=False):
-            if _have_one_text(old, new, before, after):
+            texts = before.recording.payload(old.event), after.recording.payload(new.event)
+            if _COMMENT.sub("", texts[0]) == _COMMENT.sub("", texts[1]):
                 continue
             graphs = before.read(old), after.read(new)
             reordered = with_inputs_in_order_of(*graphs)
@@ -199,14 +200,26 @@ def _graph_differences(both: tuple[Compile, Compile], before: GraphReader, after
                 # an operator that changed says most, and what is computed says more than the order
                 lead = min(changes, key=lambda change: (not change.is_operator, change.kind == "moved"))
                 told = _with_program_names(lead, ids, before, after) if stage == "dynamo" else lead
-                found = _graph_difference(stage, name, ids, changes, second, told)
+                place = told.source_line or next((change.source_line for change in changes if change.source_line), None)
+                operators = sum(change.is_operator for change in changes)
+                more = f" ({count(operators, 'operator')} differ)" if operators > 1 else ""
+                found = Difference(
+                    stage,
+                    ids,
+                    place.file if place else second.file,
+                    place.line if place else second.line,
+                    f"in {_NAMES[name]} {_change_text(told)}{more}",
+                    name,
+                    tuple(_node(change) for change in changes),
+                )
                 if name == "forward" and not traced_otherwise and (kept := _kept(changes, *graphs)):
                     found = replace(found, text=kept)
                 traced_otherwise = traced_otherwise or stage == "dynamo"
                 line = _line_of_removed(lead, first, second, before, after)
                 line = line or _line_of_returned(changes, second, after)
                 yield found if line is None else replace(found, file=second.file, line=line)
-        if len(olds) != len(news) and not (failed or _may_be_cached(both, olds, news)):
+        # The side with fewer graphs may have its code from a cache: torch logs no graph that it did not make.
+        if len(olds) != len(news) and not failed and both[len(olds) > len(news)].cache != _HIT:
             text = f"{_NAMES[name]} was compiled {_times(len(olds))}, then {_times(len(news))}"
             yield Difference(stage, ids, second.file, second.line, text, name)
 
@@ -226,16 +239,6 @@ def _kept(changes: Sequence[NodeChange], before: CanonicalGraph, after: Canonica
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once"}.get(number, f"{number} times")
-
-
-def _may_be_cached(both: tuple[Compile, Compile], olds: Sequence[Graph], news: Sequence[Graph]) -> bool:
-    """Whether the side with fewer graphs took its code from a cache: torch logs no graph that it did not make."""
-    return both[len(olds) > len(news)].cache == _HIT
-
-
-def _have_one_text(old: Graph, new: Graph, before: GraphReader, after: GraphReader) -> bool:
-    texts = before.recording.payload(old.event), after.recording.payload(new.event)
-    return _COMMENT.sub("", texts[0]) == _COMMENT.sub("", texts[1])
 
 
 def _operators_differ(changes: Sequence[NodeChange]) -> bool:
@@ -277,23 +280,6 @@ def _line_of_returned(changes: Sequence[NodeChange], new: Compile, after: GraphR
     if any(change.source_line for change in changes) or new.file is None or new.line is None:
         return None
     return return_line(after.recording.source(new.file) or "", new.line)
-
-
-def _graph_difference(
-    stage: str, name: str, ids: tuple[str, str], changes: Sequence[NodeChange], item: Compile, lead: NodeChange
-) -> Difference:
-    place = lead.source_line or next((change.source_line for change in changes if change.source_line), None)
-    operators = sum(change.is_operator for change in changes)
-    more = f" ({count(operators, 'operator')} differ)" if operators > 1 else ""
-    return Difference(
-        stage,
-        ids,
-        place.file if place else item.file,
-        place.line if place else item.line,
-        f"in {_NAMES[name]} {_change_text(lead)}{more}",
-        name,
-        tuple(_node(change) for change in changes),
-    )
 
 
 def _change_text(change: NodeChange) -> str:

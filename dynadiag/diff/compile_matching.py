@@ -68,8 +68,26 @@ def match_compiles(before: GraphReader, after: GraphReader) -> tuple[CompilePair
     pairs: dict[str, Compile] = {}  # of the first recording, by the id in the second
     left = [list(before.compiles), list(after.compiles)]
     for key in (_code_and_content, _content, _code):
-        _pair_by(key, before, after, left, pairs)
-    _pair_similar(before, after, left, pairs)
+        waiting: dict[Hashable, deque[Compile]] = defaultdict(deque)
+        for item in left[0]:
+            if (value := key(before, item)) is not None:
+                waiting[value].append(item)
+        for item in left[1]:
+            if waiting[key(after, item)]:
+                pairs[item.compile_id] = waiting[key(after, item)].popleft()
+        _drop_paired(left, pairs)
+    scored = [
+        (shared, old, new)
+        for old in left[0]
+        for new in left[1]
+        if (shared := _shared(before.operators(old.compile_id), after.operators(new.compile_id))) >= _MIN_SHARED
+    ]
+    taken: set[int] = set()
+    for _, old, new in sorted(scored, key=lambda item: -item[0]):
+        if new.compile_id not in pairs and old.index not in taken:
+            pairs[new.compile_id] = old
+            taken.add(old.index)
+    _drop_paired(left, pairs)
     matched = [CompilePair(pairs.get(item.compile_id), item) for item in after.compiles]
     return (*matched, *(CompilePair(item, None) for item in left[0]))
 
@@ -98,38 +116,6 @@ def _content(reader: GraphReader, item: Compile) -> Hashable:
 
 def _code(_: GraphReader, item: Compile) -> Hashable:
     return _function(item)
-
-
-def _pair_by(
-    key: _Key, before: GraphReader, after: GraphReader, left: list[list[Compile]], pairs: dict[str, Compile]
-) -> None:
-    """Pair the compiles that are left and have the same key, in order."""
-    waiting: dict[Hashable, deque[Compile]] = defaultdict(deque)
-    for item in left[0]:
-        if (value := key(before, item)) is not None:
-            waiting[value].append(item)
-    for item in left[1]:
-        if waiting[key(after, item)]:
-            pairs[item.compile_id] = waiting[key(after, item)].popleft()
-    _drop_paired(left, pairs)
-
-
-def _pair_similar(
-    before: GraphReader, after: GraphReader, left: list[list[Compile]], pairs: dict[str, Compile]
-) -> None:
-    """Pair the rest by the operators that their graphs share, the most alike first."""
-    scored = [
-        (shared, old, new)
-        for old in left[0]
-        for new in left[1]
-        if (shared := _shared(before.operators(old.compile_id), after.operators(new.compile_id))) >= _MIN_SHARED
-    ]
-    taken: set[int] = set()
-    for _, old, new in sorted(scored, key=lambda item: -item[0]):
-        if new.compile_id not in pairs and old.index not in taken:
-            pairs[new.compile_id] = old
-            taken.add(old.index)
-    _drop_paired(left, pairs)
 
 
 def _shared(old: Counter[str], new: Counter[str]) -> float:

@@ -53,7 +53,12 @@ def graph_changes(before: CanonicalGraph, after: CanonicalGraph) -> tuple[NodeCh
     """
     if before.digest == after.digest:
         return ()
-    pairs = _paired(before.nodes, after.nodes)
+    pairs: dict[int, int] = {}
+    for identity in (_ancestor_hashes, _descendant_hashes):
+        _pair_equal(identity(before.nodes), identity(after.nodes), pairs)
+    _pair_in_order(before.nodes, after.nodes, pairs)
+    _pair_equal([node.label for node in before.nodes], [node.label for node in after.nodes], pairs)
+    _pair_replaced(before.nodes, after.nodes, pairs)
     placed = [*_pair_changes(before.nodes, after.nodes, pairs), *_added(after.nodes, pairs)]
     placed += _removed(before.nodes, after.nodes, pairs)
     return tuple(change for _, change in sorted(placed, key=lambda item: item[0]))
@@ -104,17 +109,6 @@ def _line_near(nodes: Sequence[CanonicalNode], place: int) -> SourceLine | None:
     """The line of the node at a position, or of the nearest one that has a line."""
     order = [*range(place, len(nodes)), *range(min(place, len(nodes)) - 1, -1, -1)]
     return next((nodes[index].source_line for index in order if nodes[index].source_line is not None), None)
-
-
-def _paired(before: Sequence[CanonicalNode], after: Sequence[CanonicalNode]) -> dict[int, int]:
-    """The nodes of the second graph that those of the first became."""
-    pairs: dict[int, int] = {}
-    for identity in (_ancestor_hashes, _descendant_hashes):
-        _pair_equal(identity(before), identity(after), pairs)
-    _pair_in_order(before, after, pairs)
-    _pair_equal([node.label for node in before], [node.label for node in after], pairs)
-    _pair_replaced(before, after, pairs)
-    return pairs
 
 
 def _pair_equal(before: Sequence[Hashable], after: Sequence[Hashable], pairs: dict[int, int]) -> None:

@@ -153,9 +153,9 @@ def _distance(old: ValueSummary, new: ValueSummary) -> float:
         return 0.0
     scale = _typical(new) or _typical(old)
     pairs = [*zip(old.samples, new.samples, strict=False)]
-    apart = [_apart(_number(one), _number(other)) for one, other in pairs]
+    apart = [distance(sample_number(one), sample_number(other)) for one, other in pairs]
     extremes = [(old.min, new.min), (old.max, new.max)]
-    apart += [_apart(one, other) for one, other in extremes if one is not None and other is not None]
+    apart += [distance(one, other) for one, other in extremes if one is not None and other is not None]
     largest = max(apart, default=0.0)
     return largest / scale if scale else largest
 
@@ -168,14 +168,16 @@ def _typical(summary: ValueSummary) -> float:
     return max(abs(summary.min or 0.0), abs(summary.max or 0.0))
 
 
-def _number(text: str) -> float:
+def sample_number(text: str) -> float:
+    """A recorded element as a number; NaN where a damaged recording has another text."""
     try:
         return float(text)
-    except ValueError:  # a stranger's recording
+    except ValueError:
         return math.nan
 
 
-def _apart(one: float, other: float) -> float:
+def distance(one: float, other: float) -> float:
+    """How far two elements are apart: two NaN not at all, a NaN and a number infinitely."""
     if one == other or (math.isnan(one) and math.isnan(other)):
         return 0.0
     apart = abs(one - other)

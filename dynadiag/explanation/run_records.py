@@ -134,12 +134,8 @@ class RunRecords:
         return next((each.user_stack for each in self.compiles if each.compile_id == compile_id), ())
 
     def callers(self, compile_id: str) -> tuple[Frame, ...]:
-        """The user's stack at a compile, without the compiled function itself."""
-        item = next((each for each in self.compiles if each.compile_id == compile_id), None)
-        if item is None or not item.user_stack:
-            return ()
-        last = item.user_stack[-1]
-        return item.user_stack[:-1] if (last.file, last.line) == (item.file, item.line) else item.user_stack
+        """The user's frames that led to a compile; empty where they are not known."""
+        return next((each.callers for each in self.compiles if each.compile_id == compile_id), ())
 
     def function_of(self, compile_id: str) -> tuple[str | None, str] | None:
         """The file and the name of a compile's function; None where the compile is not known."""

@@ -43,16 +43,20 @@ def option_span(sources: Mapping[str, str], options: Collection[str]) -> Span | 
 def option_number(sources: Mapping[str, str], option: str) -> tuple[int, Span] | None:
     """Return the number that a program assigns to an option, and where.
 
-    >>> option_number({"f.py": "import a\\na.config.recompile_limit = 64"}, "recompile_limit")
+    >>> option_number({"f.py": "a.config.recompile_limit = 8\\na.config.recompile_limit = 64"}, "recompile_limit")
     (64, Span(file='f.py', line=2, column=None, end_line=None, end_column=None))
     """
+    found = None
     for file, nodes in _nodes(sources):
-        for node in nodes:
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and _sets_option(node, (option,)):
-                number = node.value.value
-                if isinstance(number, int):
-                    return number, Span(file, node.lineno)
-    return None
+        lines = {
+            node.lineno: node.value.value
+            for node in nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and _sets_option(node, (option,))
+        }
+        numbers = {line: number for line, number in lines.items() if isinstance(number, int)}
+        if numbers:
+            found = numbers[max(numbers)], Span(file, max(numbers))
+    return found
 
 
 def begins_thread(sources: Mapping[str, str], function: str) -> bool:

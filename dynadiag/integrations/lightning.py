@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from dynadiag.integrations.step_recording import StepRecording, StepsResult
+from dynadiag.integrations.step_recording import StepCallback, StepsResult
 
 
-class DynadiagCallback(Callback):
+class DynadiagCallback(StepCallback, Callback):
     """Records the training batches from ``first_step`` to ``last_step`` into ``path``.
 
     The findings go to the log (``dynadiag``), and the counts to the trainer's loggers as ``dynadiag/graph_breaks``,
@@ -18,21 +17,7 @@ class DynadiagCallback(Callback):
     (``max_recompiles=2``; those of `dynadiag check`) training stops, unless ``stop=False``.
     """
 
-    def __init__(
-        self,
-        path: str | Path = "run.dynadiag",
-        *,
-        first_step: int = 1,
-        last_step: int = 10,
-        stop: bool = True,
-        force: bool = False,
-        **budgets: int | float | str | None,
-    ) -> None:
-        """Raises `DynadiagError` for a budget that is unknown, or steps that are none."""
-        super().__init__()
-        self._recording = StepRecording(path, first_step, last_step, budgets)
-        self._stop, self._force = stop, force
-        self._step = 0
+    _step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Raise `DynadiagError` if the recording exists, before any work is done."""

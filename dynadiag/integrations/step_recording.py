@@ -124,6 +124,25 @@ class StepRecording:
         return "\n    ".join([*lines, f"dynadiag explain {self._path}"])
 
 
+class StepCallback:
+    """What the callbacks of all trainers are made with."""
+
+    def __init__(
+        self,
+        path: str | Path = "run.dynadiag",
+        *,
+        first_step: int = 1,
+        last_step: int = 10,
+        stop: bool = True,
+        force: bool = False,
+        **budgets: int | float | str | None,
+    ) -> None:
+        """Raises `DynadiagError` for a budget that is unknown, or steps that are none."""
+        super().__init__()
+        self._recording = StepRecording(path, first_step, last_step, budgets)
+        self._stop, self._force = stop, force
+
+
 def _count(begun: Counter[str], line: str) -> None:
     """Count a line of the watcher, ``14:02:40 recompiling 0/1 ...``."""
     begun[line.split(maxsplit=2)[1]] += 1

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
-from dynadiag.integrations.step_recording import StepRecording, StepsResult
+from dynadiag.integrations.step_recording import StepCallback, StepsResult
 
 
-class DynadiagCallback(TrainerCallback):
+class DynadiagCallback(StepCallback, TrainerCallback):
     """Records the steps from ``first_step`` to ``last_step`` into ``path``.
 
     The findings go to the log (``dynadiag``), and the counts to the trainer's log and its trackers as
     ``dynadiag/graph_breaks``, ``dynadiag/recompiles``, ``dynadiag/graphs`` and ``dynadiag/compile_seconds``. If a
     budget is exceeded (``max_recompiles=2``; those of `dynadiag check`) training stops, unless ``stop=False``.
     """
-
-    def __init__(
-        self,
-        path: str | Path = "run.dynadiag",
-        *,
-        first_step: int = 1,
-        last_step: int = 10,
-        stop: bool = True,
-        force: bool = False,
-        **budgets: int | float | str | None,
-    ) -> None:
-        """Raises `DynadiagError` for a budget that is unknown, or steps that are none."""
-        self._recording = StepRecording(path, first_step, last_step, budgets)
-        self._stop, self._force = stop, force
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Raise `DynadiagError` if the recording exists, before any work is done."""

@@ -33,7 +33,7 @@ from dynadiag.job.trace import (
 )
 from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.opening import open_recording
-from dynadiag.recording.records import Collective, Compile, Frame, Recompile
+from dynadiag.recording.records import Collective, Compile, Frame
 from dynadiag.recording.torch_text.guards import guarded_value
 from dynadiag.recording.torch_text.sources import source_text
 
@@ -63,7 +63,8 @@ def describe_graphs(found: RankDifference, doing: Sequence[Process], others: Seq
             f"{with_verb(dynamic, 'compile')} {function} for sizes that may change, {name_ranks(static)} for fixed ones"
         )
     elif node is not None and other is not None:
-        here, there = _apart(node, other)
+        short = node_text(node), node_text(other)
+        here, there = short if short[0] != short[1] else (brief(node.call, _NODE), brief(other.call, _NODE))
         text = f"the graph of {function} has `{here}` on {name_ranks(doing)}, `{there}` on {name_ranks(others)}"
     elif (only := node or other) is not None:
         has, lacks = (doing, others) if only is node else (others, doing)
@@ -97,12 +98,6 @@ def node_text(node: CanonicalNode) -> str:
         return brief(f"{node.target.rpartition('.')[2]} of {short_type(node.type)}", _NODE)
     call = node.text or node.call
     return brief(f"{call}: {short_type(node.type)}" if node.type else call, _NODE)
-
-
-def _apart(one: CanonicalNode, two: CanonicalNode) -> tuple[str, str]:
-    """Two nodes, with their arguments where they differ in nothing else."""
-    short = node_text(one), node_text(two)
-    return short if short[0] != short[1] else (brief(one.call, _NODE), brief(two.call, _NODE))
 
 
 def node_location(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
@@ -281,21 +276,16 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
         f"{name_ranks(doing[:1])} compiles it again {len(same)} times in all, "
         f"{duration(spent)} in which the others wait",
     )
+    reason = next((each for each in step.recompile.reasons if is_user_file(each.file)), None)
     return DivergenceText(
         text,
-        _recompile_location(step.recompile, step.compile),
+        (reason.file, reason.line, step.recompile.function) if reason is not None else compile_location(step.compile),
         option_cause(found, doing, others) or why,
         ("ranks.sizes", "ranks.collectives_agree")
         if own and own[0].sort in ("size", "stride", "shape")
         else ("ranks.value",),
         follows if len(same) > 1 else (),
     )
-
-
-def _recompile_location(item: Recompile, compile_: Compile) -> Location:
-    """The user's line of the guard that failed, else that of the function."""
-    reason = next((each for each in item.reasons if is_user_file(each.file)), None)
-    return (reason.file, reason.line, item.function) if reason is not None else compile_location(compile_)
 
 
 def _break(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> DivergenceText:

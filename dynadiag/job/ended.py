@@ -85,7 +85,19 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
     if cut and len(cut) < len(ranks):
         return _dead("timeout", late, ranks, restart) if late else _dead("died", cut, ranks, restart)
     if missing and waited:
-        return _never_came(missing, ranks, restart)
+        text = f"{rank_list(missing)} never came: no recording, and the others waited for a peer"
+        place = next(filter(None, map(last_place, ranks)), None)
+        return Divergence(
+            "died",
+            tuple(missing),
+            restart,
+            None,
+            place.file if place else None,
+            place.line if place else None,
+            place.function if place else "?",
+            text,
+            consequences=tuple(describe_ends(ranks)),
+        )
     behind = _behind(ranks) if waited or cut else []
     return _dead("timeout", behind, ranks, restart) if behind else None
 
@@ -185,23 +197,6 @@ def _collective_text(item: Process) -> str:
     place, last = last_place(item), item.trace.last if item.trace else None
     op = f", {last.op}" if place and last is not None and (last.file, last.line) == (place.file, place.line) else ""
     return f"{place_text(place)}{op}"
-
-
-def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) -> Divergence:
-    """``missing`` have no recording; the place is where the others waited for them."""
-    text = f"{rank_list(missing)} never came: no recording, and the others waited for a peer"
-    place = next(filter(None, map(last_place, ranks)), None)
-    return Divergence(
-        "died",
-        tuple(missing),
-        restart,
-        None,
-        place.file if place else None,
-        place.line if place else None,
-        place.function if place else "?",
-        text,
-        consequences=tuple(describe_ends(ranks)),
-    )
 
 
 def _of_ranks(numbers: Sequence[int], item: Process) -> str:

@@ -97,7 +97,22 @@ def open_job(paths: Iterable[Path]) -> Job:
     """
     reader = TraceReader()
     found = [_read(path, reader) for path in paths]
-    return Job(tuple(sorted(_with_roles(found), key=_order)))
+    by_pid: dict[tuple[str | None, int | None], Process] = {
+        (each.host, each.pid): each for each in found if each.pid is not None
+    }
+    parents = {(each.host, each.parent) for each in found if each.role == "rank"}
+    made = []
+    for each in found:
+        above = by_pid.get((each.host, each.parent))
+        if each.problem is not None:
+            made.append(_named(each))
+        elif each.role == "rank" and above is not None and above.rank == each.rank:
+            made.append(replace(each, role="worker"))
+        elif each.role == "process" and (each.host, each.pid) in parents:
+            made.append(replace(each, role="launcher"))
+        else:
+            made.append(each)
+    return Job(tuple(sorted(_with_exit_codes(_numbered(made)), key=_order)))
 
 
 def _order(item: Process) -> tuple[bool, int, int, str]:
@@ -117,6 +132,9 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
     end = first_event_data(recording, "dynadiag_end")
     place: dict[str, Any] = found if isinstance(found := head.get("job"), dict) else {}
     trace = reader.read(recording)
+    # Read exit codes by rank from JSON, where the keys are strings.
+    value = end.get("exit_codes")
+    codes = value.items() if isinstance(value, dict) else ()
     return Process(
         path=path,
         role="rank" if run.rank is not None else "process",
@@ -131,40 +149,11 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         uncaught=text_or_none(end.get("uncaught")),
         message=text_or_none(end.get("message")),
         stack=tuple(read_frames(end.get("stack"))),
-        exit_codes=_exit_codes(end.get("exit_codes")),
+        exit_codes={int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int},
         started=run.started,
         ended=end.get("ended") if isinstance(end.get("ended"), float) else None,
         trace=trace,
     )
-
-
-def _exit_codes(value: Any) -> dict[int, int]:
-    """Read exit codes by rank from JSON, where the keys are strings."""
-    codes = value.items() if isinstance(value, dict) else ()
-    return {int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int}
-
-
-def _with_roles(found: Sequence[Process]) -> list[Process]:
-    """The processes with their roles. One that a rank started has the rank's environment, but is a worker.
-
-    A recording that cannot be read is a rank's if its name says so.
-    """
-    by_pid: dict[tuple[str | None, int | None], Process] = {
-        (each.host, each.pid): each for each in found if each.pid is not None
-    }
-    parents = {(each.host, each.parent) for each in found if each.role == "rank"}
-    made = []
-    for each in found:
-        above = by_pid.get((each.host, each.parent))
-        if each.problem is not None:
-            made.append(_named(each))
-        elif each.role == "rank" and above is not None and above.rank == each.rank:
-            made.append(replace(each, role="worker"))
-        elif each.role == "process" and (each.host, each.pid) in parents:
-            made.append(replace(each, role="launcher"))
-        else:
-            made.append(each)
-    return _with_exit_codes(_numbered(made))
 
 
 def _with_exit_codes(found: Sequence[Process]) -> list[Process]:

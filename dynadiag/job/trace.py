@@ -254,15 +254,22 @@ class TraceReader:
         issued = recording.collectives()
         own = [each for each in issued if each.op not in POINT_TO_POINT]
         unseen = _unseen(recording, own, groups)
+        last = issued[-1].number if issued else 0
+        stood = None
+        for _, data in event_data(recording, "dynadiag_standstill"):
+            after, file = data.get("after"), data.get("file")
+            if isinstance(file, str) and type(after) is int and after >= last:
+                (stood,) = read_frames([data])
+        variables = recorded_variables(recording) or {}
         return RankTrace(
             steps=self._shared(tuple(_in_order(compiles, self._collective_steps(recording, own, groups), unseen))),
             times=array("d", [each.at or 0.0 for each in own]),
             last=issued[-1] if issued else None,
-            stood=_standstill(recording, issued[-1].number if issued else 0),
+            stood=stood,
             issued=len(own) + sum(step.count for steps in unseen.values() for step in steps),
             stances=frozenset(each.stance for each in issued if each.stance is not None),
             skipped=recording.skipped(),
-            disabled=_is_disabled(recording),
+            disabled=any(variables.get(name) == "1" for name in _DISABLING),
             world_size=world_size,
             backend=backend,
             seconds=sum(step.compile.seconds.total or 0.0 for step in compiles),
@@ -292,7 +299,10 @@ class TraceReader:
         again = {each.compile_id: each for each in recording.recompiles()}
         breaks, guards = by_compile(recording.breaks()), by_compile(recording.guards())
         graphs = by_compile(recording.graphs_at("dynamo"))
-        unseen = _unseen_before(recording)
+        unseen: dict[str, int] = {}
+        for event, data in event_data(recording, "dynadiag_frame"):
+            if type(count := data.get("unseen")) is int:
+                unseen.setdefault(event.compile_id, count)
         for compile_ in recording.compiles():
             id_ = compile_.compile_id
             yield CompileStep(
@@ -349,28 +359,9 @@ def _unseen(recording: Recording, own: Sequence[Collective], groups: tuple[str, 
     return found
 
 
-def _unseen_before(recording: Recording) -> dict[str, int]:
-    """The number of collectives without an event that began before each compile, by its id."""
-    found: dict[str, int] = {}
-    for event, data in event_data(recording, "dynadiag_frame"):
-        if type(count := data.get("unseen")) is int:
-            found.setdefault(event.compile_id, count)
-    return found
-
-
 def _ended_by_itself(recording: Recording) -> bool:
     end = read_end(recording)
     return end is not None and end.error is None and recording.run.exit_code in (None, 0)
-
-
-def _standstill(recording: Recording, last: int) -> Frame | None:
-    """Where the program stood still after its last collective."""
-    found = None
-    for _, data in event_data(recording, "dynadiag_standstill"):
-        after, file = data.get("after"), data.get("file")
-        if isinstance(file, str) and type(after) is int and after >= last:
-            (found,) = read_frames([data])
-    return found
 
 
 def _number_of(group: str, groups: Sequence[str]) -> str:
@@ -400,12 +391,6 @@ def _in_order(
         yield each
     yield from compiles[done:]
     yield from unseen.get(len(collectives), ())
-
-
-def _is_disabled(recording: Recording) -> bool:
-    """Whether the environment of the process disabled torch.compile."""
-    variables = recorded_variables(recording) or {}
-    return any(variables.get(name) == "1" for name in _DISABLING)
 
 
 class ProgramLines:

@@ -58,13 +58,6 @@ class Statement:
         return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets + self.reads)
 
 
-def parse_statements(source: str) -> tuple[Statement, ...]:
-    """Parse the statements of a kernel, in order. A kernel that Inductor did not write has none."""
-    found = tuple(_parse_lines(source.splitlines()))
-    read = {name for one in found for name in one.reads}
-    return tuple(one for one in found if one.kind != "constant" or not read.isdisjoint(one.targets))
-
-
 def _parse_lines(lines: Sequence[str]) -> Iterator[Statement]:
     aliases: dict[str, str] = {}
     lambdas: list[tuple[int, tuple[str, ...]]] = []
@@ -94,7 +87,9 @@ def _parse_lines(lines: Sequence[str]) -> Iterator[Statement]:
         elif found := _COPIED.match(line):
             yield Statement(number, "compute", line, (found[2],), (found[1],), ())
         elif _STORED.search(line) and _POINTER.search(line):
-            yield _parse_store(number, line, aliases)
+            value = line.partition("] = ")[2] or line
+            reads = _variables(_INDEX.sub("", value))
+            yield Statement(number, "store", line, (), reads, _pointers(line, aliases)[:1])
 
 
 def _targets(line: str) -> tuple[str, ...]:
@@ -111,12 +106,6 @@ def _parse_statement(number: int, targets: tuple[str, ...], text: str, aliases: 
     constant = _CONSTANT.search(text) if not reads and not pointers else None
     kind = "load" if pointers else "constant" if not reads else "compute"
     return Statement(number, kind, text, targets, reads, pointers, _parse_number(constant[1]) if constant else None)
-
-
-def _parse_store(number: int, line: str, aliases: dict[str, str]) -> Statement:
-    value = line.partition("] = ")[2] or line
-    reads = _variables(_INDEX.sub("", value))
-    return Statement(number, "store", line, (), reads, _pointers(line, aliases)[:1])
 
 
 def _parse_number(text: str) -> float:
@@ -240,7 +229,9 @@ def align_statements(
     source: str, buffers: KernelBuffers, graph: PrintedGraph, nodes: Sequence[str]
 ) -> tuple[AlignedStatement, ...]:
     """Return each statement of a kernel with the nodes that it computes. `nodes` are the nodes of the whole kernel."""
-    found = parse_statements(source)
+    parsed = tuple(_parse_lines(source.splitlines()))  # none of a kernel that Inductor did not write
+    read = {name for one in parsed for name in one.reads}
+    found = tuple(one for one in parsed if one.kind != "constant" or not read.isdisjoint(one.targets))
     return _Alignment(found, buffers, graph, nodes).run() if found and nodes else ()
 
 
@@ -536,8 +527,8 @@ def _kernel_buffers(
             continue
         own = found[1]
         found_there = _reused_buffer(module, call, name) if own.startswith("in_out") else name
-        holds[own] = _producers(graph, _nodes_of_buffer(module, found_there, known, graph)) | _copied_nodes(
-            graph, found_there
+        holds[own] = _producers(graph, _nodes_of_buffer(module, found_there, known, graph)) | _producers(
+            graph, (source for one in _input_copies(graph, found_there) for source in graph.nodes[one].inputs[1:])
         )
         if not own.startswith("in_ptr"):
             gets[own] = frozenset(_input_copies(graph, name)) or _producers(
@@ -582,8 +573,3 @@ def _input_copies(graph: PrintedGraph, name: str) -> tuple[str, ...]:
     """The copies that write an input of the graph, if the buffer is one."""
     users = (graph.nodes[user] for user in graph.users.get(name, ()) if not graph.nodes[name].target)
     return tuple(one.name for one in users if one.operator == "copy_" and one.inputs[:1] == (name,))
-
-
-def _copied_nodes(graph: PrintedGraph, name: str) -> frozenset[str]:
-    """The nodes that those copies read."""
-    return _producers(graph, (source for one in _input_copies(graph, name) for source in graph.nodes[one].inputs[1:]))

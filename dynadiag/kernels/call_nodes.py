@@ -129,7 +129,10 @@ class _CallMatcher:
         """
         for output in (*operation.outputs, *(one for name in operation.outputs for one in self._items.get(name, ()))):
             if output in self._made_by or not output.startswith("buf"):
-                place = self._writing_call(output)
+                # A call that writes a buffer again after the call that made it, or that call itself.
+                writers = [place for place in self._calls_writing.get(output, ()) if place >= self._last]
+                later = [place for place in writers if place > self._made_by.get(output, -1)]
+                place = next(iter(later or writers), None)
             else:
                 place = self._first_call(output)
             if place is not None:
@@ -141,12 +144,6 @@ class _CallMatcher:
         name = self._module.aliases.get(name, name)
         found = (self._calls_using[one][0] for one in memory_chain(self._module, name) if one in self._calls_using)
         return next(found, None)
-
-    def _writing_call(self, name: str) -> int | None:
-        """A call that writes a buffer again after the call that made it, or that call itself."""
-        writers = [place for place in self._calls_writing.get(name, ()) if place >= self._last]
-        later = [place for place in writers if place > self._made_by.get(name, -1)]
-        return next(iter(later or writers), None)
 
 
 def nodes_of_calls(module: ParsedModule, scheduled: ScheduledGraph, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:

@@ -90,6 +90,8 @@ def estimate_cost(
     product = next((_product_dtype(node, graph) for node in computing if products and is_product(node)), None)
     if call.is_generated:
         return RooflineCost(*_buffer_traffic(module, call, hints), flops, product)
+    if not chosen:  # what it computes is not known
+        return RooflineCost()
     return RooflineCost(*_boundary_traffic(computing or chosen, graph, hints), flops, product)
 
 

@@ -93,7 +93,9 @@ class _EntryReader:
             elif not self._read_buffer(line):
                 self._read_call(line, number)
         self._module.returns[""] = tuple(returned)
-        self._module.stage = _stage_of_inputs(inputs)
+        # The stage of the graph, from the names that AOTAutograd gives to its inputs. The C++ text does not say it.
+        names = {one.rpartition("_")[0] for one in inputs}
+        self._module.stage = "backward" if "tangents" in names else "forward" if "primals" in names else "inference"
 
     def _read_buffer(self, line: str) -> bool:
         buffers = self._module.buffers
@@ -138,12 +140,6 @@ class _EntryReader:
                 partition=None,
             )
         )
-
-
-def _stage_of_inputs(inputs: Sequence[str]) -> str:
-    """The stage of the graph, from the names that AOTAutograd gives to its inputs. The C++ text does not say it."""
-    names = {one.rpartition("_")[0] for one in inputs}
-    return "backward" if "tangents" in names else "forward" if "primals" in names else "inference"
 
 
 def _split_sizes(text: str) -> tuple[str, ...]:

@@ -360,7 +360,12 @@ def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNod
         elif found := STATEMENT.match(line):
             _add_node(nodes, found, place, code, number)
         elif found := IN_PLACE.match(line):
-            _add_in_place(nodes, found, place, code, number)
+            name, annotation, done = found["name"], found["type"] or "", found["done"]
+            inputs = tuple(dict.fromkeys(one for one in names_in(done) if one in nodes))
+            target, tensor = _in_place_operator(found), parse_tensor(annotation)
+            nodes[name] = PrintedNode(
+                name, target, inputs, tensor, place, number, done, source_text=code, annotation=annotation
+            )
         elif not returns:
             _add_placeholders(line, number, nodes)
     return nodes, returns
@@ -400,17 +405,6 @@ def _add_node(
 
 def _in_place_operator(found: re.Match[str]) -> str:
     return _IN_PLACE_OPERATORS[found["sign"]] if found["sign"] else "setitem"
-
-
-def _add_in_place(
-    nodes: dict[str, PrintedNode], found: re.Match[str], place: SourceLine | None, code: str, number: int
-) -> None:
-    name, annotation, done = found["name"], found["type"] or "", found["done"]
-    inputs = tuple(dict.fromkeys(one for one in names_in(done) if one in nodes))
-    target, tensor = _in_place_operator(found), parse_tensor(annotation)
-    nodes[name] = PrintedNode(
-        name, target, inputs, tensor, place, number, done, source_text=code, annotation=annotation
-    )
 
 
 def _call_target(target: str, nodes: Mapping[str, PrintedNode]) -> str:

@@ -336,18 +336,14 @@ def _returned_buffers(line: str) -> tuple[str | None, ...]:
     return tuple(buffer_name(one) for one in split_arguments(line, line.index("(") + 1))
 
 
-def _view_base(text: str) -> str:
-    """The argument of ``reinterpret_tensor(...)`` that it views."""
-    given = split_arguments(text, text.index("(") + 1)
-    return given[0] if given else ""
-
-
 def buffer_name(argument: str) -> str | None:
     """Return the buffer that an argument is, or is a view of. None for a number or a string."""
     if argument.startswith("out="):
         argument = argument.removeprefix("out=")
     while argument.startswith("reinterpret_tensor("):
-        argument = _view_base(argument)
+        # The argument of ``reinterpret_tensor(...)`` that it views.
+        given = split_arguments(argument, argument.index("(") + 1)
+        argument = given[0] if given else ""
     return argument if argument.isidentifier() else None
 
 

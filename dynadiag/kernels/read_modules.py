@@ -33,7 +33,7 @@ from dynadiag.kernels.generated_module import (
     own_source_lines,
     source_lines_of,
 )
-from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
+from dynadiag.kernels.graph_parser import PrintedGraph, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name, parse_module
 from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
@@ -77,14 +77,31 @@ class _ModuleReader:
 
     def module(self, event: Event) -> GeneratedModule:
         """Read one generated module."""
-        module = _parse(self._recording.payload(event.index))
+        text = self._recording.payload(event.index)
+        module = parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
         compile_id = self._ids.get(event.index, event.compile_id)
-        lowered = self._lowered_graph(event, compile_id, module.stage)
-        scheduled = self._scheduled_graph(event)
+        # The graph that the module was made from: after the passes, or before them when the code is from a cache.
+        since = max(
+            (one.index for one in self._modules if _same_compile(one, event) and one.index < event.index), default=0
+        )
+        lowered = self._last_graph(event, compile_id, ("post_grad",), since) or self._last_graph(
+            event, compile_id, (module.stage or "inference", "inference", "forward"), 0
+        )
+        # The operations that the recorder wrote just before the module, if it did.
+        found = [
+            one for one in self._origins if _same_compile(one, event) and event.index - 2 <= one.index < event.index
+        ]
+        scheduled = parse_operations(self._recording.payload(found[-1].index)) if found else ScheduledGraph()
+        # The graph that AOTAutograd handed over, of which Inductor's passes made the one that was lowered. Of several
+        # backward graphs (one of each part of a graph that DDP splits) nothing says which it belongs to.
+        stages = ("inference",) if module.stage == "inference" else ("joint", module.stage or "")
+        joint = [one for one in self._graphs if one.compile_id == compile_id and one.stage == "joint"]
+        if module.stage == "backward" and len(joint) > 1:
+            stages = (module.stage,)
         around = replace(
             self._compile_context(event, compile_id, event, module.stage == "backward"),
             dynamo_sources=scheduled.dynamo_sources,
-            before_passes=self._before_passes(event, compile_id, module.stage),
+            before_passes=self._parsed_graph(self._last_graph(event, compile_id, stages, 0)),
         )
         unit = GeneratedModule(
             event.index,
@@ -141,26 +158,6 @@ class _ModuleReader:
             from_cache=from_cache,
         )
 
-    def _lowered_graph(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
-        """The graph that the module was made from: after the passes, or before them when the code is from a cache."""
-        since = max(
-            (one.index for one in self._modules if _same_compile(one, event) and one.index < event.index), default=0
-        )
-        return self._last_graph(event, compile_id, ("post_grad",), since) or self._last_graph(
-            event, compile_id, (stage or "inference", "inference", "forward"), 0
-        )
-
-    def _before_passes(self, event: Event, compile_id: str, stage: str | None) -> PrintedGraph:
-        """The graph that AOTAutograd handed over, of which Inductor's passes made the one that was lowered.
-
-        Of several backward graphs (one of each part of a graph that DDP splits) nothing says which it belongs to.
-        """
-        stages = ("inference",) if stage == "inference" else ("joint", stage or "")
-        joint = [one for one in self._graphs if one.compile_id == compile_id and one.stage == "joint"]
-        if stage == "backward" and len(joint) > 1:
-            stages = (stage,)
-        return self._parsed_graph(self._last_graph(event, compile_id, stages, 0))
-
     def _last_graph(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
         """The last graph before the event, of the first of `stages` that has one."""
         mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event <= event.index]
@@ -176,13 +173,6 @@ class _ModuleReader:
         if graph.event not in self._parsed:
             self._parsed[graph.event] = parse_graph(self._recording.payload(graph.event))
         return self._parsed[graph.event]
-
-    def _scheduled_graph(self, event: Event) -> ScheduledGraph:
-        """The operations that the recorder wrote just before the module, if it did."""
-        found = [
-            one for one in self._origins if _same_compile(one, event) and event.index - 2 <= one.index < event.index
-        ]
-        return parse_operations(self._recording.payload(found[-1].index)) if found else ScheduledGraph()
 
     def _kernel_calls(self, event: Event, unit: GeneratedModule, scheduled: ScheduledGraph) -> Iterator[KernelCall]:
         ties = match_calls(unit.parsed, scheduled.operations)
@@ -218,6 +208,11 @@ class _ModuleReader:
         definition = unit.parsed.definitions.get(call.kernel)
         subgraph = found[0].subgraph if found else call.subgraph
         self._call_count += 1
+        # The operators of nodes, each with the text of its source line, or the line itself when the text is unknown.
+        places = [(node.operator, next(iter(own_source_lines(unit, [node])), None)) for node in nodes]
+        named = [(operator, unit.source_text.get(place, str(place)) if place else "") for operator, place in places]
+        # A template, such as a matrix product, is no loops.
+        products = definition is None or "_tem_" in definition.name or any("Template" in one.kind for one in operations)
         return KernelCall(
             index=self._call_count - 1,
             compile_id=unit.compile_id,
@@ -232,7 +227,7 @@ class _ModuleReader:
             nodes=tuple(node.name for node in nodes),
             views=tuple(node.name for node in views),
             ops=tuple(dict.fromkeys(node.operator for node in nodes)),
-            operator_lines=_operator_lines(unit, nodes),
+            operator_lines=tuple(dict.fromkeys(named)),
             dynamo_nodes=tuple(dict.fromkeys(one for node in nodes for one in dynamo_nodes_of(unit, node))),
             source_lines=source_lines_of(unit, [node.name for node in nodes]),
             view_lines=own_source_lines(unit, views),
@@ -244,7 +239,7 @@ class _ModuleReader:
                 () if how == "around" else names,
                 unit.graph,
                 self._hints.get(unit.compile_id, {}),
-                products=definition is None or _is_template(definition, operations),
+                products=products,
             ),
             device=_device(unit.parsed, definition, self._recording.run.device),
             cache=cache,
@@ -285,17 +280,6 @@ def _is_true(refusal: FusionRefusal, module: ParsedModule, here: int, other: int
     return refusal.reason != NO_SHARED_DATA or taken[0].isdisjoint(taken[1])
 
 
-def _operator_lines(unit: GeneratedModule, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:
-    """The operators of nodes, each with the text of its source line, or the line itself when the text is unknown."""
-    places = [(node.operator, next(iter(own_source_lines(unit, [node])), None)) for node in nodes]
-    named = [(operator, unit.source_text.get(place, str(place)) if place else "") for operator, place in places]
-    return tuple(dict.fromkeys(named))
-
-
-def _parse(text: str) -> ParsedModule:
-    return parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
-
-
 def _same_compile(one: Event, other: Event) -> bool:
     return one.compile_id == other.compile_id
 
@@ -317,11 +301,6 @@ def _grid(call: ModuleCall, definition: KernelDefinition | None) -> str | None:
     sizes = [f"{name}={argument}" for name, argument in pairs if name.endswith("numel")]
     explicit = [one for one in call.arguments if one.startswith("grid=")]
     return ", ".join(sizes + explicit) or None
-
-
-def _is_template(definition: KernelDefinition, operations: list[Operation]) -> bool:
-    """Whether a generated kernel comes from a template (such as a matrix product), not from loops."""
-    return "_tem_" in definition.name or any("Template" in one.kind for one in operations)
 
 
 def _device(module: ParsedModule, definition: KernelDefinition | None, recorded: str | None) -> str | None:

@@ -73,7 +73,7 @@ class CommandTool:
             raise DynadiagError(f"{self.name}: {reason}. Nothing was run: call it with run=true if that is wanted")
         words = ["--live"] if self.is_watched else []  # its lines are the progress of the call
         words += [word for name, action in self.flags.items() for word in _option_words(action, arguments.get(name))]
-        if "target" in arguments and self._takes_program:
+        if "target" in arguments and any(action.nargs == argparse.REMAINDER for action in self.places):
             module = ["-m"] if arguments.get("module") else []
             return [*words, *module, *([] if module else ["--"]), arguments["target"], *arguments.get("arguments", ())]
         values = [word for action in self.places for word in _as_list(arguments.get(action.dest))]
@@ -85,10 +85,6 @@ class CommandTool:
         if self.name in ("explain", "record"):
             return "the program's own exit code" if code else "ended well"
         return known.get(code, "done" if code == 0 else f"exit code {code}")
-
-    @property
-    def _takes_program(self) -> bool:
-        return any(action.nargs == argparse.REMAINDER for action in self.places)
 
     def _what_runs(self, arguments: Mapping[str, Any]) -> str | None:
         """What a call would run, in a sentence; None where it only reads."""

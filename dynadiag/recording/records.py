@@ -116,6 +116,18 @@ class Compile:
     reason: str | None  # torch's message about it
     cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
 
+    @property
+    def callers(self) -> tuple[Frame, ...]:
+        """The user's frames that led to the compiled function, without its own.
+
+        The stack ends with the function itself, unless it is one of torch's. A function that goes on after a graph
+        break is called by itself, at the line of the break: that frame did not lead to it either.
+        """
+        stack = self.user_stack
+        while stack and (stack[-1].file, stack[-1].line) == (self.file, self.line):
+            stack = stack[:-1]
+        return stack
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:

@@ -76,14 +76,10 @@ def caches_document(report: CacheReport) -> CachesDocument:
     return CachesDocument(
         torch=last.torch,
         target=last.target,
-        runs=tuple(_run_document(run) for run in report.runs),
+        runs=tuple(RunDocument(run.phases.seconds, run.compile_seconds, run.phases.phases) for run in report.runs),
         entries=tuple(_entry_document(entry, report) for entry in report.entries),
         notes=report.notes,
     )
-
-
-def _run_document(run: StartedRun) -> RunDocument:
-    return RunDocument(run.phases.seconds, run.compile_seconds, run.phases.phases)
 
 
 def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:

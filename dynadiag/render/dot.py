@@ -49,7 +49,17 @@ def overview_graph(explanation: Explanation) -> nx.DiGraph:
     break's ``gb_id``. Edge attribute: ``label``.
     """
     drawing = nx.DiGraph(name=explanation.run.target)
-    _add_frames(drawing, explanation)
+    drawing.add_node(_PROGRAM, kind="program", label=_label(explanation.run.target))
+    for item in explanation.compiles:
+        at = fit_path(source_location(item.file, item.line, None, explanation.run.cwd), _MAX_LABEL)
+        label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
+        drawing.add_node(_frame(item.compile_id), kind="frame", label=label)
+    latest: dict[str, str] = {}
+    for item in explanation.compiles:
+        frame = item.compile_id.rpartition("/")[0]
+        if frame in latest:
+            drawing.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
+        latest[frame] = item.compile_id
     _add_graphs(drawing, explanation)
     _add_breaks(drawing, explanation)
     for name, kind in list(drawing.nodes(data="kind")):
@@ -110,21 +120,6 @@ def render_graph(graph: nx.DiGraph, format_: str) -> bytes:
         ) from error
     except subprocess.CalledProcessError as error:
         raise DynadiagError(f"{format_}: Graphviz could not draw this ({error}); write DOT (-o NAME.dot)") from error
-
-
-def _add_frames(drawing: nx.DiGraph, explanation: Explanation) -> None:
-    """The program, and each compile: below the compile before it of the same frame, the first below the program."""
-    drawing.add_node(_PROGRAM, kind="program", label=_label(explanation.run.target))
-    for item in explanation.compiles:
-        at = fit_path(source_location(item.file, item.line, None, explanation.run.cwd), _MAX_LABEL)
-        label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
-        drawing.add_node(_frame(item.compile_id), kind="frame", label=label)
-    latest: dict[str, str] = {}
-    for item in explanation.compiles:
-        frame = item.compile_id.rpartition("/")[0]
-        if frame in latest:
-            drawing.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
-        latest[frame] = item.compile_id
 
 
 def _add_graphs(drawing: nx.DiGraph, explanation: Explanation) -> None:

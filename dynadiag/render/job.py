@@ -85,7 +85,11 @@ class _JobPrinter:
             yield from (*finding_text(finding, part.report, self.printer), "")
         if len(report.parts) > 1 or report.waits:
             yield from (*self._ranks_table(), "")
-        for parts, findings in _by_parts(_shared_findings(report)):
+        found: dict[tuple[int, ...], tuple[tuple[JobPart, ...], list[Finding]]] = {}
+        for item in _shared_findings(report):
+            key = tuple(id(part) for part in item.parts)
+            found.setdefault(key, (item.parts, []))[1].append(item.finding)
+        for parts, findings in sorted(found.values(), key=lambda pair: -len(pair[0])):
             yield from self._section(parts, findings)
 
     def _headline(self) -> list[str]:
@@ -208,15 +212,6 @@ def _shared_findings(report: JobReport) -> list[_SharedFinding]:
             elif part not in known.parts:
                 found[item.identity] = replace(known, parts=(*known.parts, part))
     return list(found.values())
-
-
-def _by_parts(shared: Sequence[_SharedFinding]) -> list[tuple[tuple[JobPart, ...], list[Finding]]]:
-    """The findings by the parts that have them, first those that all parts have."""
-    found: dict[tuple[int, ...], tuple[tuple[JobPart, ...], list[Finding]]] = {}
-    for item in shared:
-        key = tuple(id(part) for part in item.parts)
-        found.setdefault(key, (item.parts, []))[1].append(item.finding)
-    return sorted(found.values(), key=lambda pair: -len(pair[0]))
 
 
 def job_document(report: JobReport, ranks: Sequence[ExplainDocument], main: ExplainDocument) -> ExplainDocument:

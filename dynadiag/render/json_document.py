@@ -269,14 +269,35 @@ def document(
     lines. ``memory`` is what training graphs hold (`dynadiag.kernels.memory`).
     """
     coverage = explanation.coverage
+    position = {item.index: index for index, item in enumerate(explanation.breaks)}
+    cost = costs(explanation.breaks, explanation.warm)
+    graphs: defaultdict[str, list[int]] = defaultdict(list)
+    for index, graph in enumerate(explanation.graphs):
+        graphs[graph.compile_id].append(index)
+    findings = [item for item in explanation.findings if item.rule.is_recompile]
+    advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
     return ExplainDocument(
         torch=explanation.run.torch,
         target=explanation.run.target,
         exit_code=explanation.run.exit_code,
-        breaks=_breaks(explanation),
+        breaks=tuple(
+            document_of(
+                BreakDocument,
+                item,
+                **asdict(item.span),
+                called_at=user_frame(item) if is_torch_file(item.span.file) or is_stdlib_file(item.span.file) else None,
+                cause=None if item.cause is None else position[item.cause],
+                cost=cost.get(item.index),
+            )
+            for item in explanation.breaks
+        ),
         skipped_frames=tuple(replace(item, function=original_name(item.function)) for item in explanation.skipped),
-        recompiles=_recompiles(explanation),
-        compiles=_compiles(explanation),
+        recompiles=tuple(
+            document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles
+        ),
+        compiles=tuple(
+            document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
+        ),
         graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
         guards=tuple(document_of(GuardDocument, item) for item in explanation.guards),
         kernels=tuple(_kernel(item, calls) for item in explanation.kernels),
@@ -299,38 +320,6 @@ def document_of(kind: type[T], item: object, **values: Any) -> T:
     """
     names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
     return kind(**values, **{name: getattr(item, name) for name in names if hasattr(item, name)})
-
-
-def _breaks(explanation: Explanation) -> tuple[BreakDocument, ...]:
-    position = {item.index: index for index, item in enumerate(explanation.breaks)}
-    cost = costs(explanation.breaks, explanation.warm)
-    return tuple(
-        document_of(
-            BreakDocument,
-            item,
-            **asdict(item.span),
-            called_at=user_frame(item) if is_torch_file(item.span.file) or is_stdlib_file(item.span.file) else None,
-            cause=None if item.cause is None else position[item.cause],
-            cost=cost.get(item.index),
-        )
-        for item in explanation.breaks
-    )
-
-
-def _recompiles(explanation: Explanation) -> tuple[RecompileDocument, ...]:
-    """The recompiles, each with the advice of its finding."""
-    findings = [item for item in explanation.findings if item.rule.is_recompile]
-    advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
-    return tuple(document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles)
-
-
-def _compiles(explanation: Explanation) -> tuple[CompileDocument, ...]:
-    graphs: defaultdict[str, list[int]] = defaultdict(list)
-    for index, graph in enumerate(explanation.graphs):
-        graphs[graph.compile_id].append(index)
-    return tuple(
-        document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
-    )
 
 
 def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:

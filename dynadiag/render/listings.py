@@ -60,7 +60,7 @@ class ListingPrinter:
         tree: _Branch = {}
         leaves: dict[tuple[Frame, ...], list[Compile]] = {}
         for compile_ in self._explanation.compiles:
-            branch, path = tree, _callers(compile_)
+            branch, path = tree, compile_.callers
             for frame in path:
                 branch = branch.setdefault(frame, {})
             leaves.setdefault(path, []).append(compile_)
@@ -134,13 +134,6 @@ def _guard_text(guard: Guard) -> str:
     if guard.kind == "GLOBAL_STATE":
         return "grad mode, autocast, default dtype, deterministic mode, threads are as they were"
     return source_text(guard.expression or guard.source)
-
-
-def _callers(compile_: Compile) -> tuple[Frame, ...]:
-    """The user's stack to a compile, without the compiled function itself."""
-    stack = compile_.user_stack
-    inner = stack[-1] if stack else None
-    return stack[:-1] if inner and (inner.file, inner.line) == (compile_.file, compile_.line) else stack
 
 
 def entry_text(entry: BreakEntry, printer: Printer | None = None) -> str:

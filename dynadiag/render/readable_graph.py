@@ -64,7 +64,9 @@ def readable_lines(printed: Sequence[str]) -> Iterator[ReadableLine]:
         elif (found := _CLASS.match(text)) and row:
             yield ReadableLine(row, f"{indent}subgraph {found[1]}:")
         elif found := _STATEMENT.match(text):
-            if not _is_bookkeeping(found[1], found[3]):
+            # Whether a statement only names an input again, or frees nodes.
+            value = found[3]
+            if not (_CLEARED.fullmatch(value) is not None or value.partition(";")[0].lower() == found[1].lower()):
                 yield ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", shape_text(found[2]))
         elif found := IN_PLACE.match(text):
             yield ReadableLine(row, indent + _expression(_in_place(found), names), shape_text(found["type"]))
@@ -120,11 +122,6 @@ def _inputs(signature: str, names: Mapping[str, str]) -> str:
     found = [names.get(f"l{name[1:]}", name) for name in arguments]
     own = [name for name in found if "." not in name.removeprefix("input.")]
     return f"inputs: {', '.join(own + [name for name in found if name not in own]) or 'none'}"
-
-
-def _is_bookkeeping(name: str, value: str) -> bool:
-    """Whether a statement only names an input again, or frees nodes."""
-    return _CLEARED.fullmatch(value) is not None or value.partition(";")[0].lower() == name.lower()
 
 
 def _in_place(found: re.Match[str]) -> str:

@@ -91,11 +91,15 @@ def _result(
 ) -> dict[str, Any]:
     digest = hashlib.sha256(item.identity.encode("utf-8", "replace")).hexdigest()[:16]
     seen[digest] += 1
+    # Plain text: a bracket would begin a link.
+    label = f"{item.gb_id}: " if item.gb_id else ""
+    why = f"\n\n{item.cause}" if item.cause and item.cause != item.text else ""
+    text = clean(_cut(f"{label}{item.text}{why}"))
     result: dict[str, Any] = {
         "ruleId": item.rule,
         "ruleIndex": rules.index(CheckRule(item.rule)),
         "level": _LEVELS.get(item.severity, "warning"),
-        "message": {"text": _message(item)},
+        "message": {"text": re.sub(r"([\\\[\]])", r"\\\1", text)},
         "baselineState": state,
         "partialFingerprints": {"primaryLocationLineHash": f"{digest}:{seen[digest]}"},
         "properties": {
@@ -126,14 +130,6 @@ def _fix(fix: ProvedFix, root: str) -> dict[str, Any]:
     return {"description": {"text": text}, "artifactChanges": changes}
 
 
-def _message(item: Problem) -> str:
-    """Plain text: a bracket would begin a link."""
-    label = f"{item.gb_id}: " if item.gb_id else ""
-    why = f"\n\n{item.cause}" if item.cause and item.cause != item.text else ""
-    text = clean(_cut(f"{label}{item.text}{why}"))
-    return re.sub(r"([\\\[\]])", r"\\\1", text)
-
-
 def _cut(text: str) -> str:
     return shorten(text, _MAX_TEXT)
 
@@ -141,7 +137,11 @@ def _cut(text: str) -> str:
 def _location(item: Problem, root: str) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": _artifact(item.file or "", root)}
     if item.line:
-        place["region"] = _region(item)
+        found = {"startLine": item.line, "endLine": item.end_line}
+        if item.column is not None:
+            found["startColumn"] = item.column + 1
+            found["endColumn"] = None if item.end_column is None else item.end_column + 1
+        place["region"] = {name: value for name, value in found.items() if value is not None}
     location: dict[str, Any] = {"physicalLocation": place}
     if item.function:
         location["logicalLocations"] = [{"fullyQualifiedName": clean(_cut(item.function)), "kind": "function"}]
@@ -153,14 +153,6 @@ def _artifact(file: str, root: str) -> dict[str, Any]:
     if inside.startswith(".."):
         return {"uri": f"file://{quote(file.encode('utf-8', 'surrogateescape'))}"}
     return {"uri": quote(inside.encode("utf-8", "surrogateescape")), "uriBaseId": "SRCROOT"}
-
-
-def _region(item: Problem) -> dict[str, int]:
-    found = {"startLine": item.line, "endLine": item.end_line}
-    if item.column is not None:
-        found["startColumn"] = item.column + 1
-        found["endColumn"] = None if item.end_column is None else item.end_column + 1
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _notifications(texts: Iterable[str]) -> list[dict[str, Any]]:

@@ -51,7 +51,14 @@ def fitted_table(
     groups = [order]
     if columns is not None:
         flexible = [head in shorten for head in heads]
-        widths = _narrowed(widths, flexible, columns)
+        # The widths, the flexible ones made smaller, the widest first, until all fit or none can be smaller.
+        found = list(widths)
+        for _ in range(max(_total(widths) - columns, 0)):
+            widest = max((at for at, bends in enumerate(flexible) if bends), key=found.__getitem__, default=None)
+            if widest is None or found[widest] <= _MIN_CELL:
+                break
+            found[widest] -= 1
+        widths = found
         if _total(widths) > columns:
             groups = _groups(sorted(order, key=flexible.__getitem__), widths, columns)
         rows = [_shortened(row, heads, widths, shorten) for row in rows]
@@ -62,17 +69,6 @@ def fitted_table(
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _narrowed(widths: Sequence[int], flexible: Sequence[bool], columns: int) -> list[int]:
-    """The widths, the flexible ones made smaller, the widest first, until all fit or none can be smaller."""
-    found = list(widths)
-    for _ in range(max(_total(widths) - columns, 0)):
-        widest = max((at for at, bends in enumerate(flexible) if bends), key=found.__getitem__, default=None)
-        if widest is None or found[widest] <= _MIN_CELL:
-            break
-        found[widest] -= 1
-    return found
 
 
 def _shortened(

@@ -58,7 +58,12 @@ def wrap(text: str, columns: int) -> list[str]:
     ['set', 'torch._dynamo.config.', 'capture_scalar_outputs']
     """
     lines: list[str] = []
-    for word in _unbreakable(clean_line(truncate_middle(text, _MAX_COLUMNS)), columns):
+    # What may not be broken: words, and code in backquotes as far as it fits on a line.
+    words: list[str] = []
+    for piece in _PIECE.findall(clean_line(truncate_middle(text, _MAX_COLUMNS))) or [""]:
+        whole = [piece] if width(piece) <= columns else piece.split(" ")
+        words += (part for word in whole for part in _parts(word, columns))
+    for word in words:
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"
         else:
@@ -70,15 +75,6 @@ def wrap_indented(prefix: str, text: str, columns: int) -> list[str]:
     """The text after a prefix, its further lines indented by the width of the prefix."""
     first, *rest = wrap(text, max(columns - width(prefix), 1))
     return [prefix + first, *(" " * width(prefix) + line for line in rest)]
-
-
-def _unbreakable(text: str, columns: int) -> list[str]:
-    """What may not be broken: words, and code in backquotes as far as it fits on a line."""
-    words: list[str] = []
-    for piece in _PIECE.findall(text) or [""]:
-        whole = [piece] if width(piece) <= columns else piece.split(" ")
-        words += (part for word in whole for part in _parts(word, columns))
-    return words
 
 
 def _parts(word: str, columns: int) -> Iterator[str]:

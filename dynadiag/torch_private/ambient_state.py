@@ -64,19 +64,15 @@ def global_state_changes(guard: str, names: list[str]) -> Iterator[dict[str, Any
         guard = f"GLOBAL_STATE changed: {name}"
         if match := _AUTOCAST.fullmatch(name):
             what, device = match["what"], match["device"]
-            before, after = next(_autocast_changes(was, now, what), (None, None))
+            # The settings of autocast that changed. torch lists them by device, in a fixed order.
+            states = (state.get("autocast_state", {}).get(what, []) for state in (was, now))
+            before, after = next((pair for pair in zip(*states, strict=False) if pair[0] != pair[1]), (None, None))
             change = _change(name, _setting(what, before), _setting(what, after))
             yield {**change, "guard": guard, "index": f"autocast_{what}", "terms": (device,)}
         elif name == "grad_mode" and was.get(name) and torch.is_inference_mode_enabled():  # where it is always off
             yield {**_change("inference_mode", "False", "True"), "guard": guard}
         else:
             yield {**_change(name, _setting(name, was.get(name)), _setting(name, now.get(name))), "guard": guard}
-
-
-def _autocast_changes(was: dict[str, Any], now: dict[str, Any], what: str) -> Iterator[tuple[Any, Any]]:
-    """The settings of autocast that changed. torch lists them by device, in a fixed order."""
-    states = (state.get("autocast_state", {}).get(what, []) for state in (was, now))
-    return (pair for pair in zip(*states, strict=False) if pair[0] != pair[1])
 
 
 def dispatch_keys(value: torch.Tensor, was: str) -> tuple[str, str | None]:

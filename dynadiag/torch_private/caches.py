@@ -57,15 +57,11 @@ def aot_autograd_key(start: FrameType | None) -> list[str] | None:
         details.sac_context_fn_hashes = autograd_cache._collect_context_fn_hashes(graph_module)
         details.gm = graph_module
         details.example_inputs = [_hashable(value) for value in found["args"]]
-        details.fx_kwargs = _fx_config(autograd_cache, found)
+        excluded = getattr(autograd_cache.FxGraphHashDetails, "EXCLUDED_KWARGS", ())
+        options = autograd_cache.create_fx_config(found.get("compiler_config_extra"))
+        details.fx_kwargs = {name: value for name, value in sorted(options.items()) if name not in excluded}
         lines: list[str] = autograd_cache.AOTAutogradCachePickler(graph_module).debug_lines(details)
         return lines
-
-
-def _fx_config(autograd_cache: Any, found: dict[str, Any]) -> dict[str, Any]:
-    excluded = getattr(autograd_cache.FxGraphHashDetails, "EXCLUDED_KWARGS", ())
-    options = autograd_cache.create_fx_config(found.get("compiler_config_extra"))
-    return {name: value for name, value in sorted(options.items()) if name not in excluded}
 
 
 def _hashable(value: Any) -> Any:

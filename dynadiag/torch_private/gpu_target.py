@@ -31,10 +31,43 @@ from torch._subclasses import fake_tensor
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _triton
 from torch.utils._pytree import tree_leaves
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
 
 from dynadiag.errors import DynadiagError
 from dynadiag.torch_private.gpu_specs import GpuSpec, gpu_spec
-from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
+
+
+class CodegenOnlyDriver(DriverBase):
+    """Names a GPU to generate code for. It cannot launch kernels. ``tensor_device`` is the device of the tensors."""
+
+    # Not the base class's: a GPU's own asks its driver
+    def __init__(self, device: GpuSpec, tensor_device: str) -> None:
+        self._target = GPUTarget("cuda", device.major * 10 + device.minor, device.warp_size)
+        self._tensor_device = torch.device(tensor_device)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_active_torch_device(self) -> torch.device:
+        return self._tensor_device
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        raise NotImplementedError("a kernel that no GPU runs has no time worth measuring")
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: Any = None) -> int:
+        return 0
+
 
 _CPU = torch.device("cpu")
 _GPU = torch.device("cuda", 0)
@@ -98,7 +131,10 @@ def _move_after_passes(passes: Callable[..., fx.GraphModule]) -> Callable[..., f
         _replace_device(graph, _GPU, _CPU)
         passed = passes(graph, *args, **kwargs)
         _replace_device(passed, _CPU, _GPU)
-        _propagate(passed)
+        values = [node.meta["val"] for node in passed.graph.find_nodes(op="placeholder")]
+        mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
+        if mode is not None:
+            FakeTensorProp(passed, mode).propagate_dont_convert_inputs(*map(_gpu_copy, values))
         return passed
 
     return passes_and_move
@@ -142,14 +178,6 @@ def _replace_device(graph: fx.GraphModule, source: torch.device, target: torch.d
     for node in graph.graph.nodes:
         node.args = fx.node.map_aggregate(node.args, moved)
         node.kwargs = fx.node.map_aggregate(node.kwargs, moved)
-
-
-def _propagate(graph: fx.GraphModule) -> None:
-    """Recompute each node's fake value from inputs on the GPU."""
-    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
-    if mode is not None:
-        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*map(_gpu_copy, values))
 
 
 def _gpu_copy(value: Any) -> Any:

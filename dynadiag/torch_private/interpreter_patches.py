@@ -22,7 +22,7 @@ from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
-from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
+from dynadiag.torch_private.gpu_target import CodegenOnlyDriver
 
 
 def generate_triton_for_cpu() -> None:

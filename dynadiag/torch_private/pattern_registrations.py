@@ -138,17 +138,13 @@ def constructor_parts(value: Any) -> tuple[str, list[Any], dict[str, Any]] | Non
     if isinstance(value, pattern_matcher._TargetExpr):
         users = {} if value.users == 1 else {"users" if "VarArgs" in kind else "_users": value.users}
         args, named = getattr(value, "args", ()), getattr(value, "kwargs", {})
-        return kind, [_given_targets(value), *args], {**named, **users}
+        # The operators that a pattern was given. torch adds all overloads of a packet.
+        packets = [fn for fn in value.fns if isinstance(fn, torch._ops.OpOverloadPacket)]
+        given = [fn for fn in value.fns if getattr(fn, "overloadpacket", None) not in packets]
+        return kind, [given[0] if len(given) == 1 else given, *args], {**named, **users}
     for name in ("name", "outputs", "inner_pattern"):
         if isinstance(value, pattern_matcher.PatternExpr) and hasattr(value, name):
             return kind, [getattr(value, name)], {}
     if isinstance(value, pattern_matcher.ListOf):
         return kind, [value.pattern], {"partial": value.partial}
     return (kind, [], {}) if isinstance(value, pattern_matcher.PatternExpr) else None
-
-
-def _given_targets(expression: Any) -> Any:
-    """The operators that a pattern was given. torch adds all overloads of a packet."""
-    packets = [fn for fn in expression.fns if isinstance(fn, torch._ops.OpOverloadPacket)]
-    given = [fn for fn in expression.fns if getattr(fn, "overloadpacket", None) not in packets]
-    return given[0] if len(given) == 1 else given

@@ -98,6 +98,11 @@ class Outcome:
     hook_events: tuple[HookEvent, ...] = ()
 
     @property
+    def ending(self) -> str:
+        """How the trial's process ended, in words."""
+        return f"ends with {self.exit_code}"
+
+    @property
     def passed(self) -> bool:
         """Whether the trial ran and did not fail."""
         return self.signature is None and self.invalid is None

@@ -20,8 +20,8 @@ from dynadiag.recording.journal import Journal
 from tests.commands.build import journal, recording
 from tests.commands.test_outputs import contents
 from tui.bookmarks import write_bookmarks
+from tui.colors import THEMES
 from tui.settings_app import remember_theme
-from tui.themes import THEMES
 
 LINES = {
     "json": ["explain", "--json", "out", "in.dynadiag"],

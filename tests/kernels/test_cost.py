@@ -185,6 +185,10 @@ def test_a_view_moves_and_computes_nothing_by_itself(m: int, n: int) -> None:
     assert _cost({"a": f"f32[{n}, {m}]"}, nodes, code) == RooflineCost(4 * m * n, 4 * m * n, m * n)
 
 
+def test_a_library_call_whose_nodes_are_not_known_has_no_figures() -> None:
+    assert _cost({"a": "f32[4, 4]"}, {}, "        extern_kernels.mm(a, a, out=buf0)\n") == RooflineCost()
+
+
 @few
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0.1, 1000))
 def test_the_bound_is_that_of_the_roofline(moved: int, flops: int, balance: float) -> None:

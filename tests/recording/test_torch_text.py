@@ -231,14 +231,14 @@ PATTERNS = {
     "tui/command_process.py": "what a command of ours prints for a user, in a process of its own",
     "tui/diff_sides.py": GRAPH,
     "tui/documents.py": CODE,
-    "tui/editor.py": PATHS,
-    "tui/error_summary.py": LAYOUT,
     "tui/graph_screen.py": PATHS,
     "tui/kernel_stages.py": CODE,
+    "tui/line_actions.py": PATHS,
     "tui/line_links.py": CODE,
-    "tui/line_wrapping.py": LAYOUT,
     "tui/node_places.py": GRAPH,
     "tui/search_result.py": TYPED,
+    "tui/styled_report.py": LAYOUT,
+    "tui/widgets/styled_lines.py": LAYOUT,
     "tui/widgets/table.py": LAYOUT,
 }
 # Words of several parts that name a fact, and are compared.

@@ -11,7 +11,7 @@ from dynadiag.recording.records import Span
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.span_text import span_text
+from tui.styled_report import span_text
 from tui.views.breaks import BreaksView
 
 

@@ -139,7 +139,7 @@ async def test_a_line_opens_in_the_compile_that_has_it(recorded: Path) -> None:
     async with browsing(recorded) as pilot:
         view = await _at(pilot, recorded, SCALED)
         assert view.location().compile_id == "1/0"
-        assert "compiled in 1/0, 1/1: J" in screen(pilot)
+        assert "compiled in 1/0, 1/1 (J: next)" in screen(pilot)
         await press(pilot, "J")
         assert (view.location().compile_id, view.location().line) == ("1/1", SCALED)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.error_summary import brief_error, first_sentence
+from tui.styled_report import brief_error, first_sentence
 
 
 def test_of_a_compilers_output_what_it_calls_an_error() -> None:

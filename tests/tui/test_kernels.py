@@ -182,7 +182,7 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
 
     monkeypatch.setattr("tui.kernel_costs.generated_modules", modules)
     async with browsing(program) as pilot:
-        await press(pilot, "7")
+        await press(pilot, "7", "down", "down")  # to a kernel that is called
         assert {row.cells[7].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
         assert ("? after a line: inferred from the generated code" in screen(pilot)) == shown.endswith("?")
 

@@ -193,7 +193,7 @@ async def test_a_copy_for_an_editor_stays_until_the_browser_ends(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    monkeypatch.setattr("tui.line_actions.edit_path", lambda _app, path, _line: opened.append(path))
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "e")
         (copy,) = opened
@@ -231,7 +231,7 @@ async def test_a_text_that_no_prompt_wants_is_dropped(program: Path) -> None:
 
 async def test_the_detail_takes_the_screen_and_e_opens_its_code(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[str, int]] = []
-    monkeypatch.setattr("tui.editor.edit_path", lambda _, path, line: opened.append((path.suffix, line)))
+    monkeypatch.setattr("tui.line_actions.edit_path", lambda _, path, line: opened.append((path.suffix, line)))
     async with browsing(program) as pilot:
         await press(pilot, "7", "z")
         table = pilot.app.query_one("#kernels-list")

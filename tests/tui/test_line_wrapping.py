@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.tui.conftest import browsing, press, screen
-from tui.line_wrapping import wrap_lines
 from tui.location import Location
 from tui.styled_text import Line, line
+from tui.widgets.styled_lines import wrap_lines
 
 _TEXTS = st.lists(st.text(st.sampled_from("ab wx字→ "), max_size=40), max_size=6)
 

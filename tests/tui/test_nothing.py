@@ -11,7 +11,7 @@ from textual.geometry import Region
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
-from tui.confirm import Choice, Confirm
+from tui.dialog import Choice, Confirm
 from tui.help import HelpScreen
 from tui.session import Session
 from tui.styled_text import line

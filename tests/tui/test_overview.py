@@ -17,12 +17,11 @@ from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_g
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
-from tui.line_wrapping import wrap_lines
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.session import Session
 from tui.views.overview import MIN_DETAILED
-from tui.widgets.styled_lines import StyledLines
+from tui.widgets.styled_lines import StyledLines, wrap_lines
 from tui.widgets.table import Table
 
 

@@ -9,8 +9,7 @@ from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.location import Location
-from tui.picker import Picker
-from tui.recording_list import age_text, list_recordings
+from tui.picker import Picker, age_text, list_recordings
 from tui.widgets.prompt import Prompt
 
 

@@ -16,7 +16,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from tests.tui import build
 from tests.tui.conftest import browsing, press, settle
 from tests.tui.test_diff_screen import compare, two_recordings
-from tui.themes import THEMES
+from tui.colors import THEMES
 
 _SIZES = {"small": (80, 24), "medium": (120, 40), "large": (200, 60)}
 _OF_THE_RUN = re.compile(r"terminal-\d+-")  # Rich names each drawing by a hash

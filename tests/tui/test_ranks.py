@@ -22,8 +22,8 @@ from tests.tui import build
 from tests.tui.conftest import press, screen, settle
 from tests.tui.test_terminal import terminal
 from tui.app import Browser
-from tui.open_recordings import open_recordings
 from tui.ranks import differences, exit_status, read_rank
+from tui.session import open_recordings
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 

@@ -12,7 +12,7 @@ from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.confirm import Confirm
+from tui.dialog import Confirm
 from tui.search_result import read_search_result, safe_options
 from tui.session import Session
 from tui.views.trials import TrialsView
@@ -115,7 +115,7 @@ async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, mon
     repro.write_text("assert False, 'the repro'\n")
     document = {"repro": str(repro), "nodes_before": 5, "nodes_after": 1}
     opened: list[Path] = []
-    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    monkeypatch.setattr("tui.line_actions.edit_path", lambda _app, path, _line: opened.append(path))
     async with browsing(build.recording(tmp_path, build.search_events(0, document))) as pilot:
         assert "5 → 1 operation, enter" in screen(pilot)
         await press(pilot, "enter")
@@ -130,7 +130,7 @@ async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, mon
 async def test_a_strangers_recording_opens_no_other_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.editor.edit_path", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr("tui.line_actions.edit_path", lambda *_: pytest.fail("it was opened"))
     async with browsing(build.recording(tmp_path, build.search_events(0, {"repro": name}))) as pilot:
         await press(pilot, "enter")
         assert "does not exist any more" in screen(pilot)

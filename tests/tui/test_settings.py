@@ -11,9 +11,9 @@ from textual.pilot import Pilot
 from dynadiag.errors import UnreadableInput
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
+from tui.colors import THEMES, next_theme, palette_of
 from tui.command_palette import all_binding_ids
 from tui.settings_app import BrowserSettings, read_settings
-from tui.themes import THEMES, next_theme, palette_of
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,16 +11,15 @@ from rich.cells import cell_len
 
 from dynadiag.recording.torch_text.sources import source_components
 from tests.tui.build import MODULE
-from tui.colors import LINE_COLORS, line_color
+from tui.colors import LINE_COLORS, THEMES, line_color
 from tui.documents import DocumentRef, language_regions, split_lines
-from tui.editor import editor_command
 from tui.highlighting import Highlighter
+from tui.line_actions import editor_command
 from tui.location import History, Location
 from tui.recording_app import FileWatch
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import fit_end, line, printable_code
 from tui.text_match import TextMatcher
-from tui.themes import THEMES
 
 MODULE_REF = DocumentRef("event:1", "kernel", "generated code")
 

@@ -9,8 +9,7 @@ from rich.color import Color as RichColor
 from textual.color import Color
 
 from tests.tui.conftest import browsing, press
-from tui.colors import role_style
-from tui.themes import THEMES
+from tui.colors import THEMES, role_style
 from tui.views.overview import OverviewView
 
 _TEXT_ROLES = ("dim", "error", "break", "recompile", "gutter", "help", "good", "key", "title", "add", "remove")

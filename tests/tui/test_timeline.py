@@ -10,8 +10,7 @@ import pytest
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
-from tui.open_recordings import open_recordings
-from tui.session import Session
+from tui.session import Session, open_recordings
 from tui.timeline import TimelineScreen, bar, read_slices
 from tui.views.compiles import CompilesView
 

@@ -13,8 +13,7 @@ from textual.widget import Widget
 from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.session import Session
-from tui.widgets.ground import GroundContainer
-from tui.widgets.lifetime import has_widgets
+from tui.widgets.ground import GroundContainer, has_widgets
 from tui.widgets.lines import FilterableLines, Lines
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
-from tui.span_text import span_text
-from tui.styled_report import RolePrinter, styled_report_lines
+from tui.styled_report import RolePrinter, span_text, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row, before_last

@@ -22,13 +22,12 @@ from tui.code_panes import (
     read_documents,
     read_panes,
 )
-from tui.compiled_lines import CompiledLines
 from tui.documents import Document, DocumentRef
 from tui.graph_node import node_lines
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
 from tui.location import Location, first_location
-from tui.node_places import called_lines, node_origins, origin_lines
+from tui.node_places import CompiledLines, called_lines, node_origins, origin_lines
 from tui.pane_labels import (
     PANE_TITLES,
     compiles_text,

@@ -52,17 +52,6 @@ class _SourceNode:
         return len(self.guards) + sum(child.guard_count() for child in self.children.values())
 
 
-def guard_branches(guards: Sequence[Guard], cwd: str | None) -> list[Branch]:
-    """Return the root branches of the tree."""
-    root = _SourceNode()
-    for guard in guards:
-        here = root
-        for step in source_components(guard.source):
-            here = here.children.setdefault(step, _SourceNode())
-        here.guards.append(guard)
-    return _child_branches(root, "", cwd, is_open=len(guards) <= _MAX_EXPANDED)
-
-
 def _child_branches(value: _SourceNode, path: str, cwd: str | None, *, is_open: bool) -> list[Branch]:
     own = [_guard_branch(guard, cwd) for guard in value.guards]
     return [
@@ -211,7 +200,13 @@ class GuardsView(ListingView):
         self._failed = failed
         guards = sorted(self.session.guards(self._compile), key=lambda item: _rank(item, failed))
         rows = [_row(item, cwd, failed=_failed(item, failed)) for item in guards]
-        return tuple(guards), rows, guard_branches(guards, cwd)
+        root = _SourceNode()
+        for guard in guards:
+            here = root
+            for step in source_components(guard.source):
+                here = here.children.setdefault(step, _SourceNode())
+            here.guards.append(guard)
+        return tuple(guards), rows, _child_branches(root, "", cwd, is_open=len(guards) <= _MAX_EXPANDED)
 
     def _show_guards(self, found: GuardRows) -> None:
         guards, rows, branches = found

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from dynadiag.kernels.generated_module import KernelCall
 from tui.code_panes import read_documents, set_stages
-from tui.confirm import Choice, Confirm
+from tui.dialog import Choice, Confirm
 from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
 from tui.key_bindings import footer_key
 from tui.styled_text import Line, line, one_line

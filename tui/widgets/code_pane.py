@@ -14,11 +14,10 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from tui.colors import line_color, role_style, syntax_style, tint
-from tui.documents import Document
+from tui.documents import Document, SourceNote
 from tui.key_bindings import footer_key
 from tui.line_links import LineKey, LineLinks
 from tui.node_values import ValueMargin
-from tui.source_findings import SourceNote
 from tui.styled_text import one_line, printable_code
 from tui.widgets.lines import Lines, cut_columns
 

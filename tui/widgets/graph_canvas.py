@@ -17,9 +17,8 @@ from textual.widget import Widget
 from dynadiag.render.dataflow.boxes import FoldedGraph, GraphBox
 from dynadiag.render.dataflow.layout import Layout, Rectangle, lay_out
 from dynadiag.render.dataflow.svg import box_size
-from tui.colors import role_style
+from tui.colors import palette_of, role_style
 from tui.styled_text import one_line
-from tui.themes import palette_of
 
 Cell = tuple[str, str]  # a character, empty to the right of a wide one, and its role
 

@@ -17,8 +17,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.colors import role_style
-from tui.themes import palette_of
+from tui.colors import palette_of, role_style
 from tui.widgets.prompt import Prompt
 
 _ALWAYS = 3  # keys at the end that are always shown: help, all actions, quit

@@ -22,11 +22,10 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
-from tui.colors import role_style
+from tui.colors import palette_of, role_style
 from tui.key_bindings import footer_key, hidden_key
 from tui.styled_text import clipboard_text, one_line
 from tui.text_match import TextMatcher, highlight_matches
-from tui.themes import palette_of
 from tui.widgets.ground import PaneScrollBar
 
 if TYPE_CHECKING:
@@ -218,7 +217,9 @@ class Lines(ScrollView, can_focus=True):
         if index == self.cursor and self.palette == "terminal":  # a color of the text could be that of the cursor
             text = "".join(segment.text for segment in segments)
             return self._strip([Segment(text, Style(bold=True, reverse=self.has_focus))], None)
-        return self._strip(segments, self._line_style(index))
+        own = self.line_background(index)
+        style = self._style_of_lines if own is None else self._style_of_lines + own
+        return self._strip(segments, style + self._style_of_cursor if index == self.cursor else style)
 
     def _line(self, index: int) -> list[Segment]:
         before, line, after = self.line_prefix(index), self.draw_line(index), self.line_suffix(index)
@@ -245,11 +246,6 @@ class Lines(ScrollView, can_focus=True):
         elif width < self._line_width:
             segments = [*segments, Segment(" " * (self._line_width - width), style or Style())]
         return Strip(Segment.apply_style(segments, style), self._line_width)
-
-    def _line_style(self, index: int) -> Style:
-        own = self.line_background(index)
-        style = self._style_of_lines if own is None else self._style_of_lines + own
-        return style + self._style_of_cursor if index == self.cursor else style
 
     # Moving the cursor
 

@@ -14,8 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.colors import role_style
-from tui.themes import palette_of
+from tui.colors import palette_of, role_style
 
 
 @dataclass(frozen=True, slots=True)

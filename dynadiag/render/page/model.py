@@ -16,7 +16,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.job import divergence_finding, find_divergence, open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import GuardFailure, Recompile, Run, Span, Trial
+from dynadiag.recording.records import GuardFailure, Recompile, Span, Trial
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
 from dynadiag.render.page.values import ValuesCallView, value_views
@@ -249,6 +249,13 @@ def page_section(
     run, is_open = explanation.run, not redaction.active
     findings = _findings(explanation, name, redaction)
     shares = explanation.timing.shares if explanation.timing else ()
+    facts = {
+        "torch": run.torch,
+        "Python": run.python,
+        "device": run.device,
+        "exit code": None if run.exit_code is None else str(run.exit_code),
+        "seconds": None if run.seconds is None else f"{run.seconds:.1f}",
+    }
     return PageSection(
         name=name,
         label=label,
@@ -256,7 +263,7 @@ def page_section(
         headline=_headline(explanation, redaction),
         severity=explanation.headline.severity,
         why=explanation.headline.why if is_open else (),
-        run=_run_facts(run),
+        run=tuple((label, text) for label, text in facts.items() if text),
         counts=_counts(explanation),
         findings=findings,
         recompiles=tuple(row for item in explanation.recompiles for row in _recompile(item, redaction)),
@@ -268,18 +275,6 @@ def page_section(
         trials=(),
         notes=explanation.notes if is_open else (),
     )
-
-
-def _run_facts(run: Run) -> tuple[tuple[str, str], ...]:
-    """What is known about a run: pairs of a label and a text."""
-    facts = {
-        "torch": run.torch,
-        "Python": run.python,
-        "device": run.device,
-        "exit code": None if run.exit_code is None else str(run.exit_code),
-        "seconds": None if run.seconds is None else f"{run.seconds:.1f}",
-    }
-    return tuple((label, text) for label, text in facts.items() if text)
 
 
 def _counts(explanation: Explanation) -> tuple[tuple[str, int], ...]:
@@ -314,15 +309,6 @@ def _headline(explanation: Explanation, redaction: Redaction) -> str:
 
 
 def _findings(explanation: Explanation, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
-    anchors = _anchors(explanation, name)
-    causes = ["" if item.caused_by is None else anchors[item.caused_by][0] for item in explanation.findings]
-    return tuple(
-        finding_view(*each, explanation, redaction) for each in zip(explanation.findings, anchors, causes, strict=True)
-    )
-
-
-def _anchors(explanation: Explanation, name: str) -> list[tuple[str, ...]]:
-    """The anchors of each finding: its own, and those of its records. ``break-3`` is the fourth break of the JSON."""
     breaks = {item.index: position for position, item in enumerate(explanation.breaks)}
     recompiles = {item.index: position for position, item in enumerate(explanation.recompiles)}
     found = []
@@ -331,7 +317,11 @@ def _anchors(explanation: Explanation, name: str) -> list[tuple[str, ...]]:
         kind, position = ("break", breaks) if of_break else ("recompile", recompiles)
         own = [f"{kind}-{position[record]}" for record in item.records if record in position]
         found.append(tuple(f"{name}{each}" for each in (f"finding-{index}", *own)))
-    return found
+    anchors = found
+    causes = ["" if item.caused_by is None else anchors[item.caused_by][0] for item in explanation.findings]
+    return tuple(
+        finding_view(*each, explanation, redaction) for each in zip(explanation.findings, anchors, causes, strict=True)
+    )
 
 
 def finding_view(

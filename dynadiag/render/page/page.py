@@ -142,7 +142,12 @@ def blocks_of(paged: PagedRecording) -> Iterator[Block]:
         compiles = paged.documents()
         cores = len(os.sched_getaffinity(0))
         if cores > 1 and len(compiles) >= _MIN_PARALLEL:
-            yield from _blocks_in_parallel(paged, len(compiles), cores)
+            pool = ProcessPoolExecutor(cores, get_context("fork"), _start_worker, (paged,))
+            try:
+                for blocks in pool.map(_blocks_of_number, range(len(compiles))):
+                    yield from blocks
+            finally:
+                pool.shutdown(cancel_futures=True)
         else:
             for item, own in compiles:
                 yield from _blocks_of_compile(recording, paged, item, own)
@@ -174,15 +179,6 @@ class _Worker:
     recording: Recording
     paged: PagedRecording
     compiles: list[tuple[Compile, tuple[DocumentView, ...]]]
-
-
-def _blocks_in_parallel(paged: PagedRecording, count: int, cores: int) -> Iterator[Block]:
-    pool = ProcessPoolExecutor(cores, get_context("fork"), _start_worker, (paged,))
-    try:
-        for blocks in pool.map(_blocks_of_number, range(count)):
-            yield from blocks
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(paged: PagedRecording) -> None:

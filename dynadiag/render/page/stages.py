@@ -23,7 +23,7 @@ from dynadiag.kernels.document_links import (
     RecordedLinks,
     read_origins,
 )
-from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
+from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine, parse_graph
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import generated_modules, kernel_calls
@@ -187,7 +187,14 @@ def compile_texts(
     for each in sorted(documents, key=lambda one: (_ORDER.index(one.kind), one.stage != "dynamo")):
         yield from reader.texts_of(each)
     kernels = [kernel for kernel in explanation.kernels if kernel.compile_id == item.compile_id]
-    places = _places(kernels, reader.modules, name)
+    # The line of each kernel in its module: that of its definition, or of the first call of a library kernel.
+    found = {}
+    for kernel in kernels:
+        module = reader.modules.get(-1 if kernel.event is None else kernel.event)
+        call = next((call for call in module.calls if call.name == kernel.name), None) if module else None
+        if call is not None:
+            found[kernel_block(kernel, name)] = call.definition.first_line if call.definition else call.line
+    places = found
     yield block, _panes_document(item, documents, reader.links, places, partial(relative_path, cwd=recording.run.cwd))
 
 
@@ -223,9 +230,22 @@ class _TextReader:
         self._linkable_nodes -= graph.nodes
         is_linked = self._linkable_nodes >= 0 or graph.stage == "dynamo"
         links = self.links[document.block] = self._reader.graph(graph, text) if is_linked else DocumentLinks()
-        yield f"{document.block}-readable", _readable(text)
+        printed = text.split("\n")
+        found = [(line.row + 1, line.margin.replace("\t", " "), line.text) for line in readable_lines(printed)]
+        if not any(margin for _, margin, _ in found):
+            found = [(row, "", line) for row, line in enumerate(printed, 1)]
+        yield f"{document.block}-readable", "\n".join(f"{row}\t{margin}\t{line}" for row, margin, line in found)
         if document.is_drawn:
-            yield from _drawings(self._recording, graph, text, links, document.block)
+            modules = {name: origin.modules for name, origin in read_origins(self._recording, graph).items()}
+            flow = DrawableGraph(parse_graph(text), modules)
+            shown = partial(relative_path, cwd=self._recording.run.cwd)
+            for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
+                if 0 < len(drawn.boxes) <= MAX_BOXES:
+                    lines_of = partial(_lines_of_box, links=links)
+                    yield (
+                        f"{document.block}-drawing{ending}",
+                        graph_svg(drawn, style="", shown_file=shown, lines_of=lines_of),
+                    )
 
     def _stage(self, document: DocumentView) -> Iterator[tuple[str, str]]:
         module = self.modules.get(document.event)
@@ -243,42 +263,6 @@ def _stage_links(stage: Stage, call: KernelCall, module: DocumentLinks) -> Docum
     found = {line: module.lines[source] for line, source in pairs if source in module.lines}
     inferred = frozenset(line for line, source in pairs if source in module.inferred)
     return DocumentLinks(found, inferred, context=frozenset(line for line, source in pairs if source in module.context))
-
-
-def _places(kernels: Sequence[Kernel], modules: Mapping[int, GeneratedModule], name: str) -> dict[str, int]:
-    """The line of each kernel in its module: that of its definition, or of the first call of a library kernel."""
-    found = {}
-    for kernel in kernels:
-        module = modules.get(-1 if kernel.event is None else kernel.event)
-        call = next((call for call in module.calls if call.name == kernel.name), None) if module else None
-        if call is not None:
-            found[kernel_block(kernel, name)] = call.definition.first_line if call.definition else call.line
-    return found
-
-
-def _readable(text: str) -> str:
-    """A graph in readable form. Each line has the number of the printed line, the shape and the text, between tabs.
-
-    A text without a recognized node is not changed.
-    """
-    printed = text.split("\n")
-    found = [(line.row + 1, line.margin.replace("\t", " "), line.text) for line in readable_lines(printed)]
-    if not any(margin for _, margin, _ in found):
-        found = [(row, "", line) for row, line in enumerate(printed, 1)]
-    return "\n".join(f"{row}\t{margin}\t{line}" for row, margin, line in found)
-
-
-def _drawings(
-    recording: Recording, graph: Graph, text: str, links: DocumentLinks, block: str
-) -> Iterator[tuple[str, str]]:
-    """A graph as SVG, with regions folded and with every node. A drawing with too many boxes is left out."""
-    modules = {name: origin.modules for name, origin in read_origins(recording, graph).items()}
-    flow = DrawableGraph(parse_graph(text), modules)
-    shown = partial(relative_path, cwd=recording.run.cwd)
-    for ending, drawn in (("", flow.fold()), ("-all", flow.fold(everything=True))):
-        if 0 < len(drawn.boxes) <= MAX_BOXES:
-            lines_of = partial(_lines_of_box, links=links)
-            yield f"{block}-drawing{ending}", graph_svg(drawn, style="", shown_file=shown, lines_of=lines_of)
 
 
 def _lines_of_box(box: GraphBox, links: DocumentLinks) -> frozenset[SourceLine]:
@@ -309,21 +293,17 @@ def _panes_document(
         for each in documents
     ]
     names = [f"{clean(shown(key.file))}:{key.line}" for key in keys]
-    panes = {"documents": listed, "panes": _first_shown(documents), "line": item.line}
+    # The positions of the documents that are shown first: source, and the graphs of three stages.
+    stages = [each.stage for each in documents]
+    aot = next((stage for stage in _AOT if stage in stages), "")
+    wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
+    first = [number for number, each in enumerate(documents) if each.kind == "source"]
+    panes = {"documents": listed, "panes": [*first[:1], *(stages.index(stage) for stage in wanted)], "line": item.line}
     return json.dumps({**panes, "keys": names, "links": found, "places": places})
 
 
 def _numbers(lines: Iterable[SourceLine], keys: dict[SourceLine, int]) -> list[int]:
     return [keys.setdefault(line, len(keys)) for line in sorted(lines, key=lambda line: (line.file, line.line))]
-
-
-def _first_shown(documents: Sequence[DocumentView]) -> list[int]:
-    """The positions of the documents that are shown first: source, and the graphs of three stages."""
-    stages = [each.stage for each in documents]
-    aot = next((stage for stage in _AOT if stage in stages), "")
-    wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
-    first = [number for number, each in enumerate(documents) if each.kind == "source"]
-    return [*first[:1], *(stages.index(stage) for stage in wanted)]
 
 
 @dataclass(frozen=True, slots=True)
