@@ -132,11 +132,17 @@ class _Minimizer:
             return replace(base, verdict="interpreted")
         assert failure is not None
         result = self._reduce_graph(base, failure, located)
-        if result.text:
+        if result.proved:
             return result
-        # What fails may be between the graph and the program (`x.data = y`), or that the ranks of a job differ.
+        # What fails may be between the graph and the program (`x.data = y`), or that the ranks of a job differ. A graph
+        # may also need the state that the calls of the program leave (torch.func).
         self.search.on_message("no graph fails by itself: reducing the source of the program")
-        of_source = self._reduce_source(base, located)
+        try:
+            of_source = self._reduce_source(base, located)
+        except SearchStoppedError:
+            if not result.text:
+                raise
+            return result
         return of_source if of_source.proved else result
 
     def _reduce_graph(self, base: MinifyResult, failure: Signature, located: FailingRung) -> MinifyResult:

@@ -213,9 +213,11 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
     message = next((line for line in whole.splitlines() if line.strip()), "")
     where = f", in {failure.where}" if failure.where else ""
     compares = failure.type == "AssertionError" and is_raised_by_program(failure)
+    kind = "wrong result" if compares else "crash" if failure.kind == "signal" else failure.kind.replace("_", " ")
+    said = message if failure.kind == "signal" else f"{error}: {message}"
     lines = [
-        f"{'wrong result' if compares else failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
-        f"the assertion fails compiled{': ' if message else ''}{message}" if compares else f"{error}: {message}",
+        f"{kind} at rung {base.rung}{where}",
+        f"the assertion fails compiled{': ' if message else ''}{message}" if compares else said,
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),
         "called without torch.export it passes" if base.exports else "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",

@@ -371,6 +371,9 @@ def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str
         output_graph.compiler_fn = own
 
 
+_WRAPPER = "wrap_inline.<locals>.inner"
+
+
 def wrap_frame(is_enabled: Callable[..., bool]) -> None:
     """Make Dynamo skip each frame whose code ``is_enabled`` rejects. The code of a callable object, a partial or a
     module of torch's is its own, although Dynamo compiles ``inner`` of ``wrap_inline`` (external_utils.py) for it.
@@ -379,10 +382,9 @@ def wrap_frame(is_enabled: Callable[..., bool]) -> None:
 
     @functools.wraps(inner)
     def call(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        code = frame.f_code
-        if code.co_qualname == "wrap_inline.<locals>.inner":
-            code = code_of(frame.closure[0].cell_contents) or code
-        if is_enabled(code):
+        wraps = frame.f_code.co_qualname == _WRAPPER
+        code = code_of(frame.closure[0].cell_contents) if wraps else None
+        if is_enabled(code or frame.f_code):
             return inner(self, frame, *args, **kwargs)
         return ConvertFrameReturn()
 
@@ -393,11 +395,11 @@ def code_of(function: Callable[..., Any]) -> Any:
     """Return the code that Dynamo compiles for a call: the function's own, the ``forward`` of its module, or the
     ``__call__`` of another object. None if it has no Python code.
     """
-    if isinstance(function, functools.partial):
-        return code_of(function.func)
-    owner = getattr(function, "__self__", function)
-    if isinstance(owner, torch.nn.Module):
-        function = owner.forward
     plain = inspect.unwrap(function)
+    if isinstance(plain, functools.partial):
+        return code_of(plain.func)
+    owner = getattr(plain, "__self__", plain)
+    if isinstance(owner, torch.nn.Module):
+        plain = inspect.unwrap(owner.forward)
     called = plain if hasattr(plain, "__code__") else inspect.unwrap(type(plain).__call__)
     return getattr(called, "__code__", None)

@@ -39,7 +39,21 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
-_SEARCHED_WORD = re.compile(r"[A-Za-z][\w.]*")
+_SEARCHED_WORD = re.compile(r"_*[A-Za-z][\w.]*")
+# Calls that any repro may have.
+_SAYS_LITTLE = {
+    "compile",
+    "tolist",
+    "item",
+    "ones",
+    "zeros",
+    "full",
+    "tensor",
+    "arange",
+    "randn",
+    "assert_close",
+    "equal",
+}
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -156,6 +170,8 @@ def _error(failure: FailureDocument) -> tuple[str, str]:
     type_, message = unwrapped_error(failure.type, failure.message.removeprefix(_GRAPH))
     if (difference := compared_values(message)) is not None:
         return "wrong result", difference
+    if failure.kind == "signal":
+        return type_, ""
     if type_ == "AssertionError" and not failure.where:
         return "wrong result", f"an assertion fails: {message}" if message.strip() else "an assertion fails"
     diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
@@ -241,11 +257,12 @@ def _operator(name: str) -> str:
 
 
 def _called_methods(case: TriagedCase) -> list[str]:
-    """The functions and methods that a proved repro calls, the first one first."""
+    """The functions and methods that a proved repro calls, the first one first, and the methods of its classes."""
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     places = [(f.lineno, f.col_offset, f.attr) for f in calls if isinstance(f, ast.Attribute)]
-    return [name for _, _, name in sorted(places) if name != "compile"]
+    methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
+    return [name for _, _, name in sorted(places) if name not in _SAYS_LITTLE] + methods
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

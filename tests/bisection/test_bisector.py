@@ -275,6 +275,14 @@ def test_an_object_is_named_and_the_function_that_it_calls(bisected: Bisected) -
     assert verdict.confirmed[-1] == "count, which it calls, fails too if it is compiled by itself"
 
 
+def test_an_object_with_fullgraph_is_run_uncompiled_where_it_is_off(bisected: Bisected) -> None:
+    """torch ends a call with fullgraph=True of which no frame is compiled."""
+    body = "    def __call__(self, n, x):\n        torch._dynamo.graph_break()\n        return x * n\n"
+    call = "torch.compile(functools.partial(A(), 3), fullgraph=True, backend='eager')(torch.ones(3))\n"
+    verdict = bisected(f"import functools\nimport torch\nclass A:\n{body}{call}")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "A.__call__")], verdict.notes
+
+
 def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected) -> None:
     source = "import torch\ndef f(x):\n    torch.manual_seed(0)\n    return torch.nn.functional.dropout(x)\n"
     verdict = bisected(source + "x = torch.ones(64)\ntorch.testing.assert_close(torch.compile(f)(x), f(x))\n")

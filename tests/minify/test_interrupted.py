@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dynadiag.bisection.budget import SearchBudget
-from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.budget import SearchBudget, SearchStoppedError
+from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify import minimizer
@@ -89,3 +89,22 @@ def test_a_repro_that_passes_in_a_fresh_process_is_reduced_again_with_its_own_in
     result = made._reduce(simple, None, None)  # type: ignore[arg-type]  # the fake asks neither
     assert asked == [True, False]
     assert result.text == ("own inputs" if again else "simple")
+
+
+@pytest.mark.parametrize("source", ["proved", "not proved", "no time"])
+def test_where_the_repro_of_a_graph_is_not_proved_the_source_is_reduced(
+    source: str, rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What calls of torch.func leave behind is missing in a graph's repro, which then fails in another way."""
+
+    def reduce_source(*_: object) -> MinifyResult:
+        if source == "no time":
+            raise SearchStoppedError
+        return MinifyResult("reduced", text="source", proved=source == "proved")
+
+    monkeypatch.setattr(minimizer._Minimizer, "_reduce_graph", lambda *_: MinifyResult("reduced", text="graph"))
+    monkeypatch.setattr(minimizer._Minimizer, "_reduce_source", reduce_source)
+    search = TrialSearch(Answers(lambda _plan, _n: FAILED), rows)  # type: ignore[arg-type]
+    located = FailingRung(FAILED, "inductor", FAILED, {"inductor": "same"})
+    result = minimizer._Minimizer(search, MinifyRequest(BisectOptions(), Path("repro.py")))._after_ladder(located)
+    assert result.text == ("source" if source == "proved" else "graph")

@@ -157,6 +157,14 @@ def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str,
     assert f"`{said}`" in text.splitlines()[0]
 
 
+def test_the_title_of_a_crash_names_its_signal_once() -> None:
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument("signal", "SIGSEGV", "killed by SIGSEGV", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert text.splitlines()[0].count("SIGSEGV") == 1
+
+
 def test_a_broken_promise_comes_first_and_another_note_on_the_culprit_after_the_failure() -> None:
     case = a_case()
     assert case.bisect is not None
@@ -179,6 +187,10 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     assert link.endswith("?q=is%3Aissue+relu+lowering.py+torch.compile")
     of_source = a_case(bisect=None, repro="import torch\ncache.move_to_end('a')\ntorch.compile(step)(cache)\n")
     assert "+move_to_end+lowering.py+" in issue_text(of_source)
+    members = (
+        "class A:\n    def __hash__(self):\n        return 1\nassert torch.compile(f)().tolist() == [len({A()})]\n"
+    )
+    assert "+__hash__+lowering.py+" in issue_text(a_case(bisect=None, repro=members))
     assert of_source.minify is not None
     for name, operator in (("aten.normal.Tensor_Tensor", "normal"), ("clamp_min_1", "clamp_min"), ("amin+mul", "amin")):
         minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _CONSTANTS = ("None", "0", "1")
+_NUMBERS = ("int", "float", "bool", "")  # kinds of values; that of some is unknown
 
 
 def drop_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
@@ -61,14 +62,19 @@ def drop_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
             yield edits[::-1]
 
 
-def smaller_expressions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Replace an expression by a part of it, or by a constant, the largest expressions first."""
+def smaller_expressions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace an expression by a part of it, or by a constant, the largest expressions first. A part of a part has to
+    be of the same class, as far as that was seen.
+    """
     used = _never_constant(tree)
     for node in _expressions(tree):
         if isinstance(node, ast.Constant | ast.Name):
             continue
-        parts: list[Edit] = [{node: part} for part in _inner(node)]
-        constants: list[Edit] = [{node: expression(text)} for text in _CONSTANTS if node not in used]
+        direct, kinds = set(_parts(node)), {seen.kind(node), ""}
+        inner = [part for part in _inner(node) if part in direct or len(kinds | {seen.kind(part)}) < 3]
+        parts: list[Edit] = [{node: part} for part in inner]
+        texts = _CONSTANTS if seen.kind(node) in _NUMBERS else _CONSTANTS[:2]
+        constants: list[Edit] = [{node: expression(text)} for text in texts if node not in used]
         for edit in [*constants[:1], *parts, *constants[1:]]:
             yield [edit]
     for node in _expressions(tree):
