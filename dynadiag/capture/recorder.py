@@ -255,7 +255,8 @@ class Recorder(logging.Handler):
             if found is not None:
                 if is_for_mode:
                     callers = code_locations.user_callers(emitter)
-                    found |= {"modes": torch_private.dispatch_modes(), "callers": callers}
+                    for_good = torch_private.is_skipped_for_good(emitter)
+                    found |= {"modes": torch_private.dispatch_modes(), "callers": callers, "for_good": for_good}
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`

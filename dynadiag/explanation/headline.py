@@ -185,7 +185,7 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
     if events.get("dynadiag_trial"):
         return ("This is the recording of a search, whose trials compile elsewhere: `dynadiag browse` shows them.",)
     if run.modes:
-        return tuple(f"{item.title}." for item in findings if item.rule == Rule.UNCOMPILED and item.advice)
+        return tuple(f"{item.title}." for item in findings if item.rule == Rule.UNCOMPILED)
     if run.skipped:
         return (f"Every frame that Dynamo looked at was left to Python: {_common(run.skipped)}.",)
     if run.run.notes:

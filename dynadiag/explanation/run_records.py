@@ -37,10 +37,14 @@ _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what t
 
 @dataclass(frozen=True, slots=True)
 class SkippedForMode:
-    """The dispatch modes that were on when a function was skipped, and the user's frames that called it."""
+    """The dispatch modes that were on when a function was skipped, and the user's frames that called it.
+
+    ``for_good``: calls without the mode run in Python too, as torch marks the code (until 2.13).
+    """
 
     modes: tuple[str, ...]
     callers: tuple[Frame, ...]
+    for_good: bool
 
 
 @dataclass(frozen=True, slots=True)

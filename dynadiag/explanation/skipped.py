@@ -27,8 +27,8 @@ SKIPPED_FOR_MODE: Remedy[SkippedForMode] = Remedy(
     "skipped.mode",
     'Make the call under the mode uncompiled: `with torch.compiler.set_stance("force_eager"):` around it. torch then '
     "does not mark the code, and the calls after it are compiled.",
-    lambda skip: {} if skip.modes else None,
-    trials=(Trial("counts_operators", ("2.13", "2.14", "2.15")),),
+    lambda skip: {} if skip.for_good else None,
+    trials=(Trial("counts_operators", ("2.13",)),),
 )
 
 
@@ -58,7 +58,8 @@ def read_modes(recording: ExplainedRecording) -> dict[tuple[str, int | None], Sk
     for _, data in event_data(recording, "dynadiag_skipped"):
         if modes := list_or_empty(data.get("modes")):
             key = (str(data.get("file")), int_or_none(data.get("line")))
-            found.setdefault(key, SkippedForMode(tuple(map(str, modes)), tuple(read_frames(data.get("callers")))))
+            callers = tuple(read_frames(data.get("callers")))
+            found.setdefault(key, SkippedForMode(tuple(map(str, modes)), callers, data.get("for_good") is not False))
     return found
 
 
@@ -68,27 +69,32 @@ def _is_over(frame: SkippedFrame, run: RunRecords) -> bool:
 
 
 def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode) -> Finding:
-    """The finding of a function that torch leaves to Python for good, since a dispatch mode was on in one call."""
+    """The finding of a function that torch leaves to Python, often for good, as a dispatch mode was on in one call."""
     modes, span = list_some([mode.lstrip("_") for mode in skip.modes]), Span(frame.file, frame.line)
     call = skip.callers[-1] if skip.callers else None
     if is_torch_file(frame.file) and call is not None:  # a module of `torch.nn` that was compiled by itself
         span = Span(call.file, call.line)
+    title = f"{frame.function} stays uncompiled: {modes}, a dispatch mode, was on in a call"
     why = (
         "torch skips a function that is called while a dispatch mode is on, and marks its code for good: later calls "
         "run in Python too, without the mode, and even where it was compiled before"
     )
+    if not skip.for_good:
+        title = f"{frame.function} ran uncompiled in a call, as {modes}, a dispatch mode, was on"
+        why = "torch skips a function that is called while a dispatch mode is on; calls without the mode are compiled"
     at = [] if call is None else [Fact("from", f"the call under {modes} on", Span(call.file, call.line))]
     place = _key(frame.file, frame.line, frame.function)
     ids = [each.compile_id for each in run.compiles if _key(each.file, each.line, each.function) == place]
-    before = [Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")] if ids else []
+    unused = Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")
+    before = [unused] if ids and skip.for_good else []
     return Finding(
         rule=Rule.UNCOMPILED,
         id=None,
         identity=identity(Rule.UNCOMPILED, None, frame.function, (span,), run.sources),
-        severity="warning",
+        severity="warning" if skip.for_good else "note",
         span=span,
         function=frame.function,
-        title=f"{frame.function} stays uncompiled: {modes}, a dispatch mode, was on in a call",
+        title=title,
         cause=f"{why}.",
         places=(span,),
         cost=Cost(functions_uncompiled=1),

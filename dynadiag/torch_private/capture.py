@@ -117,6 +117,14 @@ def dispatch_modes() -> list[str]:
     return [type(mode).__name__ for mode in modes if not mode.is_infra_mode()]
 
 
+def is_skipped_for_good(start: FrameType | None) -> bool:
+    """Whether a function that Dynamo skips for a dispatch mode stays skipped: until 2.13, whose code is marked.
+
+    From 2.14 on ``apply_to_code`` of ``ConvertFrameAssert.__call__`` (convert_frame.py) is False there.
+    """
+    return bool((emitter_locals("__call__", "apply_to_code", start) or {}).get("apply_to_code", True))
+
+
 def named_lines(failure: BaseException) -> dict[tuple[str, str], int | None]:
     """The line of each frame, by file and function, in the stack of the user's that torch prints for a break.
 

@@ -21,6 +21,8 @@ from tests.capture.runs import Bench
 # 2.11 leaves a frame without a word where it finds no tensor in it.
 needs_reasons = pytest.mark.skipif(torch.__version__ < "2.13", reason="this torch does not say why it left a frame")
 
+IS_FOR_GOOD = torch.__version__ < "2.14"  # a function that is called under a dispatch mode stays uncompiled
+
 REST = """
     import torch
 
@@ -161,6 +163,7 @@ def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Ex
     assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]
 
 
+@needs_reasons
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")  # others leave hooks on all modules
 def test_a_module_of_torch_that_was_compiled_before_is_left_for_a_dispatch_mode_too(tmp_path: Path) -> None:
     torch._dynamo.reset()
@@ -173,10 +176,14 @@ def test_a_module_of_torch_that_was_compiled_before_is_left_for_a_dispatch_mode_
         found = explain(recording)
     (item,) = found.findings
     assert (found.graph_count, item.rule, item.span.file) == (1, "uncompiled", __file__)
-    assert item.title == "Linear.forward stays uncompiled: FlopCounterMode, a dispatch mode, was on in a call"
-    assert item.evidence[-1].text == "what was compiled before (0/0): no later call runs it"
+    if IS_FOR_GOOD:
+        assert item.title == "Linear.forward stays uncompiled: FlopCounterMode, a dispatch mode, was on in a call"
+        assert item.evidence[-1].text == "what was compiled before (0/0): no later call runs it"
+    else:
+        assert item.title == "Linear.forward ran uncompiled in a call, as FlopCounterMode, a dispatch mode, was on"
 
 
+@needs_reasons
 def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_path: Path) -> None:
     def doubled(x: torch.Tensor) -> torch.Tensor:
         return x * 2
@@ -186,10 +193,10 @@ def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_p
     with dynadiag.record(tmp_path / "run.dynadiag"):
         with FlopCounterMode(display=False):
             compiled(torch.ones(2))
-        compiled(torch.ones(2))  # without the mode, and still not compiled
+        compiled(torch.ones(2))  # without the mode, and until 2.13 still not compiled
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         found = explain(recording)
     (item,) = found.findings
-    assert (found.graph_count, item.rule) == (0, "uncompiled")
-    assert "FlopCounterMode" in item.title
-    assert [each.key for each in item.advice] == ["skipped.mode"]
+    assert (found.graph_count, item.rule) == (0 if IS_FOR_GOOD else 1, "uncompiled")
+    assert (item.severity, "FlopCounterMode" in item.title) == ("warning" if IS_FOR_GOOD else "note", True)
+    assert [each.key for each in item.advice] == ["skipped.mode"] * IS_FOR_GOOD
