@@ -179,6 +179,17 @@ def _experts(expert: str, found_by: str, head: str = "") -> Adversary:
     return Adversary(_program(body, _CALL, head), marked, title, frozenset(found_by.split()))
 
 
+def _ranges(result: str, found_by: str, head: str = "") -> Adversary:
+    """Rows between bounds that tensors hold."""
+    body = (
+        "counts = torch.bincount(x[:, 0].abs().long().clamp(max=2), minlength=3)\n"
+        "ends = counts.cumsum(0)\nout = torch.zeros_like(x)\nfor i in range(3):\n    start = ends[i] - counts[i]\n"
+        f"    end = ends[i]\n    rows = x[start:end]\n    result = {result}\n    out[start:end] = result\nreturn out"
+    )
+    title = "compute all rows, and keep those between the bounds"
+    return Adversary(_program(body, _CALL, head), "x[start:end]", title, frozenset(found_by.split()))
+
+
 def _segments(attention: str, found_by: str, head: str = "") -> Adversary:
     """Attention by segments, with a function of its own."""
     body = (
@@ -834,6 +845,14 @@ ADVERSARIES = {
         f"OWN = logging.Logger('own')\nOWN.addHandler({_SHOWN})\nLIBRARY.addHandler(logging.NullHandler())\n\n",
         "printed",
         "if x.shape[0] > 4:\n    OWN.warning('many')\nreturn x * 2",
+    ),
+    # row_ranges
+    "rows are looked at together": _ranges("rows - rows.sum(0)", "results gradients"),
+    "rows draw random numbers": _ranges("torch.nn.functional.dropout(rows)", "results gradients random"),
+    "rows are counted": _ranges(
+        "count(rows)",
+        "mutations",
+        "SEEN = [0]\n\n\ndef count(rows):\n    SEEN[0] += rows.shape[0]\n    return rows * 2\n\n\n",
     ),
     # expert_loops
     "an expert looks at its tokens together": _experts("state - state.mean(0)", "results gradients"),

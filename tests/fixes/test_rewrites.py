@@ -138,6 +138,39 @@ def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
         assert not any("expert" in each.title for each in found)
 
 
+RANGES = f"""{HEAD}def f(x, ends, weights):
+    out = torch.zeros(x.shape[0], 3)
+    for i in range(weights.shape[0]):
+        start = ends[i]
+        end = ends[i + 1]
+        rows = x[start:end]
+        result = rows @ weights[i]
+        out[start:end] = result
+    return out
+"""
+
+
+def test_rows_between_bounds_are_kept_of_all_rows(tmp_path: Path) -> None:
+    (text,) = changed(RANGES, candidates(RANGES, problem_at(RANGES, "x[start:end]"), tmp_path)[:1])
+    made: list[dict[str, Any]] = [{}, {}]
+    exec(text, made[0])
+    exec(RANGES, made[1])
+    torch._dynamo.reset()
+    made[0]["f"] = torch.compile(made[0]["f"], backend="eager", fullgraph=True)
+    for ends in ([0, 2, 2, 5], [0, 0, 4, 9], [1, 3, 3, 3]):
+        results = [each["f"](torch.arange(20.0).view(5, 4), torch.tensor(ends), torch.ones(3, 4, 3)) for each in made]
+        torch.testing.assert_close(*results)
+    for other in (
+        ("return out", "return out, start"),
+        ("out = torch.zeros(x.shape[0], 3)", "out = x"),
+        ("out[start:end] =", "out[start:] ="),
+        ("rows @ weights[i]", "rows @ weights[i] + end"),
+    ):
+        text = RANGES.replace(*other)
+        found = candidates(text, problem_at(text, "x[start:end]"), tmp_path)
+        assert any("all rows" in each.title for each in found) == (other[0] == "return out")
+
+
 def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
     (text,) = changed(SETUP, candidates(SETUP, problem_at(SETUP, "with LOCK"), tmp_path)[:1])
     space: dict[str, Any] = {"LOCK": threading.Lock()}

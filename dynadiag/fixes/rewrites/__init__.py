@@ -24,6 +24,7 @@ from dynadiag.fixes.rewrites import (
     outer_contexts,
     printing,
     requested_breaks,
+    row_ranges,
     segment_attention,
     setups,
     size_checks,
@@ -35,6 +36,7 @@ from dynadiag.fixes.rewrites import (
 from dynadiag.fixes.rewrites.conditions import call_at, if_around, if_or_assert_at
 from dynadiag.fixes.rewrites.gradient_flags import flag_at
 from dynadiag.fixes.rewrites.outer_contexts import with_at
+from dynadiag.fixes.rewrites.row_ranges import rows_at
 from dynadiag.fixes.rewrites.setups import setup_at
 
 __all__ = ["CATALOGUE"]
@@ -45,6 +47,7 @@ CATALOGUE = (
     Rewrite("requested_breaks", at_break(call_at, requested_breaks.candidates), ("asked.remove",)),
     Rewrite("setups", at_break(setup_at, setups.candidates)),
     Rewrite("expert_loops", at_break(call_at, expert_loops.candidates)),
+    Rewrite("row_ranges", at_break(rows_at, row_ranges.candidates)),
     Rewrite("segment_attention", at_break(call_at, segment_attention.candidates)),
     Rewrite(
         "printing",
