@@ -36,7 +36,7 @@ def covering_storage(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, int
     if len({tensor.dtype for tensor in plain}) > 1:
         return None
     start = min(tensor.storage_offset() for tensor in plain)
-    length = max(_storage_end(tensor) for tensor in plain) - start
+    length = max(t.storage_offset() + (span(t) if t.numel() else 0) for t in plain) - start
     return plain[0].as_strided((length,), (1,), start), start
 
 
@@ -177,7 +177,3 @@ def _extents(
                 end[axis] += (size - 1) * count
         reach = {axis: max(reach[axis], end[axis] + 1) for axis in axes}
     return list(reach.values())
-
-
-def _storage_end(tensor: torch.Tensor) -> int:
-    return tensor.storage_offset() + (span(tensor) if tensor.numel() else 0)

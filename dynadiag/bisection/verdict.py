@@ -256,7 +256,8 @@ def _reproduce_commands(verdict: Verdict, printer: Printer) -> list[str]:
         return ["", printer.paint("by hand:", "help"), *_without_a_file(verdict)]
     bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"
     tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
-    lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
+    plans = {rung: _compact_plan(Plan(rung=rung, accuracy=verdict.accuracy, caches=False).key()) for rung in tried}
+    lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(plan)) for rung, plan in plans.items()]
     lines += [bisect.format(shlex.quote(_compact_plan(candidate))) for candidate in verdict.reproduce]
     if verdict.verdict == "found":
         accuracy = " --accuracy" if verdict.accuracy else ""
@@ -286,10 +287,6 @@ def _without_a_file(verdict: Verdict) -> list[str]:
         "  dynadiag bisect FILE.py:NAME  # a function NAME that returns (fn, args)",
         "  dynadiag minify -o repro.py FILE.py:NAME",
     ]
-
-
-def _rung_plan(rung: str, verdict: Verdict) -> str:
-    return _compact_plan(Plan(rung=rung, accuracy=verdict.accuracy, caches=False).key())
 
 
 def _compact_plan(candidate: str) -> str:

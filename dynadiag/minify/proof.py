@@ -29,7 +29,6 @@ from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
-from dynadiag.trial.signature import Signature
 
 __all__ = ["ReproTrialLog", "bisect_repro", "prove"]
 
@@ -101,7 +100,11 @@ def _prove(
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
-    same = reproduces if result.level == "graph" else partial(_same_source_failure, text=result.text)
+    same = (
+        reproduces
+        if result.level == "graph"
+        else partial(same_failure_of_source, text=result.text, whole_text=result.text)
+    )
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
         fresh_search, fork_search = (_search_of(search, runner, rows) for runner in (fresh, forks))
         control = _control(search, program) if expected.kind == "hang" else None
@@ -124,10 +127,6 @@ def _prove(
 def _search_of(search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None) -> TrialSearch:
     """The trials of the repro, within the time of the whole search and within these seconds."""
     return TrialSearch(runner, rows, _repro_reporter(search), budget=search.budget.part(seconds))
-
-
-def _same_source_failure(found: Signature | None, expected: Signature, text: str) -> bool:
-    return same_failure_of_source(found, expected, text, text)
 
 
 def _rungs_below(rung: str | None) -> Iterator[str]:

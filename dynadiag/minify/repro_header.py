@@ -16,7 +16,8 @@ _PATH = re.compile(r"(?:(?<![\w.])|(?<=\s-[IL]))(?:/[\w.+@~-]+){2,}")  # also af
 
 def comment(line: str) -> str:
     """The line as a wrapped comment."""
-    wrapped = textwrap.wrap(_printable(line), _WIDTH, max_lines=_MAX_MESSAGE_LINES, placeholder=" ...")
+    printable = "".join(c if c.isprintable() else " " for c in strip_directories(line))
+    wrapped = textwrap.wrap(printable, _WIDTH, max_lines=_MAX_MESSAGE_LINES, placeholder=" ...")
     return "".join(f"# {part}\n" for part in wrapped)
 
 
@@ -25,10 +26,6 @@ def add_header_line(text: str, line: str) -> str:
     lines = text.splitlines(keepends=True)
     end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return "".join([*lines[:end], comment(line), *lines[end:]])
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in strip_directories(text))
 
 
 def strip_directories(text: str) -> str:

@@ -153,7 +153,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),
         rung=rung,
-        frames=_innermost_frames(inner),
+        frames=tuple(map(_frame, _innermost_entries(inner)[:_MAX_FRAMES])),
         export=_export(error),
     )
 
@@ -237,10 +237,6 @@ def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
     often = max(places.values(), default=0) / 4  # one frame may be entered several times in a round
     found = {place: entry for entry in entries if places[place := (entry.filename, entry.lineno or 0)] > often}
     return [found[place] for place in sorted(found)]
-
-
-def _innermost_frames(error: BaseException) -> tuple[str, ...]:
-    return tuple(map(_frame, _innermost_entries(error)[:_MAX_FRAMES]))
 
 
 def _frame(entry: traceback.FrameSummary) -> str:

@@ -193,7 +193,8 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
     cpu_seconds = _cpu_or_waiting(process.pid, seconds)  # nobody has waited for the process yet
     for session in (process.pid, *sessions - {process.pid}):
         kill_session(session)
-    _drain_rest(process.events, data)
+    while select.select([process.events], [], [], 0)[0] and _drain(process.events, data):
+        continue
     return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason, cpu_seconds, stacks)
 
 
@@ -231,11 +232,6 @@ def _drain(report: int, data: bytearray) -> bool:
     chunk = os.read(report, 1 << 16)
     data += chunk
     return bool(chunk)
-
-
-def _drain_rest(report: int, data: bytearray) -> None:
-    while select.select([report], [], [], 0)[0] and _drain(report, data):
-        continue
 
 
 def _truncate(output: int) -> None:

@@ -76,7 +76,8 @@ class _Merger:
         tree = _parse(file)
         self.folders += [str(folder) for folder in _added_folders(tree, file)]
         imports = self.library_imports(tree, package)
-        own = {n for n in bound_names(tree) | _global_names(tree) if imports.get(n, "") is not None}
+        shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+        own = {n for n in bound_names(tree) | shared if imports.get(n, "") is not None}
         meaning = {n: imports.get(n) or f"{name}:{n}" for n in own}
         clash = {n for n in own if self.taken.get(n, meaning[n]) != meaning[n]}
         renamed = {n: new_name(f"{name.rpartition('.')[2]}_{n}", {*self.taken, *own}) for n in clash}
@@ -129,10 +130,6 @@ def _parse(file: Path) -> ast.Module:
             return ast.parse(stream.read(), str(file))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise MergeError(f"{file.name} cannot be read as Python: {error}") from error
-
-
-def _global_names(tree: ast.Module) -> set[str]:
-    return {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -61,11 +61,12 @@ def test_a_reduction_that_is_interrupted_tells_its_trials(rows: TrialLog, monkey
     assert (result.torch, result.notes) == ("2.13.0", ("a note",))
 
 
-def test_a_proof_without_time_is_none_and_says_so(rows: TrialLog) -> None:
+def test_a_proof_without_time_is_none_and_says_so(rows: TrialLog, tmp_path: Path) -> None:
     search = TrialSearch(Runner(), rows, budget=SearchBudget(-1.0))  # type: ignore[arg-type]
     failure = Signature("exception", "ValueError", "no")
     made = MinifyResult("reduced", rung="inductor", failure=failure, text="import torch\n")
-    result = prove(search, Program("repro.py"), ReproTrialLog(rows, made.text), made, {})
+    program = Program(str(tmp_path / "repro.py"))  # its caches are beside it
+    result = prove(search, program, ReproTrialLog(rows, made.text), made, {})
     assert not result.proved
     (note,) = result.notes
     assert "--budget" in note

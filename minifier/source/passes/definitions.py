@@ -81,7 +81,7 @@ def drop_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     calls = Calls(tree, seen)
     edits: list[Edit] = []
     for function in _callables(tree):
-        read = names_read(function.body) if isinstance(function, ast.Lambda) else _read_in(function.body)
+        read = names_read(function.body if isinstance(function, ast.Lambda) else ast.Module(function.body, []))
         for parameter in _parameters(function, calls):
             if parameter.arg not in read:
                 edits.append(_without(function, parameter, calls))
@@ -140,10 +140,6 @@ def _parameters(function: ast.FunctionDef | ast.Lambda, calls: Calls) -> list[as
     spec = function.args
     first = int(function in calls.owners and not (isinstance(function, ast.FunctionDef) and _is_static(function)))
     return [*[*spec.posonlyargs, *spec.args][first:], *spec.kwonlyargs]
-
-
-def _read_in(body: list[ast.stmt]) -> set[str]:
-    return {name for part in body for name in names_read(part)}
 
 
 def _is_static(function: ast.FunctionDef) -> bool:

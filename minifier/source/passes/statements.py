@@ -319,7 +319,8 @@ def _bodies(node: ast.stmt, seen: Seen) -> Iterator[list[ast.stmt]]:
         case ast.For():
             if is_free_of(ast.Module(node.body, []), {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}):
                 yield [ast.Expr(ast.Call(ast.Name("next", ast.Load()), [node.iter], [])), *node.body]
-            yield [_assign(node.target, ast.Call(ast.Name("next", ast.Load()), [_iterator(node)], [])), *node.body]
+            iterator = ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])
+            yield [_assign(node.target, ast.Call(ast.Name("next", ast.Load()), [iterator], [])), *node.body]
             for value in seen.values(node.target)[:1] if isinstance(node.target, ast.Name) else ():
                 yield [_assign(node.target, expression(value)), *node.body]
             yield node.body
@@ -338,10 +339,6 @@ def _bodies(node: ast.stmt, seen: Seen) -> Iterator[list[ast.stmt]]:
 
 def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
     return ast.Assign([target], value)
-
-
-def _iterator(node: ast.For) -> ast.expr:
-    return ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])
 
 
 def keep_value_only(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
