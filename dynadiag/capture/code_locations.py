@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.records import GENERATOR
 
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
@@ -25,8 +26,6 @@ _REPORTED_REASONS = (
     "torchdynamo_debug_function",
     _SUPPRESSED,
 )
-# The suppressed error, which torch does not report: "Attempt to trace generator", GB0003.
-_GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
 
 
 def describe_callable(called: Any, caller: FrameType) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None
     if not resumed and not any(words in reason.lower() for words in _REPORTED_REASONS):
         return None
     name = code.co_name if resumed else code.co_qualname
-    why = _GENERATOR if code.co_flags & inspect.CO_GENERATOR and _SUPPRESSED in reason else reason
+    why = GENERATOR if code.co_flags & inspect.CO_GENERATOR and _SUPPRESSED in reason else reason
     return {**frame_data(code.co_filename, code.co_firstlineno, name), "reason": why}
 
 

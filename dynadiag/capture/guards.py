@@ -46,7 +46,7 @@ _MAX_TEXT = 200  # characters of a value that are recorded
 def guard_places(guards: Any, f_locals: dict[str, Any]) -> list[list[Any]]:
     """Return ``[kind, source, file, line, function]`` for each guard whose user stack torch kept.
 
-    The line is the innermost of the user's. A sixth item names the function whose code is guarded on.
+    The line is the innermost of the user's. A sixth item names what is guarded on where the guard's text does not.
     """
     scope = _GuardScope({}, {"L": f_locals})
     found = []
@@ -58,17 +58,22 @@ def guard_places(guards: Any, f_locals: dict[str, Any]) -> list[list[Any]]:
         frame = theirs[-1] if theirs else stack[-1]
         kind = guard.create_fn_name()
         place = [kind, guard.name, frame.filename, frame.lineno, frame.name]
-        function = _function(guard.name, scope) if kind == "CLOSURE_MATCH" else None
-        found.append(place if function is None else [*place, short_value(function.__code__)])
+        named = _named(kind, guard.name, scope)
+        found.append(place if named is None else [*place, named])
     return found
 
 
-def _function(source: str, scope: _GuardScope) -> FunctionType | None:
+def _named(kind: str, source: str, scope: _GuardScope) -> str | None:
+    """The code of a function, or the placements of a DTensor, which such a guard is on and does not name."""
+    if kind not in ("CLOSURE_MATCH", "DTENSOR_SPEC_MATCH"):
+        return None
     try:
         value = scope.evaluate(source)
     except (KeyError, AttributeError, IndexError, TypeError, NameError):  # a global of the program's
         return None
-    return value if isinstance(value, FunctionType) else None
+    if kind == "DTENSOR_SPEC_MATCH":
+        return ambient_state.placements(value)
+    return short_value(value.__code__) if isinstance(value, FunctionType) else None
 
 
 class ObjectNumbers:
@@ -208,7 +213,10 @@ def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any
     code, comment = _split_comment("; ".join(leaf.verbose_code_parts()))
     common = {"kind": type(leaf).__name__, "comment": comment}
     check = tensor_check(code)
-    if check is not None and isinstance(value, torch.Tensor):
+    if (now := ambient_state.placements(value)) is not None:
+        named = {"source": source, "subject": source, "base": "argument", "part": "value"}
+        yield {**common, **named, "guard": code, "now": now, "now_type": "tuple"}
+    elif check is not None and isinstance(value, torch.Tensor):
         yield from ({**common, "guard": code, **change} for change in _tensor_differences(check, source, value))
     elif check is not None:
         yield {**common, **_other_type(code, source, f"Tensor({', '.join(check.size)})", value), "was_type": "Tensor"}
@@ -306,6 +314,10 @@ def _tensor_differences(check: TensorCheck, source: str, value: torch.Tensor) ->
             **more,
         }
 
+    keys, index = ambient_state.dispatch_keys(value, check.dispatch_keys)
+    if (entered := ambient_state.entered_transform(keys, check.dispatch_keys)) is not None:
+        yield entered
+        return
     met = []
     if type(value).__name__ != check.type:
         types = {"was_type": check.type, "now_type": type(value).__name__}
@@ -326,7 +338,6 @@ def _tensor_differences(check: TensorCheck, source: str, value: torch.Tensor) ->
                     mark = {"mark": _mark(value, dim)} if part == "size" else {}
                     met.append(changed(part, f".{part}()[{dim}]", old, new, index=str(dim), **mark))
     # With neither shape nor dtype changed it is another kind of tensor: a subclass, a sparse or a wrapped one.
-    keys, index = ambient_state.dispatch_keys(value, check.dispatch_keys)
     yield from met or [changed("dispatch keys", "", check.dispatch_keys, keys, index=index)]
 
 

@@ -108,7 +108,7 @@ def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: F
         for entry in torch_private.cached_entries(found, emitter)
         for failure in guards.failing_guards(entry, frame.f_locals)
     ]
-    call = {"objects": recorder.objects.of_locals(frame.f_locals), "dynamic": torch_private.dynamic_sizes()}
+    call = {"objects": recorder.objects.of_locals(frame.f_locals), "dynamic": torch_private.dynamic_sizes(emitter)}
     location = _callable_location(frame.f_code, emitter)
     recorder.append("recompile", {**location, **call, "failures": failures}, metadata)
 

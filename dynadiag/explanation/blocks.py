@@ -80,6 +80,40 @@ def registers_hook(source: str | None, line: int | None) -> bool:
     return any(isinstance(call, ast.Attribute) and call.attr == "register_hook" for call in here)
 
 
+def custom_function(source: str | None, span: Span) -> str | None:
+    """Return the class derived from `torch.autograd.Function` that a place is in a method of."""
+    line = span.line or 0
+    classes = [node for node in _nodes(source, ast.ClassDef) if node.lineno <= line <= (node.end_lineno or 0)]
+    bases = ((node.name, ast.unparse(base).rpartition(".")[2]) for node in classes for base in node.bases)
+    return next((name for name, base in bases if base == "Function"), None)
+
+
+def asked_attribute(source: str | None, span: Span) -> str | None:
+    """Return the first attribute that the function around a place asks for in a ``try`` that catches AttributeError."""
+    function = enclosing_function(source, span.line)
+    for node in () if function is None else ast.walk(function):
+        caught = [each.type for each in node.handlers] if isinstance(node, ast.Try) else []
+        if isinstance(node, ast.Try) and any("AttributeError" in ast.unparse(kind) for kind in caught if kind):
+            asked = (each for statement in node.body for each in ast.walk(statement))
+            return next((ast.unparse(each) for each in asked if isinstance(each, ast.Attribute)), None)
+    return None
+
+
+def loop_around(source: str | None, line: int | None) -> int | None:
+    """Return the line of the loop in which the ``def`` or lambda at a line runs again and again."""
+    inner: int | None = None
+    for node in sorted(_nodes(source, ast.stmt), key=lambda node: node.lineno):
+        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        first = min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
+        if not first <= (line or 0) <= (node.end_lineno or 0) or (is_function and first == line):
+            continue
+        if is_function or isinstance(node, ast.ClassDef):
+            inner = None
+        elif isinstance(node, (ast.For, ast.While)) and node.lineno != line:
+            inner = node.lineno
+    return inner
+
+
 def looped_result(source: str | None, span: Span) -> str | None:
     """Return the name that the statement at a line assigns to, where a loop of the function goes over that."""
     function = enclosing_function(source, span.line)

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import (
+    asked_attribute,
     call_at,
     called_beside,
     called_in_condition,
+    custom_function,
     has_company,
     is_condition,
     is_iterated,
@@ -135,9 +137,24 @@ class BreakCase:
     @property
     def takes_from_arguments(self) -> bool:
         """Whether the number can be computed before the call: from the compiled function's arguments alone."""
-        way = self.way
-        is_inlined = way is not None and way != self.item.user_stack[-1]
-        return not is_inlined and takes_from_arguments(self.source, self.item.span)
+        return not self.is_inlined and takes_from_arguments(self.source, self.item.span)
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether the function that breaks was called by one that torch compiled, which goes on with its result."""
+        return any(frame != self.item.user_stack[-1] for frame in (self.way, *self.compiled_way) if frame is not None)
+
+    @property
+    def custom_function(self) -> str | None:
+        """The `torch.autograd.Function` that a method on the way to the break is of."""
+        frames = (Span(frame.file, frame.line) for frame in self.item.user_stack[::-1])
+        named = (custom_function(self.run.sources.get(span.file or ""), span) for span in frames)
+        return next((name for name in named if name is not None), None)
+
+    @property
+    def tried_attribute(self) -> str | None:
+        """What the function asks for in a ``try`` that catches AttributeError."""
+        return asked_attribute(self.source, self.item.span)
 
     @property
     def picked_from(self) -> str | None:
@@ -253,7 +270,8 @@ class BreakCase:
     def is_plain_print(self) -> bool:
         """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
         facts = self.facts
-        return facts.subject == "print" and facts.has_types and self.is_written_call and facts.within is None
+        is_moved = facts.within is None and self.custom_function is None
+        return facts.subject == "print" and facts.has_types and self.is_written_call and is_moved
 
     @property
     def warns(self) -> bool:
@@ -319,7 +337,12 @@ class BreakCase:
 
         So it is where torch cannot go on inside a function that it inlined (``nested_graph_breaks``, from 2.13 on).
         """
-        if self.facts.within or self.block or (self.run.run.torch or "").startswith(("2.11", "2.12")):
+        if (
+            self.facts.within
+            or self.block
+            or self.facts.exception
+            or (self.run.run.torch or "").startswith(("2.11", "2.12"))
+        ):
             return None
         outer = self.run.function_of(self.item.compile_id)
         if outer is None or outer == (self.item.span.file, self.item.function):

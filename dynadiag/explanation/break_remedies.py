@@ -18,6 +18,7 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
+from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 
 __all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
 
@@ -51,6 +52,11 @@ _KNOWN = frozenset(
         "hook.between",
         "item.picked",
         "shape.loop",
+        "address.outside",
+        "function.pure",
+        "attribute.asked",
+        "random.once",
+        "operator.internal",
     }
 )
 # The numbers of torch's registry.
@@ -85,6 +91,10 @@ def _has_a_category(case: BreakCase) -> bool:
 def _reads_a_clock(case: BreakCase) -> bool:
     module, _, function = (case.facts.subject or "").partition(".")
     return case.item.gb_id == _CLOCK or (module == "time" and function.removesuffix("_ns") in _CLOCKS)
+
+
+def _reads_an_address(case: BreakCase) -> bool:
+    return (case.called or "").endswith(".data_ptr")
 
 
 def _takes_a_generator(case: BreakCase) -> bool:
@@ -151,8 +161,52 @@ _RULES = (
         "exception.check",
         "Check the condition before the compiled call, or mend what raises. Where Python raises nothing here, torch "
         "traces the line wrongly: move it out of the compiled function.",
-        when(lambda case: case.fails_always or case.facts.exception is not None),
+        when(lambda case: case.fails_always or (case.facts.exception is not None and not _reads_an_address(case))),
         trials=(Trial("raises"),),
+    ),
+    Remedy(
+        "address.outside",
+        "A tensor has no address while torch traces, so nothing can be decided by `{called}()`. Ask before the "
+        "compiled call, of what is passed in, and pass the answer; or let compiled code take one side always: "
+        "`torch.compiler.is_compiling() or ...`.",
+        when(theirs, _reads_an_address, called=lambda case: case.called or ""),
+        trials=(Trial("decides_by_an_address"), Trial("decides_by_an_address_outside")),
+    ),
+    Remedy(
+        "function.pure",
+        "torch traces all methods of `{function}`, the backward too, where `{function}.apply` is called: this belongs "
+        "in none of them. To keep it, call `{function}.apply` between two compiled functions.",
+        when(
+            theirs,
+            lambda case: case.custom_function is not None and not (case.is_item or case.is_branch),
+            function=lambda case: case.custom_function or "",
+        ),
+        trials=(Trial("prints_in_a_backward"), Trial("prints_in_a_backward_between")),
+    ),
+    Remedy(
+        "attribute.asked",
+        "torch looks `{attribute}` up where the compiled code runs and not while it traces, so the `except` is never "
+        "taken, and what it would catch is raised. Ask with `hasattr`, or give `getattr` a default.",
+        when(
+            theirs,
+            lambda case: (case.facts.subject or "").startswith("<unknown type>.") and case.tried_attribute is not None,
+            attribute=lambda case: case.tried_attribute or "",
+        ),
+        trials=(Trial("tries_an_attribute"), Trial("tries_an_attribute_with_a_default")),
+    ),
+    Remedy(
+        "operator.internal",
+        "An assertion inside torch failed, which is a bug of torch's and no fault of this line. Leave the call that "
+        "leads here out of the compiled function, and report it: `dynadiag minify` writes a small program.",
+        when(lambda case: is_torchs_assertion(case.facts.operator_error)),
+        trials=(Trial("fails_inside_torch", ("2.11", "2.13", "2.14", "2.15")),),
+    ),
+    Remedy(
+        "random.once",
+        "The state of the random numbers is no part of a graph. To have the same numbers twice draw them once, and "
+        "use them twice (a mask for a dropout).",
+        when(theirs, lambda case: (case.facts.subject or "").endswith(("get_rng_state", "set_rng_state"))),
+        trials=(Trial("drops_the_same_twice"),),
     ),
     Remedy(
         "assert.shapes",
@@ -413,7 +467,12 @@ _RULES = (
     Remedy(
         "item.afterwards",
         "Return the tensor, and convert it after the compiled call: here its value is only shown, kept or returned.",
-        when(theirs, _about("log", "store", "return"), lambda case: not case.within_checkpoint),
+        when(
+            theirs,
+            _about("log", "store", "return"),
+            lambda case: not (case.within_checkpoint or case.custom_function),
+            lambda case: "return" not in case.uses or not case.is_inlined,
+        ),
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
     ),
     Remedy(

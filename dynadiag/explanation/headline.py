@@ -155,7 +155,7 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     title = first.title[:1].upper() + first.title[1:]
     is_told = first.id or not first.cause or first.rule == Rule.RECOMPILE_LIMIT  # or an exception without words
     told = title if is_told else f"{title}: {(first.cause or '').rstrip(': ')}"
-    return f"{told}{'' if told.endswith(('.', '?', '!')) else '.'}{more}{beside}"
+    return f"{told}{'' if told.endswith(('.', '?', '!', '…')) else '.'}{more}{beside}"
 
 
 def _breaks(findings: Sequence[Finding]) -> str:

@@ -46,6 +46,12 @@ NUMBERS = (
         trials=(Trial("raises_by_an_item"), Trial("must_raise_by_an_item")),
     ),
     Remedy(
+        "number.skip",
+        "Leave the branch out: where `{condition}`, what the pass works on has no elements.",
+        _number(lambda found: found.is_skip, condition=lambda found: found.condition),
+        trials=(Trial("skips_empty_parts"),),
+    ),
+    Remedy(
         "number.mark_dynamic",
         "Mark the size dynamic (`torch._dynamo.mark_dynamic`) and not unbacked: the branch is then decided while "
         "tracing, and guarded.",
@@ -92,7 +98,9 @@ NUMBERS = (
         "`torch._check({opposite})`. The other side is then left out, and a run that needs it raises an exception.",
         _number(  # each `.item()` is a number of its own
             lambda found: (
-                bool(found.negated) and found.origin_line != found.line and not (found.is_loop or found.required)
+                bool(found.negated)
+                and found.origin_line != found.line
+                and not (found.is_loop or found.required or found.is_skip)
             ),
             condition=lambda found: found.comparison,
             opposite=lambda found: found.negated,

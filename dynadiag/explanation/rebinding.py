@@ -30,11 +30,15 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
     containers = _written_as(source_text(fact.subject), function)
+    guarded = [*_nodes_at(fact, sources)]
     here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
-    here = [(fact.file, node) for node in _nodes_at(fact, sources)] + here
+    here = [(fact.file, node) for node in guarded] + here
     for file, node in here:
         for target in _targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ():
-            if not isinstance(target, ast.Subscript) or ast.unparse(target.value) not in containers:
+            if not isinstance(target, ast.Subscript):
+                continue
+            own = getattr(target.value, "attr", None) == last_name(fact.subject) and node in guarded  # of its own self
+            if not own and ast.unparse(target.value) not in containers:
                 continue
             key = ast.unparse(target.slice)
             grows = fact.part == "length" and fact.now_type in DICTS and _length(fact.now) > _length(fact.was)

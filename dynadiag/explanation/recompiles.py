@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dynadiag.explanation.advice_on_recompiles import advise_on
-from dynadiag.explanation.blocks import calls_at
+from dynadiag.explanation.blocks import calls_at, loop_around
 from dynadiag.explanation.changes import by_frequency, fingerprint
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -388,17 +388,15 @@ def _changed_source(cases: Sequence[RecompileCase], span: Span, run: RunRecords)
 
 
 def _guards(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> Iterator[Fact]:
-    """What failed: one guard of each cause, and how many failed for the same cause."""
+    """What failed: one guard of each cause, and in a full report the others of it."""
     if not cases and not item.reasons:
         yield Fact("guard", "torch recorded no reason for this recompile")
     for number, case in enumerate(cases):
         first, *others = case.changes
-        text = describe_change(first, item.compile_id, run.symbols)
-        more = f"; and {count(len(others), 'more guard')} for the same change, which --all shows" if others else ""
         fact = first.fact
         yield Fact(
             "guard",
-            text + more,
+            describe_change(first, item.compile_id, run.symbols),
             Span(fact.file, fact.line) if fact.file and fact.line else None,
             detail=number >= _SHORT,
             note=described(first),
@@ -407,8 +405,6 @@ def _guards(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) ->
             yield Fact("assigned", "by the only statement that gives it another value", place, detail=number >= _SHORT)
         for change in others:
             yield Fact("guard", describe_change(change, item.compile_id, run.symbols), detail=True)
-    if len(cases) > _SHORT:
-        yield Fact("and", f"{count(len(cases) - _SHORT, 'more cause')}; --all shows them")
 
 
 def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
@@ -485,6 +481,12 @@ def _shared(group: _Group, raised: bool, run: RunRecords) -> Iterator[Fact]:
             "instances",
             f"{len(owners)} objects as `self`, one after the other: they share this function's one code object, and "
             "one limit, however often `torch.compile` was called",
+        )
+    elif (loop := loop_around(run.sources.get(group.first.file or ""), group.first.line)) is not None:
+        yield Fact(
+            "instances",
+            f"the loop at line {loop} makes the function anew: all that it makes share one code object, and one limit, "
+            "however often `torch.compile` was called",
         )
     if group.first.limit_reached:
         yield from _axes(group)

@@ -10,14 +10,14 @@ from dynadiag.explanation.coverage import FunctionCoverage, mostly_uncompiled, s
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.identity import identity
-from dynadiag.explanation.remedy import Remedy, Trial, advise
+from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_frames
 from dynadiag.explanation.run_records import RunRecords, SkippedForMode
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_resume_function, is_torch_file, original_name
 from dynadiag.recording.json_values import int_or_none, list_or_empty
-from dynadiag.recording.records import SkippedFrame, Span
+from dynadiag.recording.records import GENERATOR, SkippedFrame, Span
 
 __all__ = ["read_modes", "uncompiled_findings", "with_operators"]
 
@@ -29,6 +29,13 @@ SKIPPED_FOR_MODE: Remedy[SkippedForMode] = Remedy(
     "does not mark the code, and the calls after it are compiled.",
     lambda skip: {} if skip.for_good else None,
     trials=(Trial("counts_operators", ("2.13",)),),
+)
+
+SKIPPED_GENERATOR: Remedy[SkippedFrame] = Remedy(
+    "skipped.generator",
+    "Compile a function that goes through it and returns what it gives (`list(...)`), or what it calls for each item.",
+    lambda frame: slots_if(frame.reason == GENERATOR),
+    trials=(Trial("yields_each_step", ("2.13", "2.14", "2.15")),),
 )
 
 
@@ -110,6 +117,7 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     reason = frame.reason or "no reason was recorded"
     if is_resume_function(frame.function):
         reason = f"what follows here, {reason}"
+    title = reason.split(": ")[0].split(". ")[0]
     return Finding(
         rule=Rule.UNCOMPILED,
         id=None,
@@ -117,12 +125,13 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
         severity=severity,
         span=span,
         function=function,
-        title=reason.split(": ")[0].split(". ")[0],
+        title=title,
         cause=frame.reason or None,
         caused_by=cause,
         places=(span,),
         cost=Cost(functions_uncompiled=1),
-        evidence=(Fact("why", reason),),
+        advice=advise((SKIPPED_GENERATOR,), frame, torch=run.run.torch) if severity != "note" else (),
+        evidence=() if reason == title else (Fact("why", reason),),
     )
 
 

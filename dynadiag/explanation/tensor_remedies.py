@@ -44,6 +44,7 @@ def _parameter_size(case: RecompileCase) -> Slots:
     then = {
         "always": "with your `dynamic=True` they are symbols then",
         "never": "leave your `dynamic=False` out, and they become symbols when they first change",
+        "off": "with `torch.compile(..., dynamic=True)` they are symbols then",
     }.get(
         case.fact.dynamic or "", "they become symbols when they first change (with `dynamic=True`, in the first call)"
     )
@@ -65,7 +66,7 @@ def _static(said: str | None) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         facts = markable_sizes(case)
         told = {fact.mark if fact.mark == "static" else fact.dynamic and "automatic" for fact in facts}
-        never = any(fact.dynamic == "never" for fact in facts)
+        never = any(fact.is_static for fact in facts)
         return slots_if(facts and case.is_constant and not never and told == {said}, names=case.names)
 
     return needs
@@ -97,7 +98,7 @@ def _size_and_number(case: RecompileCase) -> Slots:
 
 def _is_said_of(fact: GuardFailure) -> bool:
     """Whether the program has said what torch makes of the size."""
-    return fact.mark == "static" or fact.dynamic in ("never", "always")
+    return fact.mark == "static" or fact.dynamic == "always" or fact.is_static
 
 
 def _shared_symbol(case: RecompileCase) -> Slots:
@@ -240,6 +241,14 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "or pad to a few sizes.",
         lambda case: slots_if(any(fact.dynamic == "never" for fact in markable_sizes(case)), names=case.names),
         trials=tried("static_sizes"),
+    ),
+    Remedy(
+        "size.off",
+        "The size of {names} changed, and each size is compiled apart, because of `torch._dynamo.config."
+        "automatic_dynamic_shapes = False`. Leave that out, or use `torch.compile(..., dynamic=True)`, or pad to a few "
+        "sizes.",
+        lambda case: slots_if(any(fact.dynamic == "off" for fact in markable_sizes(case)), names=case.names),
+        trials=tried("sizes_without_automatic"),
     ),
     Remedy(
         "size.marked_static",

@@ -51,7 +51,7 @@ class NumberCondition:
     ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
-    ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
+    ``is_skip``: a pass of a loop is left out where the number is 0. ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
     """
 
     condition: str
@@ -64,6 +64,7 @@ class NumberCondition:
     is_direct: bool = False
     is_loop: bool = False
     is_expression: bool = False
+    is_skip: bool = False
     is_taken: bool = False
     is_captured: bool = False
     is_whole: bool = False
@@ -306,8 +307,19 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         direct,
         is_loop=isinstance(node, ast.While),
         is_expression=isinstance(node, ast.IfExp),
+        is_skip=_skips(node),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
     )
+
+
+def _skips(node: _Tested) -> bool:
+    """Whether it is ``if n == 0: continue`` or ``if not n: continue``."""
+    match node:
+        case ast.If(test=ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=0)]), body=[ast.Continue()]):
+            return True
+        case ast.If(test=ast.UnaryOp(op=ast.Not()), body=[ast.Continue()]):
+            return True
+    return False
 
 
 def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
@@ -349,8 +361,9 @@ def _names(value: ast.AST) -> set[str]:
 
 
 def _assigned(function: ast.AST, name: str, before: int) -> Iterator[tuple[int, ast.expr]]:
-    """The values that a name has had before a line."""
-    for target, value in _bindings(function):
+    """The values that a name has had before a line, or what a loop over it goes through."""
+    loops = ((node.target, node.iter) for node in ast.walk(function) if isinstance(node, ast.For))
+    for target, value in (*_bindings(function), *loops):
         if target.lineno <= before and name in _names(target):
             yield target.lineno, value
 

@@ -57,7 +57,7 @@ _ATTRIBUTE = ("attribute", "module attribute", "object attribute", "optimizer", 
 def _integer_attribute(case: RecompileCase) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
-    fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.dynamic != "never" and not _is_callers(case)
+    fits = _value(case, *_ATTRIBUTE, type_="int") and not case.fact.is_static and not _is_callers(case)
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
     return slots_if(
         fits and not case.fact.is_new_owner,
@@ -89,7 +89,7 @@ def _is_callers(case: RecompileCase) -> bool:
 def _integer_of_caller(case: RecompileCase, *, constant: bool) -> Slots:
     fits = _value(case, type_="int", constant=constant) and _is_callers(case)
     return slots_if(
-        fits and case.fact.dynamic != "never" and case.use is None,
+        fits and not case.fact.is_static and case.use is None,
         what=_nouns(case, "integer"),
         why=_why_constant(case.fact),
         unless=_unless(case.fact),
@@ -115,15 +115,16 @@ def _use(use: str) -> Needs:
 
 
 def _static_number(case: RecompileCase) -> Slots:
-    """A number that would be a symbol, or an input of the graph, but for ``dynamic=False``."""
+    """A number that would be a symbol, or an input of the graph, but for what the program has said."""
     fact = case.fact
     is_integer = _value(case, "argument", "closure", *_ATTRIBUTE, type_="int")
     option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
     fits = is_integer or (_value(case, type_="float") and fact.base != "default")
     return slots_if(
-        fits and fact.dynamic == "never" and (case.use is None or case.use[0] != "text"),
+        fits and fact.is_static and (case.use is None or case.use[0] != "text"),
         name=case.name,
+        why="`dynamic=False`" if fact.dynamic == "never" else "`automatic_dynamic_shapes = False`",
         option=by.get(fact.base or "", "") if is_integer else "",
     )
 
@@ -135,19 +136,16 @@ def _is_closed_over(case: RecompileCase) -> bool:
 
 
 def _closed_over(case: RecompileCase) -> str:
-    """A variable that a function closes over: by its name, or else by that of the function."""
+    """A variable that a function closes over, by its name where that is known, and by that of the function."""
     holder = holder_of(case.fact.subject)
-    return (
-        f"that the function `{source_text(holder)}` closes over"
-        if holder
-        else f"{case.name} that the function closes over"
-    )
+    function = f"the function `{source_text(holder)}`" if holder else "the function"
+    return f"{case.name if last_name(case.fact.subject) != 'cell_contents' else ''} that {function} closes over".strip()
 
 
 def _float(*, constant: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
-        fits = _value(case, type_="float", constant=constant) and fact.dynamic != "never"
+        fits = _value(case, type_="float", constant=constant) and not fact.is_static
         if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case) or case.of_torch:
             return None
         bases = {each.base for each in case.alike}
@@ -189,13 +187,13 @@ def _key(case: RecompileCase) -> Slots:
 def _learning_rate(case: RecompileCase) -> Slots:
     fact = case.fact
     is_rate = fact.base == "optimizer" and last_name(fact.subject) == "lr" and _type_of(fact) == "float"
-    return slots_if(case.sort == "value" and is_rate and fact.dynamic != "never", name=case.name)
+    return slots_if(case.sort == "value" and is_rate and not fact.is_static, name=case.name)
 
 
 def _scheduled(case: RecompileCase) -> Slots:
     """Another float of an optimizer's, as a scheduler writes it."""
     fact, source = case.fact, case.fact.subject or ""
-    fits = _value(case, "optimizer", type_="float") and _learning_rate(case) is None and fact.dynamic != "never"
+    fits = _value(case, "optimizer", type_="float") and _learning_rate(case) is None and not fact.is_static
     is_cycled = "['betas']" in source or "['momentum']" in source
     cycles = " (`OneCycleLR` and `CyclicLR` do; with `cycle_momentum=False` they leave it alone)" if is_cycled else ""
     return slots_if(fits, name=case.name, cycles=cycles, unless=_unless(fact))
@@ -210,7 +208,13 @@ def _added(*, with_key: bool) -> Needs:
         if case.added is None or (case.added[0] is not None) != with_key:
             return None
         key, place = case.added
-        return {"names": case.names, "key": key or "", "place": place_text(place)}
+        once = "put the key in before the first call, or "  # where the number goes on changing it is another key
+        return {
+            "names": case.names,
+            "key": key or "",
+            "place": place_text(place),
+            "once": "" if case.goes_on else once,
+        }
 
     return needs
 
@@ -225,9 +229,13 @@ def _more_items(case: RecompileCase) -> Slots:
     return slots_if(_length(case) and not is_dict and _filled(case) is None, names=case.names)
 
 
+def _modules(case: RecompileCase) -> bool:
+    return _length(case) and (case.fact.subject or "").endswith("._modules")
+
+
 def _other_keys(case: RecompileCase) -> Slots:
     is_dict = case.fact.now_type in DICTS
-    fits = case.sort == "keys" or (_length(case) and is_dict)
+    fits = case.sort == "keys" or (_length(case) and is_dict and not _modules(case))
     return slots_if(fits and case.added is None and _filled(case) is None, names=case.names)
 
 
@@ -264,8 +272,16 @@ def _class_anew(case: RecompileCase) -> Slots:
 def _other_type(case: RecompileCase) -> Slots:
     fact = case.fact
     number = case.sort == "value" and None not in (fact.was_type, fact.now_type) and fact.was_type != fact.now_type
-    known = _class_anew(case) is not None or case.is_other_callable
+    known = _class_anew(case) is not None or case.is_other_callable or _types(case) in (_TENSORS, *_STRUCTURES)
     return slots_if((case.sort == "type" or number) and not known, names=case.names)
+
+
+_TENSORS = {"Parameter", "Tensor"}
+_STRUCTURES = tuple({"Tensor", container} for container in ("list", "tuple", "dict"))
+
+
+def _types(case: RecompileCase) -> set[str | None]:
+    return {case.fact.was_type, case.fact.now_type} if case.sort == "type" else set()
 
 
 def _none(*, attribute: bool) -> Needs:
@@ -371,11 +387,17 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.static",
-        "{name} changed, and with your `dynamic=False` each value of a number is compiled apart, whatever else is set. "
+        "{name} changed, and with your {why} each value of a number is compiled apart, whatever else is set. "
         "Use `dynamic=True` instead{option} (with neither it becomes a symbol when it first changes), or keep the "
         "number in a tensor (`register_buffer` on a module).",
         _static_number,
-        trials=tried("a_static_integer", "a_float_again", "a_static_counter", "a_static_counter_in_a_tensor"),
+        trials=tried(
+            "a_static_integer",
+            "a_number_without_automatic",
+            "a_float_again",
+            "a_static_counter",
+            "a_static_counter_in_a_tensor",
+        ),
     ),
     Remedy(
         "value.integer_attribute",
@@ -446,10 +468,10 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     *HOOKS,
     Remedy(
         "items.added",
-        "The compiled code itself adds the key {key} to {names} (`{place}`), so the next call with it has another "
-        "number of keys: put the key in before the first call, or return the value and add it outside.",
+        "The compiled code itself adds the key `{key}` to {names} ({place}), and each number of keys is code of its "
+        "own: {once}return the value and add it outside.",
         _added(with_key=True),
-        trials=tried("a_key_that_is_added", "a_filled_dict"),
+        trials=tried("a_key_that_is_added", "a_filled_dict", "a_key_in_a_store"),
     ),
     Remedy(
         "items.appended",
@@ -471,6 +493,14 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "to one length, or loop outside and compile what is done to one item.",
         _more_items,
         trials=tried("a_length"),
+    ),
+    Remedy(
+        "items.modules",
+        "{names:has} another number of modules, and each number is code of its own. Compile the modules in it, each "
+        "by itself (`for module in {name}: module.compile()`), and not what loops over them; or expect one compile "
+        "for each number.",
+        lambda case: slots_if(_modules(case), names=case.names, name=source_text(case.fact.subject)),
+        trials=tried("a_list_of_modules_that_grows"),
     ),
     Remedy(
         "items.arguments",
@@ -556,6 +586,24 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "is not used again, so expect one compile more. Or initialize it before the first compiled call.",
         of_sort("first call"),
         trials=tried("a_cache"),
+    ),
+    Remedy(
+        "object.parameter",
+        "{names:is} a `Parameter` in one call and a plain tensor in another, and code is made for each class. Expect "
+        "one compile for each; or pass `p.view_as(p)` of a parameter `p`, a plain tensor with the same gradient.",
+        lambda case: slots_if(_types(case) == _TENSORS, names=case.names),
+        trials=tried("a_parameter_or_a_tensor"),
+    ),
+    Remedy(
+        "object.structure",
+        "{names:is} a tensor in one call and a {container} in another: how what is passed is nested is part of the "
+        "code, and each form is compiled apart. Compile what is done to one item, and go through them outside.",
+        lambda case: slots_if(
+            _types(case) in _STRUCTURES,
+            names=case.names,
+            container=next((each for each in _types(case) if each and each != "Tensor"), ""),
+        ),
+        trials=tried("a_tree"),
     ),
     Remedy(
         "object.type",

@@ -219,6 +219,10 @@ class Break:
     facts: BreakFacts = field(default=BreakFacts(), metadata={"table": False})
 
 
+# The recorder's words for an error that torch suppresses: "Attempt to trace generator", GB0003.
+GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
+
+
 @dataclass(frozen=True, slots=True)
 class SkippedFrame:
     """A frame that Dynamo left to Python, and the reason."""
@@ -262,7 +266,7 @@ class GuardFailure:
     each object of a run has a number of its own. ``mark`` is what the program has said of a size: "dynamic" or
     "static", or "parameter" where torch keeps it a constant since the tensor is a parameter; ``dynamic`` is what it has
     said of all that changes: "automatic" (torch makes it a symbol from the first change on), "always"
-    (``dynamic=True``) or "never" (``dynamic=False``).
+    (``dynamic=True``), "never" (``dynamic=False``) or "off" (``automatic_dynamic_shapes = False``).
     """
 
     guard: str
@@ -289,6 +293,11 @@ class GuardFailure:
     def is_new_owner(self) -> bool | None:
         """Whether the local that the source begins with is another object than the one that was compiled for."""
         return None if self.owner_was is None or self.owner_now is None else self.owner_was != self.owner_now
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the program has said that each size and number is compiled apart."""
+        return self.dynamic in ("never", "off")
 
     @property
     def is_of_parameter(self) -> bool:

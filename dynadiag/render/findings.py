@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.formatting import count
@@ -91,11 +95,14 @@ class FindingPrinter:
             )
         if item.caused_by is not None:
             lines += printer.fact("because of", _name(self._explanation.findings[item.caused_by]))
-        also = 0
-        for fact in item.evidence:
+        also = causes = 0
+        for index, fact in enumerate(item.evidence):
             also += fact.label == "also"
+            causes += fact.detail and bool(fact.note)
             if printer.all_ or not (fact.detail or (fact.label == "also" and also > _MAX_PLACES)):
-                lines += self._fact(fact)
+                lines += self._fact(fact if printer.all_ else _with_count(item.evidence, index))
+        if not printer.all_ and causes:
+            lines += printer.fact("and", f"{count(causes, 'more cause')}; --all shows them")
         if not printer.all_ and also > _MAX_PLACES:
             lines += printer.fact("and", f"{count(also - _MAX_PLACES, 'more line')}; --all shows them")
         if item.cost.call and self._explanation.warm:
@@ -165,6 +172,16 @@ class FindingPrinter:
         if width(at) + width(why) + 6 <= printer.columns:
             return [f"    {at}: {why}", *details]
         return [f"    {fit_path(at, printer.columns - 5)}:", *(details or printer.wrap(why, "        "))]
+
+
+def _with_count(facts: Sequence[Fact], index: int) -> Fact:
+    """A guard, with the number of those for the same change behind it, which a short report leaves out."""
+    fact = facts[index]
+    same = takewhile(lambda each: each.detail and each.label == "guard" and not each.note, facts[index + 1 :])
+    more = sum(1 for _ in same) if fact.label == "guard" else 0
+    if not more:
+        return fact
+    return replace(fact, text=f"{fact.text}; and {count(more, 'more guard')} for the same change, which --all shows")
 
 
 def _name(item: Finding) -> str:

@@ -15,6 +15,7 @@ import torch
 
 LEFT_INFERENCE_MODE = "left inference mode"
 
+_TRANSFORMED = "FuncTorch"  # in the names of the dispatch keys that a transform adds
 _MODE_STACK = "___check_torch_function_mode_stack"
 _GUARD = re.compile(
     r"(?P<device>utils_device\.CURRENT_DEVICE) == (?P<was_device>.*)"
@@ -47,11 +48,25 @@ def ambient_change(code: str, closure_vars: Mapping[str, Any]) -> dict[str, Any]
     if match["hooks"]:
         hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
         return _change("saved tensor hooks", _presence(match["was_hooks"] == "None"), _presence(hooks is None))
+    was = re.findall(r"\((?:<?TransformType\.|')(\w+)", match["was_functorch"])
+    return _change("torch.func transforms", _listed(was), _transforms())
+
+
+def entered_transform(keys: str, was: str) -> dict[str, Any] | None:
+    """Return the change that a tensor's dispatch keys show which was compiled outside of any `torch.func` transform.
+
+    Code that was compiled inside of one has a guard on that.
+    """
+    if _TRANSFORMED not in keys or _TRANSFORMED in was:
+        return None
+    return {**_change("torch.func transforms", _listed([]), _transforms()), "guard": "no torch.func transform"}
+
+
+def _transforms() -> str:
+    """The `torch.func` transforms that are on, the outermost first."""
     from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
-    now = [interpreter.key().name for interpreter in retrieve_all_functorch_interpreters()]
-    was = re.findall(r"TransformType\.(\w+)", match["was_functorch"])
-    return _change("torch.func transforms", _listed(was), _listed(now))
+    return _listed([interpreter.key().name for interpreter in retrieve_all_functorch_interpreters()])
 
 
 def global_state_changes(guard: str, names: list[str]) -> Iterator[dict[str, Any]]:
@@ -88,6 +103,14 @@ def dispatch_keys(value: torch.Tensor, was: str) -> tuple[str, str | None]:
     if isinstance(value, torch.nn.Parameter) and "Autograd" in text and "Autograd" not in was:
         return text, LEFT_INFERENCE_MODE
     return text, "an inference tensor" if value.is_inference() else None
+
+
+def placements(value: object) -> str | None:
+    """Return where the parts of a DTensor are, by its ``_spec``; None of another value."""
+    if type(value).__name__ != "DTensorSpec" or not type(value).__module__.startswith("torch.distributed."):
+        return None
+    placed, mesh = getattr(value, "placements", ()), getattr(value, "mesh", None)
+    return f"{_listed([str(each) for each in placed])} on {mesh}"
 
 
 def with_inference_mode(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -270,17 +270,20 @@ def compiled_locals(start: FrameType | None) -> dict[str, Any]:
     return found.get("locals") or {}
 
 
-def dynamic_sizes() -> str:
+def dynamic_sizes(start: FrameType | None) -> str | None:
     """Return what torch is to do with sizes that change: "always", "never", or "automatic" from the first change on.
 
     ``dynamic=True`` and ``dynamic=False`` of `torch.compile` set these options for the call (``set_enable_dynamic``,
-    eval_frame.py).
+    eval_frame.py), whose ``compile_wrapper`` has the argument in ``self``. "off": the program set the option itself.
     """
     from torch._dynamo import config
 
     if not config.assume_static_by_default:
         return "always"
-    return "automatic" if config.automatic_dynamic_shapes else "never"
+    if config.automatic_dynamic_shapes:
+        return "automatic"
+    call = emitter_locals("compile_wrapper", "self", start, within=sys.maxsize)
+    return None if call is None else "never" if getattr(call["self"], "_dynamic", None) is False else "off"
 
 
 def wrapped_callable(start: FrameType | None) -> Any:

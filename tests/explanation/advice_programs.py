@@ -1734,6 +1734,209 @@ def squares(v: torch.Tensor) -> torch.Tensor:
     return (v @ torch.ones(4, 2)).sum()
 
 
+def compiles_each_size() -> None:
+    RESTORE.append(functools.partial(setattr, config, "automatic_dynamic_shapes", True))
+    config.automatic_dynamic_shapes = False
+
+
+def decides_by_an_address(v: torch.Tensor) -> torch.Tensor:
+    if v.data_ptr() % 4 == 0:
+        return v + 1
+    return v - 1
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # typed as any function
+        ctx.save_for_backward(v)
+        return (v > 1).float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+        return gradient / (1 + ctx.saved_tensors[0].abs())
+
+
+class PrintingSpike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+        ctx.save_for_backward(v)
+        return (v > 1).float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+        print("in the backward")  # noqa: T201 - it is the fault
+        return gradient / (1 + ctx.saved_tensors[0].abs())
+
+
+def spikes(function: Any, *, between: bool = False) -> Program:
+    """A function with a gradient of its own; ``between``: between two that are compiled."""
+
+    def run(compile_: Compile) -> list[Any]:
+        weight = x.clone().requires_grad_()
+        if between:
+            half = compile_(lambda v: v * 2)(weight)
+            compile_(lambda v: v.sum())(function.apply(half)).backward()
+        else:
+            compile_(lambda v: function.apply(v * 2).sum())(weight).backward()
+        return [weight.grad]
+
+    return run
+
+
+def asks_in_a_try(v: torch.Tensor) -> torch.Tensor:
+    more = v + 1
+    try:
+        more = more.scale  # type: ignore[attr-defined]  # that it is not there is the fault
+    except AttributeError:
+        more = v + 2
+    return more.sum()
+
+
+def or_else(fn: Callable[..., Any], other: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return fn(*arguments)
+    except (AttributeError, RuntimeError):
+        return other(*arguments)
+
+
+def tries(fn: Callable[..., Any]) -> Program:
+    return lambda compile_: or_else(compile_(fn), fn, x)
+
+
+def drops(*, once: bool) -> Program:
+    """The same dropout for two tensors: by the state of the random numbers, or by a mask."""
+
+    def again(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        state = torch.get_rng_state()
+        half = nn.functional.dropout(v, 0.5)
+        torch.set_rng_state(state)
+        return half + nn.functional.dropout(w, 0.5)
+
+    def masked(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        mask = nn.functional.dropout(torch.ones_like(v), 0.5)
+        return v * mask + w * mask
+
+    def run(compile_: Compile) -> Any:
+        torch.manual_seed(0)
+        return compile_(masked if once else again)(x, y)
+
+    return run
+
+
+def rates(v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(torch.func.jacfwd(lambda a, b: torch.sin(a) * b))(v, torch.stack([w, w], 1))
+
+
+PARTS, SIZES = torch.arange(12.0).view(6, 2), torch.tensor([2, 0, 4])
+
+
+def splits(*, skips: bool) -> Callable[..., Any]:
+    def skipping(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        parts, start = [], 0
+        for number, size in enumerate(counts.tolist()):
+            if size == 0:
+                continue
+            parts.append(v[start : start + size] * number)
+            start += size
+        return torch.cat(parts)
+
+    def passing(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        parts, start = [], 0
+        for number, size in enumerate(counts.tolist()):
+            parts.append(v[start : start + size] * number)
+            start += size
+        return torch.cat(parts)
+
+    return skipping if skips else passing
+
+
+def steps_of(v: torch.Tensor) -> Iterator[torch.Tensor]:
+    for _ in range(3):
+        v = v * 2
+        yield v
+
+
+class Store:
+    def __init__(self, count: int) -> None:
+        self.entries = {f"k{number}": x for number in range(count)}
+
+    def put(self, key: str, v: torch.Tensor) -> None:
+        self.entries[key] = v
+
+
+def fills_stores(*, outside: bool) -> Program:
+    """An entry is put into a store; each has another number of entries."""
+
+    def inside(v: torch.Tensor, store: Store) -> None:
+        store.put("new", v * 2)
+
+    def run(compile_: Compile) -> list[Any]:
+        stores = [Store(count) for count in (1, 2, 3, 4)]
+        compiled = compile_((lambda v: v * 2) if outside else inside)
+        for store in stores:
+            if outside:
+                store.put("new", compiled(x))
+            else:
+                compiled(x, store)
+        return [store.entries["new"] for store in stores]
+
+    return run
+
+
+class Grown(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block()])
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            v = block(v)
+        return v
+
+
+def adds_modules(*, whole: bool) -> Program:
+    """A list of modules to which one is added; compiled as a whole, or each module by itself."""
+
+    def run(compile_: Compile) -> list[Any]:
+        torch.manual_seed(0)
+        model = Grown()
+        called: Callable[..., Any] = compile_(model) if whole else model
+        results = []
+        for _ in range(2):
+            for block in () if whole else model.blocks:
+                block.forward = compile_(block.forward)  # type: ignore[method-assign]  # as a user does
+            results.append(called(torch.ones(2, 4)).detach())
+            model.blocks.append(Block())
+        return results
+
+    return run
+
+
+WEIGHT = nn.Parameter(torch.ones(4))
+
+
+def normed(v: torch.Tensor) -> torch.Tensor:
+    return v / v.norm()
+
+
+def walks_trees(*, whole: bool) -> Program:
+    """A sum over nested lists; compiled as a whole, or one step of it."""
+
+    def run(compile_: Compile) -> list[Any]:
+        def joins(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return (a + b) * 2
+
+        join = joins if whole else compile_(joins)
+
+        def total(node: Any) -> torch.Tensor:
+            return node if isinstance(node, torch.Tensor) else join(total(node[0]), total(node[1]))
+
+        call = compile_(total) if whole else total
+        return [call([x, y]), call([[x, y], y])]
+
+    return run
+
+
 def shares_no_symbols() -> None:
     RESTORE.append(functools.partial(setattr, shapes_config, "use_duck_shape", shapes_config.use_duck_shape))
     shapes_config.use_duck_shape = False
@@ -2379,6 +2582,37 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         marked_size(torch._dynamo.decorators.mark_unbacked),
         marked_size(torch._dynamo.mark_dynamic),
     ),
+    "decides_by_an_address": (
+        calls(decides_by_an_address, (x,)),
+        calls(lambda v: v + 1 if torch.compiler.is_compiling() or v.data_ptr() % 4 == 0 else v - 1, (x,)),
+    ),
+    "decides_by_an_address_outside": (
+        calls(decides_by_an_address, (x,)),
+        lambda compile_: [compile_(lambda v, aligned: v + 1 if aligned else v - 1)(x, x.data_ptr() % 4 == 0)],
+    ),
+    "prints_in_a_backward": (spikes(PrintingSpike), spikes(Spike)),
+    "prints_in_a_backward_between": (spikes(PrintingSpike), spikes(PrintingSpike, between=True)),
+    "tries_an_attribute": (
+        tries(asks_in_a_try),
+        tries(lambda v: (v + 1).scale.sum() if hasattr(v + 1, "scale") else (v + 2).sum()),
+    ),
+    "tries_an_attribute_with_a_default": (
+        tries(asks_in_a_try),
+        tries(lambda v: getattr(v + 1, "scale", v + 2).sum()),
+    ),
+    "drops_the_same_twice": (drops(once=False), drops(once=True)),
+    "fails_inside_torch": (
+        lambda compile_: or_else(compile_(rates), rates, x, y),
+        lambda _: rates(x, y),
+    ),
+    "skips_empty_parts": (
+        configured(calls(splits(skips=True), (PARTS, SIZES)), captures),
+        configured(calls(splits(skips=False), (PARTS, SIZES)), captures),
+    ),
+    "yields_each_step": (
+        lambda compile_: list(compile_(steps_of)(x)),
+        calls(lambda v: list(steps_of(v)), (x,)),
+    ),
     "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
     "a_nested_tensor": (nested(torch.strided), nested(torch.jagged)),
     "partials": (partials(around=False), partials(around=True)),
@@ -2389,6 +2623,21 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_gradient_set_to_none": (with_kept_gradient(kept=False), with_kept_gradient(kept=True)),
     "a_class_defined_anew": (with_classes(anew=True), with_classes(anew=False)),
     "a_size_of_one": (sized((4,), (1,), dynamic=True), unbacked),
+    "sizes_without_automatic": (
+        configured(sized((4,), (5,), (6,)), compiles_each_size),
+        configured(sized((4,), (5,), (6,), dynamic=True), compiles_each_size),
+    ),
+    "a_number_without_automatic": (
+        configured(calls(times, (x, 2), (x, 3)), compiles_each_size),
+        configured(calls(times, (x, 2), (x, 3), dynamic=True), compiles_each_size),
+    ),
+    "a_key_in_a_store": (fills_stores(outside=False), fills_stores(outside=True)),
+    "a_list_of_modules_that_grows": (adds_modules(whole=True), adds_modules(whole=False)),
+    "a_parameter_or_a_tensor": (
+        calls(normed, (WEIGHT,), (WEIGHT.detach().requires_grad_(),)),
+        calls(normed, (WEIGHT.view_as(WEIGHT),), (WEIGHT.detach().requires_grad_(),)),
+    ),
+    "a_tree": (walks_trees(whole=True), walks_trees(whole=False)),
     "static_sizes": (sized((4,), (5,), (6,), dynamic=False), marked_sizes(4, 5, 6)),
     "many_sizes": (sized((2, 3, 4, 5, 6), MANY), sized((2, 3, 4, 5, 6), MANY, dynamic=True)),
     "a_size": (sized((4,), (5,)), sized((4,), (5,), dynamic=True)),

@@ -23,7 +23,7 @@ from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
-from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
+from dynadiag.explanation.skipped import SKIPPED_FOR_MODE, SKIPPED_GENERATOR
 from dynadiag.job.divergence_text import RANKS
 from tests.explanation.advice_programs import PROGRAMS as COMPILED
 from tests.explanation.advice_programs import RESTORE, Program, config
@@ -53,6 +53,7 @@ CATALOGUE: tuple[Remedy[Any], ...] = (
     OVERWRITTEN,
     *RANKS.values(),
     SKIPPED_FOR_MODE,
+    SKIPPED_GENERATOR,
 )
 TEXTS = {remedy.key: remedy.says for remedy in CATALOGUE}
 TRIALS = [(remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials]

@@ -65,10 +65,10 @@ def _locations(rows: Iterable[list[Any]]) -> _Locations:
 
 
 def _code_names(rows: Iterable[list[Any]]) -> Iterator[tuple[str, str]]:
-    """The source and the name of each function's code that has a guard."""
+    """The source and the name of each function's code, and of what else a guard names nothing of."""
     for row in rows:
         if len(row) == 6 and isinstance(row[5], str):
-            yield f"{row[1]}.__code__", row[5]
+            yield f"{row[1]}.__code__" if row[0] == "CLOSURE_MATCH" else row[1], row[5]
 
 
 def _locate(context: DigestContext, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:

@@ -15,6 +15,7 @@ __all__ = [
     "exception_name",
     "has_id",
     "is_in_loop",
+    "is_torchs_assertion",
     "missing_fake",
     "needed_symbols",
     "parse_message",
@@ -36,6 +37,7 @@ _THEN = "\n*** While handling this graph break, another graph break occurred: **
 
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what an explanation is about
 _IN_FILE = re.compile(r"\b(?:in file|filename:) `(?P<file>[^`\n]+)`")  # 2.13 has it in the context of some types
+_UNKNOWN = re.compile(r"method `(?P<name>\w+)` of class `<unknown type>`")
 _NATIVE = re.compile(r"builtin|C/C\+\+")
 _TYPES = re.compile(r"with argument types \[(?P<types>.*?)\] \(has_kwargs (?P<keywords>\w+)\)")
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
@@ -102,7 +104,7 @@ def read_facts(
     added: ``within`` (the higher-order operator) and ``raised_at`` (a frame).
     """
     first, data = explanation.partition("\n")[0], data or {}
-    about, types = _NAMED.search(first), _TYPES.search(first)
+    about, types, unknown = _NAMED.search(first), _TYPES.search(first), _UNKNOWN.search(first)
     file = _IN_FILE.search(first) or _IN_FILE.search(context)
     kind, message = _raised(text)
     fails, method = _FALSE_CONDITION.search(context), _METHOD.search(explanation)
@@ -110,7 +112,9 @@ def read_facts(
     within = data.get("within")
     return BreakFacts(
         index=index,
-        subject=about and about[1].rstrip(".").removeprefix("<unknown module>."),
+        subject=f"<unknown type>.{unknown['name']}"
+        if unknown
+        else about and about[1].rstrip(".").removeprefix("<unknown module>."),
         subject_file=file and file["file"],
         is_native=_NATIVE.search(explanation) is not None,
         argument_types=tuple(re.findall(r"\w+", types["types"])) if types else (),
@@ -129,6 +133,11 @@ def read_facts(
         message=message,
         raised_at=_span(data.get("raised_at")),
     )
+
+
+def is_torchs_assertion(error: str | None) -> bool:
+    """Whether an error is that of an assertion in torch's own C++ code (``TORCH_INTERNAL_ASSERT``)."""
+    return "INTERNAL ASSERT FAILED" in (error or "")
 
 
 def is_in_loop(gb_type: str | None) -> bool:

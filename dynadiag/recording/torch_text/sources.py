@@ -49,7 +49,10 @@ _PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)
 _ENVIRONMENT = re.compile(r"environ\._data\[b('\w+')\]")
 _ON_STACK = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
 _INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
-_CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
+_CELL = re.compile(r"\.__closure__\[(?:\d+\]\.cell_contents|'\w+'\])$")
+_NUMBERED_CELL = re.compile(r"(.*\.__closure__)\[\d+\]\.cell_contents")
+_NAMED_CELL = re.compile(r".*\.__closure__\['(?P<name>\w+)'\]")
+_VARIABLE = re.compile(r"HINT: guard on \"(?P<name>\w+)\"")  # from 2.13 on: _get_closure_var_hint, guards.py
 _DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
 _LAST_STEP = re.compile(r"(\.(?P<attribute>\w+)(\(\))?|\['(?P<key>[^']*)'\]|\[[^\[\]]*\])$")
 _HOOKS = re.compile(r"(?P<module>.+?)\._(?:forward|backward)_(?:pre_)?hooks(?:_with_kwargs|_always_called)?\b")
@@ -84,8 +87,11 @@ def source_text(source: str | None) -> str:
     ('torch.nn', 'print')
     >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
     'self.layers[0].bias'
+    >>> source_text("L['fn'].__closure__['shift'].scale")
+    'shift.scale'
     """
-    text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), "a value" if source is None else source)
+    text = _NAMED_CELL.sub(r"\g<name>", "a value" if source is None else source)
+    text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), text)
     text = _BUILTIN.sub(r"\g<name>", text)
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
     text = _ENVIRONMENT.sub(r"environ[\1]", text)
@@ -98,6 +104,16 @@ def source_text(source: str | None) -> str:
 
 def _class_attribute(found: re.Match[str]) -> str:
     return f"type({found['of'] or found['from']}).{found['name']}"
+
+
+def with_variable(source: str, comment: str) -> str:
+    """A source in which a variable that a function closes over has its name, where torch's comment on a guard has it.
+
+    >>> with_variable("L['f'].__closure__[1].cell_contents.k", '# x + c.k  # p.py:1 in f (HINT: guard on "c".k)')
+    "L['f'].__closure__['c'].k"
+    """
+    named = _VARIABLE.search(comment)
+    return _NUMBERED_CELL.sub(rf"\g<1>['{named['name']}']", source, count=1) if named else source
 
 
 def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str]:
