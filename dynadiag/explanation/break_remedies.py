@@ -197,7 +197,7 @@ _RULES = (
     Remedy(
         "operator.internal",
         "An assertion inside torch failed, which is a bug of torch's and no fault of this line. Leave the call that "
-        "leads here out of the compiled function, and report it: `dynadiag minify` writes a small program.",
+        "leads here out of the compiled function, and report it.",
         when(lambda case: is_torchs_assertion(case.facts.operator_error)),
         trials=(Trial("fails_inside_torch", ("2.11", "2.13", "2.14", "2.15")),),
     ),

@@ -79,6 +79,7 @@ STATES: tuple[Remedy[RecompileCase], ...] = (
     _state(
         "torch.func transforms",
         f"Called inside and outside a `torch.func` transform (`vmap`, `grad`, ...): {_SWITCHED}",
+        "a_transform",
     ),
     _state(
         "forward AD level",

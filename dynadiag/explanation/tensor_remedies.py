@@ -77,7 +77,9 @@ def _changed_size(many: bool) -> Needs:
         facts = markable_sizes(case)
         if not facts or case.is_constant or _numbers_beside(case) or any(_is_said_of(fact) for fact in facts):
             return None
-        slots = _marks("torch._dynamo.mark_dynamic", _dimensions(facts), case)
+        nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
+        option = "" if nested else ", or use `torch.compile(..., dynamic=True)`"
+        slots = {**_marks("torch._dynamo.mark_dynamic", _dimensions(facts), case), "option": option}
         return slots if (len(_dimensions(facts)) > _MOST_DIMENSIONS) == many else None
 
     return needs
@@ -294,10 +296,10 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.changed",
-        "The size changes: call {calls} {where}{who}, or use `torch.compile(..., dynamic=True)`. (By "
-        "itself torch makes a size a symbol when it first changes, at the price of this recompile.)",
+        "The size changes: call {calls} {where}{who}{option}. (By itself torch makes a size a symbol when it first "
+        "changes, at the price of this recompile.)",
         _changed_size(many=False),
-        trials=tried("a_size", "a_size_marked"),
+        trials=tried("a_size", "a_size_marked", "a_nested_batch"),
     ),
     Remedy(
         "size.computed",
@@ -426,6 +428,6 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "tensor.dispatch",
         "{name} {change}: that is different code. Make it the same way for every call.",
         lambda case: _dispatch(case, ""),
-        trials=tried("a_conjugated_view", "a_transform"),
+        trials=tried("a_conjugated_view"),
     ),
 )

@@ -51,7 +51,8 @@ class NumberCondition:
     ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
-    ``is_skip``: a pass of a loop is left out where the number is 0. ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
+    ``is_skip``: a pass of a loop is left out where the number is 0.
+    ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
     """
 
     condition: str

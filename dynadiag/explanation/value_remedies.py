@@ -70,7 +70,9 @@ def _integer_attribute(case: RecompileCase) -> Slots:
 def _integer_of_instances(case: RecompileCase) -> Slots:
     """An integer attribute of a module that another instance has otherwise."""
     fits = _value(case, *_ATTRIBUTE, type_="int") and case.fact.is_new_owner and not _is_callers(case)
-    return slots_if(fits and case.use is None, name=case.name)
+    option = ", or set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`: a number is then a symbol"
+    of_module = case.fact.base == "module attribute"
+    return slots_if(fits and case.use is None, name=case.name, option=option if of_module else "")
 
 
 def _nouns(case: RecompileCase, noun: str) -> str:
@@ -135,11 +137,11 @@ def _is_closed_over(case: RecompileCase) -> bool:
     return _value(case, "closure") and _type_of(case.fact) != "float" and not own_integer
 
 
-def _closed_over(case: RecompileCase) -> str:
+def _closed_over(case: RecompileCase, noun: str) -> str:
     """A variable that a function closes over, by its name where that is known, and by that of the function."""
     holder = holder_of(case.fact.subject)
-    function = f"the function `{source_text(holder)}`" if holder else "the function"
-    return f"{case.name if last_name(case.fact.subject) != 'cell_contents' else ''} that {function} closes over".strip()
+    named = f"A {noun}" if last_name(case.fact.subject) == "cell_contents" else f"The {noun} {case.name}"
+    return f"{named} that {f'the function `{source_text(holder)}`' if holder else 'the function'} closes over"
 
 
 def _float(*, constant: bool) -> Needs:
@@ -150,7 +152,7 @@ def _float(*, constant: bool) -> Needs:
             return None
         bases = {each.base for each in case.alike}
         holder = {
-            "closure": f"A float {_closed_over(case)}",
+            "closure": _closed_over(case, "float"),
             "global": f"The global {case.name}, a float,",
         }.get(fact.base or "", _nouns(case, "float attribute" if bases <= {*_ATTRIBUTE} else "float"))
         tensor = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
@@ -365,8 +367,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.closed_over",
-        "A variable {which} changed, and its value is part of the code: one compile for each. Pass it as an argument.",
-        lambda case: slots_if(_is_closed_over(case), which=_closed_over(case)),
+        "{which} changed, and its value is part of the code: one compile for each. Pass it as an argument.",
+        lambda case: slots_if(_is_closed_over(case), which=_closed_over(case, "variable")),
         trials=tried("a_closure"),
     ),
     Remedy(
@@ -409,10 +411,10 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.integer_of_instances",
         "Each instance has an integer {name} of its own, which is part of the code, and all instances share the "
-        "function's code and its limit. Compile what calls the instances, one after the other: they are then parts of "
-        "its graph.",
+        "function's code and its limit. Compile what calls the instances, one after the other, so that they are parts "
+        "of its graph{option}.",
         _integer_of_instances,
-        trials=tried("layers_with_an_index"),
+        trials=tried("layers_with_an_index", "modules_with_a_number"),
     ),
     Remedy(
         "value.attribute",

@@ -1739,6 +1739,27 @@ def compiles_each_size() -> None:
     config.automatic_dynamic_shapes = False
 
 
+def nests(*, marked: bool) -> Program:
+    """Nested tensors with other numbers of parts."""
+
+    def run(compile_: Compile) -> list[Any]:
+        compiled = compile_(lambda v: v * 2)
+        results = []
+        for lengths in ((2, 3), (2, 3, 4)):
+            nested_ = torch.nested.nested_tensor([torch.ones(each, 3) for each in lengths], layout=torch.jagged)
+            if marked:
+                torch._dynamo.mark_dynamic(nested_, 0)
+                torch._dynamo.mark_dynamic(nested_._offsets, 0)
+            results.append(compiled(nested_).values())
+        return results
+
+    return run
+
+
+def with_factors_of_modules(compile_: Compile) -> list[Any]:
+    return [compile_(Scaled(factor), dynamic=True)(x) for factor in (2, 3)]
+
+
 def decides_by_an_address(v: torch.Tensor) -> torch.Tensor:
     if v.data_ptr() % 4 == 0:
         return v + 1
@@ -1899,14 +1920,14 @@ def adds_modules(*, whole: bool) -> Program:
 
     def run(compile_: Compile) -> list[Any]:
         torch.manual_seed(0)
-        model = Grown()
+        model = Grown().requires_grad_(False)
         called: Callable[..., Any] = compile_(model) if whole else model
         results = []
         for _ in range(2):
             for block in () if whole else model.blocks:
                 block.forward = compile_(block.forward)  # type: ignore[method-assign]  # as a user does
-            results.append(called(torch.ones(2, 4)).detach())
-            model.blocks.append(Block())
+            results.append(called(torch.ones(2, 4)))
+            model.blocks.append(Block().requires_grad_(False))
         return results
 
     return run
@@ -2610,7 +2631,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(splits(skips=False), (PARTS, SIZES)), captures),
     ),
     "yields_each_step": (
-        lambda compile_: list(compile_(steps_of)(x)),
+        lambda compile_: [list(compile_(steps_of)(x))],
         calls(lambda v: list(steps_of(v)), (x,)),
     ),
     "takes_a_median": (calls(takes_a_median, (x,)), calls(takes_torchs_median, (x,))),
@@ -2630,6 +2651,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_number_without_automatic": (
         configured(calls(times, (x, 2), (x, 3)), compiles_each_size),
         configured(calls(times, (x, 2), (x, 3), dynamic=True), compiles_each_size),
+    ),
+    "a_nested_batch": (nests(marked=False), nests(marked=True)),
+    "modules_with_a_number": (
+        with_factors_of_modules,
+        configured(with_factors_of_modules, lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
     ),
     "a_key_in_a_store": (fills_stores(outside=False), fills_stores(outside=True)),
     "a_list_of_modules_that_grows": (adds_modules(whole=True), adds_modules(whole=False)),

@@ -300,7 +300,7 @@ KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
     "TENSOR_MATCH of a class": (
         calls(lambda x: x + 1, (x,), (nn.Parameter(y),)),
         "x.__class__ was Tensor, now Parameter",
-        "`x` is of another type",
+        "`x` is a `Parameter` in one call",
     ),
     "EQUALS_MATCH of what the first call sets": (
         PROGRAMS["a_cache"][0],
