@@ -215,7 +215,7 @@ def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any
     check = tensor_check(code)
     if (now := ambient_state.placements(value)) is not None:
         named = {"source": source, "subject": source, "base": "argument", "part": "value"}
-        yield {**common, **named, "guard": code, "now": now, "now_type": "tuple"}
+        yield {**common, **named, "guard": code, "now": now, "now_type": "DTensorSpec"}
     elif check is not None and isinstance(value, torch.Tensor):
         yield from ({**common, "guard": code, **change} for change in _tensor_differences(check, source, value))
     elif check is not None:

@@ -98,7 +98,14 @@ def advise_on(cases: Sequence[RecompileCase], torch: str | None = None) -> tuple
 
 
 # What the compiled code itself does, or a hook, is the cause: what else helps against such a change is not said.
-_KNOWN = ("recompile.set_inside", "items.added", "items.appended", "hooks.of_instances", "hooks.between_calls")
+_KNOWN = (
+    "recompile.set_inside",
+    "items.added",
+    "items.appended",
+    "hooks.of_instances",
+    "hooks.between_calls",
+    "value.placements",
+)
 
 
 def _known(given: tuple[Advice, ...]) -> tuple[Advice, ...]:

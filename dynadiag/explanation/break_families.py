@@ -86,7 +86,7 @@ FAMILIES = {
     ),
     "numpy": Family(
         "The NumPy operation has no counterpart that Dynamo can put in a graph.",
-        ("numpy.torch", "numpy.before"),
+        ("numpy.torch", "outside"),
     ),
     "triton": Family(
         "The Triton kernel uses a feature that cannot be put in a graph.",

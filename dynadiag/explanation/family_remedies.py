@@ -52,6 +52,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         GB0156="draws_from_a_generator",
         GB0208="asks_for_the_threads",
         GB4347="takes_a_batch",
+        GB0294="takes_a_median_outside",
     ),
     _usual(
         "disable",
@@ -143,11 +144,6 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
             Trial("makes_an_array", case="GB0087"),
             Trial("takes_a_median", ("2.13", "2.14", "2.15"), case="GB0294"),
         ),
-    ),
-    Remedy(
-        "numpy.before",
-        "Or convert (`torch.from_numpy`) before the call.",
-        when(theirs, lambda case: "numpy.torch" in case.family.remedies or case.is_numpy),
     ),
     _usual("triton.wrap", "Wrap the launch with `torch.library.triton_op` and `wrap_triton`."),
     _usual(

@@ -10,6 +10,7 @@ from dynadiag.explanation.formatting import first_line, shorten
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.records import Frame
+from dynadiag.recording.torch_text.reasons import without_address
 
 __all__ = ["RunEnd", "read_end", "read_frames"]
 
@@ -35,12 +36,12 @@ class RunEnd:
     @property
     def said(self) -> str:
         """Its message on one line, cut where it is long."""
-        return shorten(" ".join(self.message.split()), _MESSAGE)
+        return shorten(without_address(" ".join(self.message.split())), _MESSAGE)
 
     @property
     def first_line(self) -> str:
         """The first line of its message."""
-        return shorten(first_line(self.message), _MESSAGE)
+        return shorten(without_address(first_line(self.message)), _MESSAGE)
 
 
 def read_end(recording: ExplainedRecording) -> RunEnd | None:

@@ -446,6 +446,13 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("a_text", "another_member"),
     ),
     Remedy(
+        "value.placements",
+        "`{name}` is a DTensor that came with other placements, and code is made for each: bring it to one before the "
+        "call (`redistribute`), or expect one compile for each.",
+        lambda case: slots_if(case.fact.now_type == "DTensorSpec", name=source_text(holder_of(case.fact.subject))),
+        trials=tried("other_placements"),
+    ),
+    Remedy(
         "value.of_torch",
         "{name} is an attribute of torch's own module, whose code needs the number: each value is compiled apart, and "
         "a tensor there breaks the graph. With few values call each once to warm up; with many, write the module "

@@ -29,6 +29,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.fx.experimental import _config as shapes_config
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
@@ -1756,6 +1757,21 @@ def nests(*, marked: bool) -> Program:
     return run
 
 
+def placed(*, again: bool) -> Program:
+    """A DTensor that comes sharded, then replicated; ``again``: and is sharded again before the call."""
+
+    def run(compile_: Compile) -> list[Any]:
+        with one_rank():
+            mesh = init_device_mesh("cpu", (1,))
+            compiled, results = compile_(lambda v: v * 2), []
+            for placement in (Shard(0), Replicate()):
+                tensor = distribute_tensor(x, mesh, [placement])
+                results.append(compiled(tensor.redistribute(mesh, [Shard(0)]) if again else tensor).to_local())
+            return results
+
+    return run
+
+
 def with_factors_of_modules(compile_: Compile) -> list[Any]:
     return [compile_(Scaled(factor), dynamic=True)(x) for factor in (2, 3)]
 
@@ -2651,6 +2667,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_number_without_automatic": (
         configured(calls(times, (x, 2), (x, 3)), compiles_each_size),
         configured(calls(times, (x, 2), (x, 3), dynamic=True), compiles_each_size),
+    ),
+    "other_placements": (placed(again=False), placed(again=True)),
+    "takes_a_median_outside": (
+        calls(takes_a_median, (x,)),
+        lambda compile_: [compile_(lambda v, median: median + v)(x, torch.as_tensor(np.nanmedian(x.numpy())))],
     ),
     "a_nested_batch": (nests(marked=False), nests(marked=True)),
     "modules_with_a_number": (
