@@ -97,6 +97,10 @@ def _reads_an_address(case: BreakCase) -> bool:
     return (case.called or "").endswith(".data_ptr")
 
 
+def _failed_inside(case: BreakCase) -> bool:
+    return is_torchs_assertion(case.facts.operator_error) or is_torchs_assertion(case.facts.message)
+
+
 def _takes_a_generator(case: BreakCase) -> bool:
     call = call_at(case.source, case.item.span)
     return call is not None and any(keyword.arg == "generator" for keyword in call.keywords)
@@ -161,7 +165,12 @@ _RULES = (
         "exception.check",
         "Check the condition before the compiled call, or mend what raises. Where Python raises nothing here, torch "
         "traces the line wrongly: move it out of the compiled function.",
-        when(lambda case: case.fails_always or (case.facts.exception is not None and not _reads_an_address(case))),
+        when(
+            lambda case: (
+                case.fails_always
+                or not (case.facts.exception is None or _reads_an_address(case) or _failed_inside(case))
+            )
+        ),
         trials=(Trial("raises"),),
     ),
     Remedy(
@@ -198,8 +207,8 @@ _RULES = (
         "operator.internal",
         "An assertion inside torch failed, which is a bug of torch's and no fault of this line. Leave the call that "
         "leads here out of the compiled function, and report it.",
-        when(lambda case: is_torchs_assertion(case.facts.operator_error)),
-        trials=(Trial("fails_inside_torch", ("2.11", "2.13", "2.14", "2.15")),),
+        when(_failed_inside),
+        trials=(Trial("fails_inside_torch"),),
     ),
     Remedy(
         "random.once",

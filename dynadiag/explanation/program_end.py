@@ -75,7 +75,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
         at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
         first = end.first_line if overwritten_output(end.said) is None else _OVERWRITTEN
         told = f"The program raised {end.name}{at}: {first}".removesuffix(": ")
-        return told if told.endswith((".", "!", "?")) else f"{told}."
+        return told if told.endswith((".", "!", "?", "…")) else f"{told}."
     if not code or run.run.is_foreign:
         return None
     if code < 0:

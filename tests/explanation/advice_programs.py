@@ -1784,23 +1784,23 @@ def decides_by_an_address(v: torch.Tensor) -> torch.Tensor:
 
 class Spike(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # typed as any function
+    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(v)
         return (v > 1).float()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient / (1 + ctx.saved_tensors[0].abs())
 
 
 class PrintingSpike(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+    def forward(ctx: Any, v: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(v)
         return (v > 1).float()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         print("in the backward")  # noqa: T201 - it is the fault
         return gradient / (1 + ctx.saved_tensors[0].abs())
 
@@ -1823,7 +1823,7 @@ def spikes(function: Any, *, between: bool = False) -> Program:
 def asks_in_a_try(v: torch.Tensor) -> torch.Tensor:
     more = v + 1
     try:
-        more = more.scale  # type: ignore[attr-defined]  # that it is not there is the fault
+        more = more.scale
     except AttributeError:
         more = v + 2
     return more.sum()
@@ -1941,7 +1941,7 @@ def adds_modules(*, whole: bool) -> Program:
         results = []
         for _ in range(2):
             for block in () if whole else model.blocks:
-                block.forward = compile_(block.forward)  # type: ignore[method-assign]  # as a user does
+                block.forward = compile_(block.forward)
             results.append(called(torch.ones(2, 4)))
             model.blocks.append(Block().requires_grad_(False))
         return results

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.explanation.blocks import handled_lines, is_condition, unsplittable_block
+from dynadiag.explanation.blocks import handled_lines, is_condition, loop_around, unsplittable_block
 from dynadiag.recording.records import Span
 
 BLOCKS = {
@@ -72,3 +72,17 @@ def test_a_place_in_a_handler_is_led_to_the_lines_that_it_is_for() -> None:
 def test_a_place_in_what_a_branch_goes_by() -> None:
     assert is_condition(SOURCE, Span("f.py", 8, 7))
     assert not is_condition(SOURCE, Span("f.py", 9, 12))
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "loop"),
+    [
+        ("for n in r:\n    def f(x):\n        return x\n", 2, 1),
+        ("for n in r:\n    @compile\n    def f(x):\n        return x\n", 2, 1),
+        ("for n in r:\n    fs.append(lambda x: x)\n", 2, 1),
+        ("def f(x):\n    for n in r:\n        x = x + 1\n    return x\n", 1, None),
+        ("for n in r:\n    def g():\n        def f(x):\n            return x\n        return f\n", 3, None),
+    ],
+)
+def test_a_loop_that_makes_a_function_anew(source: str, line: int, loop: int | None) -> None:
+    assert loop_around(source, line) == loop

@@ -190,6 +190,7 @@ def test_of_conditions_on_the_same_sizes_the_first_is_shown() -> None:
     text = explanation_text(made)
     assert "= guard: `(x.size()[1] // 2) == 4` does not hold: x.size()[1] is now 8" in text
     assert "and 2 more guards for the same change, which --all shows" in " ".join(text.split())
+    assert "--all" not in str(made.findings)  # a page and the browser show them
     assert "// 3)" in explanation_text(made, Printer(all_=True))
 
 

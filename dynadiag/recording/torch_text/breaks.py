@@ -38,6 +38,7 @@ _THEN = "\n*** While handling this graph break, another graph break occurred: **
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what an explanation is about
 _IN_FILE = re.compile(r"\b(?:in file|filename:) `(?P<file>[^`\n]+)`")  # 2.13 has it in the context of some types
 _UNKNOWN = re.compile(r"method `(?P<name>\w+)` of class `<unknown type>`")
+_UNRESOLVED = re.compile(r"GetAttrVariable\(.*, (?P<name>\w+)\) does not implement")  # from 2.14 on
 _NATIVE = re.compile(r"builtin|C/C\+\+")
 _TYPES = re.compile(r"with argument types \[(?P<types>.*?)\] \(has_kwargs (?P<keywords>\w+)\)")
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
@@ -104,7 +105,11 @@ def read_facts(
     added: ``within`` (the higher-order operator) and ``raised_at`` (a frame).
     """
     first, data = explanation.partition("\n")[0], data or {}
-    about, types, unknown = _NAMED.search(first), _TYPES.search(first), _UNKNOWN.search(first)
+    about, types, unknown = (
+        _NAMED.search(first),
+        _TYPES.search(first),
+        _UNKNOWN.search(first) or _UNRESOLVED.match(context),
+    )
     file = _IN_FILE.search(first) or _IN_FILE.search(context)
     kind, message = _raised(text)
     fails, method = _FALSE_CONDITION.search(context), _METHOD.search(explanation)
