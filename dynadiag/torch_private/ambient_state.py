@@ -110,8 +110,7 @@ def placements(value: object) -> str | None:
     if type(value).__name__ != "DTensorSpec" or not type(value).__module__.startswith("torch.distributed."):
         return None
     placed, mesh = getattr(value, "placements", ()), getattr(value, "mesh", None)
-    on = f"{tuple(getattr(mesh, 'shape', ()))} of {getattr(mesh, 'device_type', '?')}"
-    return f"{_listed([repr(each) for each in placed])} on a mesh {on}"
+    return f"{_listed([repr(each) for each in placed])} on mesh {tuple(getattr(mesh, 'shape', ()))}"
 
 
 def with_inference_mode(failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
