@@ -82,10 +82,10 @@ def _nouns(case: RecompileCase, noun: str) -> str:
 
 def _is_callers(case: RecompileCase) -> bool:
     """Whether it is kept where torch makes an integer a symbol: in an argument, a variable that the compiled function
-    closes over, an attribute of an object that is no module."""
+    closes over, the state of an optimizer, an attribute of an object that is no module."""
     own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
     of_object = case.fact.base == "object attribute" and local_name(case.fact.subject) is not None
-    return own_cell or of_object or case.fact.base == "argument"
+    return own_cell or of_object or case.fact.base in ("argument", "optimizer")
 
 
 def _integer_of_caller(case: RecompileCase, *, constant: bool) -> Slots:
