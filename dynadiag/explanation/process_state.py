@@ -42,7 +42,7 @@ _WORDS = {
     "default device": "the default device",
     "saved tensor hooks": "the default hooks on saved tensors",
     "forward AD level": "the level of forward-mode AD",
-    "torch.func transforms": "the `torch.func` transforms around the call",
+    "torch.func transforms": "the `torch.func` transform around the call",
 }
 # Dispatch keys of a backend alone (c10/core/DispatchKey.h).
 _BACKEND_KEYS = frozenset(

@@ -35,7 +35,10 @@ def test_the_run_without_what_is_for_finite_numbers_decides(
 ) -> None:
     seen: list[tuple[tuple[Edit, ...], str]] = []
 
-    def compared(_: Trials, _label: str, made: Candidate, _reference: ReferenceRun, inputs: str) -> ComparedRun:
+    def compared(
+        _: Trials, _label: str, made: Candidate, _reference: ReferenceRun, inputs: str, *, fresh: bool
+    ) -> ComparedRun:
+        assert not fresh
         seen.append((made.edits, inputs))
         return others if inputs == "not finite" else COMPARED_RUN
 
