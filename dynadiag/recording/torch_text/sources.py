@@ -7,6 +7,7 @@ torch/_dynamo/source.py, the same from torch 2.11 to 2.15.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 __all__ = [
@@ -50,8 +51,8 @@ _ENVIRONMENT = re.compile(r"environ\._data\[b('\w+')\]")
 _ON_STACK = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
 _INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
 _CELL = re.compile(r"\.__closure__\[(?:\d+\]\.cell_contents|'\w+'\])$")
-_NUMBERED_CELL = re.compile(r"(.*\.__closure__)\[\d+\]\.cell_contents")
-_NAMED_CELL = re.compile(r".*\.__closure__\['(?P<name>\w+)'\]")
+_NUMBERED_CELL = re.compile(r"\.__closure__(\[\d+\]\.cell_contents)")
+_NAMED_CELL = re.compile(r"\.__closure__\['(?P<name>\w+)'\]")
 _VARIABLE = re.compile(r"HINT: guard on \"(?P<name>\w+)\"")  # from 2.13 on: _get_closure_var_hint, guards.py
 _DEFAULT = re.compile(r"\.__(?:kw)?defaults__\[")
 _LAST_STEP = re.compile(r"(\.(?P<attribute>\w+)(\(\))?|\['(?P<key>[^']*)'\]|\[[^\[\]]*\])$")
@@ -90,7 +91,9 @@ def source_text(source: str | None) -> str:
     >>> source_text("L['fn'].__closure__['shift'].scale")
     'shift.scale'
     """
-    text = _NAMED_CELL.sub(r"\g<name>", "a value" if source is None else source)
+    text = "a value" if source is None else source
+    if (cell := _last(_NAMED_CELL, text)) is not None:
+        text = cell["name"] + text[cell.end() :]
     text = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), text)
     text = _BUILTIN.sub(r"\g<name>", text)
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", text.removeprefix("__main__.")))
@@ -100,6 +103,11 @@ def source_text(source: str | None) -> str:
     text = _KEYS.sub(r"list(\g<of>)", _OF_CLASS.sub(_class_attribute, text))
     text = _ITEM_OF_MODULE.sub(r"[\g<index>]", text)
     return _PART_OF_MODULE.sub(r".\g<name>", text).removesuffix("._modules")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last match: a pattern that begins with ``.*`` would take quadratic time where there is none."""
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
 def _class_attribute(found: re.Match[str]) -> str:
@@ -112,8 +120,8 @@ def with_variable(source: str, comment: str) -> str:
     >>> with_variable("L['f'].__closure__[1].cell_contents.k", '# x + c.k  # p.py:1 in f (HINT: guard on "c".k)')
     "L['f'].__closure__['c'].k"
     """
-    named = _VARIABLE.search(comment)
-    return _NUMBERED_CELL.sub(rf"\g<1>['{named['name']}']", source, count=1) if named else source
+    named, cell = _VARIABLE.search(comment), _last(_NUMBERED_CELL, source)
+    return f"{source[: cell.start(1)]}['{named['name']}']{source[cell.end(1) :]}" if named and cell else source
 
 
 def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str]:
