@@ -13,14 +13,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
-from dynadiag.fixes.user_globals import UserGlobals
+from dynadiag.fixes.user_globals import UserGlobals, lies_in
 from dynadiag.fixes.variants import OWN
 from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
 from dynadiag.trial.reachable_state import expand_objects, find_scalars
@@ -149,11 +148,7 @@ def _is_deliberate(error: Exception, roots: tuple[str, ...]) -> bool:
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
-    return (
-        last is not None
-        and str(Path.cwd() / last.filename).startswith(roots)
-        and _RAISES.match(last.line or "") is not None
-    )
+    return last is not None and lies_in(last.filename, roots) and _RAISES.match(last.line or "") is not None
 
 
 def scalars_of(call: ReplayableCall) -> dict[str, Any]:

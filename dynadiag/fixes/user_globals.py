@@ -6,6 +6,7 @@ found here.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import Counter, deque
@@ -125,12 +126,19 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and isinstance(module, ModuleType):
-            path = (
-                Path.cwd() / file
-            )  # that of a program in a fresh interpreter is relative, and so is that of torch.ops
-            if str(path).startswith(roots) and path.exists():
-                yield vars(module)
+        if isinstance(file, str) and lies_in(file, roots) and isinstance(module, ModuleType):
+            yield vars(module)
+
+
+def lies_in(file: str, roots: tuple[str, ...]) -> bool:
+    """Whether the path of a file begins with one of ``roots``.
+
+    That of a program in a fresh interpreter is relative. So is that of `torch.ops`, which names no file.
+    """
+    if file.startswith(os.sep):
+        return file.startswith(roots)
+    path = Path.cwd() / file
+    return str(path).startswith(roots) and path.exists()
 
 
 def _sample(values: list[Any]) -> list[torch.Tensor]:
