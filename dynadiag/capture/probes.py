@@ -117,10 +117,8 @@ def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter:
     recorder.add_module(metadata)
     if (lowered := torch_private.lowered_graph(emitter)) is not None:
         recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered, recorder.refused_fusions))
-        parts = len(getattr(lowered, "partition_maps", None) or ())
-        for reason, operator, trace in torch_private.cuda_graph_splits(lowered):
-            data = {"reason": reason, "operator": operator, "stack": trace, "graphs": parts}
-            recorder.append("cuda_graph_split", data, metadata)
+        for split in torch_private.cuda_graph_splits(lowered):
+            recorder.append("cuda_graph_split", split, metadata)
     recorder.refused_fusions.clear()
 
 

@@ -121,7 +121,7 @@ class CallWatch:
         module is watched as it is.
         """
         if isinstance(function, torch.nn.Module):
-            function._compiled_call_impl = functools.partial(self._call_module, function)
+            torch_private.observe_module(function, functools.partial(self._call_module, function))
             return function
         is_method = function.__qualname__.rpartition(".")[0].rpartition(".")[2] not in ("", "<locals>")
 
@@ -134,8 +134,8 @@ class CallWatch:
 
         return called  # type: ignore[return-value]  # it is called as the function is
 
-    def _call_module(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return self(module._call_impl, module, args, kwargs)
+    def _call_module(self, module: torch.nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self(call, module, args, kwargs)
 
 
 @dataclass(slots=True)

@@ -21,12 +21,11 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.reachable_state import bound_object
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
-_CALLS = ("_wrapped_call_impl", "_call_impl", "__call__")  # by which torch calls a model, other than a method of it
 _MIN_OPERATORS = 2  # of a part that is worth its guards
 
 
 class PartWatch(CallWatch):
-    """Reports the whole parts of the model whose call is watched first."""
+    """Finds the parts that are whole of the first model that is called, and reports them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,8 +33,7 @@ class PartWatch(CallWatch):
 
     def call(self, _compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         model = bound_object(original)
-        is_model = isinstance(original, torch.nn.Module) or getattr(original, "__name__", "") in _CALLS
-        if self._is_done or not is_model or not isinstance(model, torch.nn.Module):
+        if self._is_done or not torch_private.is_module_call(original) or not isinstance(model, torch.nn.Module):
             return original(*args, **kwargs)
         self._is_done = True
         names = {id(module): name for name, module in model.named_modules() if name}

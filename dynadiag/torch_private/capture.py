@@ -204,24 +204,29 @@ def _first_use(described: Any) -> str:
     return next((each.stack_trace for each in (described, *described.users) if each.stack_trace), "")
 
 
-def cuda_graph_splits(lowered: Any) -> list[tuple[str, str, str]]:
-    """Return what Inductor leaves out of the CUDA graphs of code that it splits: the reason, operator and stack trace.
+def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
+    """Return what Inductor leaves out of the CUDA graphs of code that it splits: the reason, operator and stack trace,
+    and in how many graphs the code is.
 
     ``Scheduler.should_partition`` (scheduler.py, 2.11 to 2.15) has the reason for each node. None is left out where
     the code is not split, or nothing of it runs on a GPU.
     """
     from torch._inductor import config
 
-    is_split = config.graph_partition and config.triton.cudagraphs and getattr(lowered, "partition_maps", None)
-    if not is_split or not lowered.device_types - {"cpu", "meta"}:
+    parts = getattr(lowered, "partition_maps", None)
+    if not (config.graph_partition and config.triton.cudagraphs and parts) or not lowered.device_types - {
+        "cpu",
+        "meta",
+    }:
         return []
-    found: list[tuple[str, str, str]] = []
+    found = []
     for group in fused_operations(lowered):
         for node in group:
             if node.node is not None and (reason := lowered.scheduler.should_partition(node)):
                 origin = node.node.get_origin_node()
                 trace = "" if origin is None else str(origin.meta.get("stack_trace") or "")
-                found.append((reason, "" if origin is None else str(origin.target), trace))
+                operator = "" if origin is None else str(origin.target)
+                found.append({"reason": reason, "operator": operator, "stack": trace, "graphs": len(parts)})
     return found
 
 

@@ -221,6 +221,17 @@ def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
     return wrap(compiled, compiled._torchdynamo_orig_callable, False)
 
 
+def observe_module(module: torch.nn.Module, call: Callable[..., Any]) -> None:
+    """Let ``call`` make each call of a module. It gets the function that makes it otherwise, and the arguments."""
+    module._compiled_call_impl = functools.partial(call, module._call_impl)
+
+
+def is_module_call(function: Any) -> bool:
+    """Whether a function is a module, or the method by which torch calls one: not another method of it."""
+    names = ("_wrapped_call_impl", "_call_impl", "__call__")
+    return isinstance(function, torch.nn.Module) or getattr(function, "__name__", "") in names
+
+
 def uncompiled(value: Any) -> Any:
     """What `torch.compile` made a function or a module of; anything else itself."""
     if isinstance(value, eval_frame.OptimizedModule):
