@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dynadiag.recording.torch_text.kinds import compiled_kinds, kind_of
+
 __all__ = ["ExportFacts", "read_export_failure"]
 
 _CLASS = r"<class '(?:[^']*\.)?(?P<name>\w+)'>"
 # Texts of torch 2.11 to 2.15: non_strict_utils.py, aot_autograd.py, output_graph.py, dynamic_shapes.py, serialize.py.
-_KINDS = {
-    kind: re.compile(pattern)
-    for kind, pattern in {
+_KINDS = compiled_kinds(
+    {
         "input class": rf"Unsupported input type {_CLASS}",
         "output class": rf"Found {_CLASS} in output, which is not a known type",
         "traced output": r"Encountered unrecognized type \w+\((?P<name>\w+)\) at output",
         "unnamed class": rf"No registered serialization name for {_CLASS} found",
         "shape of class": rf"Cannot associate shape .{{0,200}} specified at .{{0,200}} to non-tensor type {_CLASS}",
         "unregistered operator": r"failed to resolve torch\.ops\.(?P<name>\w+\.\w+)[\w.]* to an operator",
-    }.items()
-}
-# What torch would have stated of a number without a value, in the program's own names.
+    }
+)
+# A check that torch proposes for a number whose value it does not know, in the program's own names.
 _CHECK = re.compile(r"^ *\d+\. torch\._check\((?P<text>.+)\)$", re.MULTILINE)
 _UNNAMED = re.compile(r"\bz?u[fi]?\d+\b")  # a number for which the program has no name
 
@@ -40,7 +41,5 @@ class ExportFacts:
 def read_export_failure(message: str) -> ExportFacts:
     """Return what the message of a failed export says."""
     checks = tuple(match["text"] for match in _CHECK.finditer(message) if not _UNNAMED.search(match["text"]))
-    for kind, pattern in _KINDS.items():
-        if match := pattern.search(message):
-            return ExportFacts(kind, match["name"].replace(".", "::"), checks)
-    return ExportFacts(checks=checks)
+    kind, match = kind_of(message, _KINDS)
+    return ExportFacts(kind, match["name"].replace(".", "::") if match else "", checks)

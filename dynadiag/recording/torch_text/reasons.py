@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.kinds import compiled_kinds, kind_of
 
 __all__ = [
     "CUDA_GRAPH_RECORDED",
@@ -27,9 +28,8 @@ _FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
 _STACK = re.compile(r"\.? *(Found from *:|\n).*", re.DOTALL)
 _OPENING = re.compile(r"^(?:skipping|disabling) cudagraphs? due to ", re.IGNORECASE)
 # Texts of torch 2.11 to 2.15: cudagraph_utils.py, cudagraph_trees.py, compile_fx.py, lowering.py, ir.py.
-_CUDA_GRAPH_KINDS = {
-    kind: re.compile(pattern)
-    for kind, pattern in {
+_CUDA_GRAPH_KINDS = compiled_kinds(
+    {
         "mutation": r"mutated inputs \((?P<value>\d+) instances\)",
         "cpu": r"cpu device \((?P<value>[^)]*)\)",
         "devices": r"multiple devices: (?P<value>.*)",
@@ -38,12 +38,11 @@ _CUDA_GRAPH_KINDS = {
         "limit": r"exceeding max re-recording limit \(=(?P<value>\d+)\)",
         "moved": r"(?P<value>static input) data pointer changed",
         "symbols": r"graph with symbolic shapes inputs and (?P<value>[\w.]+)=True",
-    }.items()
-}
+    }
+)
 # Why Inductor leaves an operator out of the CUDA graphs of code that it splits (`Scheduler.should_partition`).
-_SPLITS = {
-    kind: re.compile(pattern)
-    for kind, pattern in {
+_SPLITS = compiled_kinds(
+    {
         "split: chosen": r"^custom partition op",
         "split: cpu": r"^cpu ops",
         "split: copy": r"^DeviceCopy ops",
@@ -52,13 +51,12 @@ _SPLITS = {
         "split: unsafe": r"^CUDAGraph-unsafe custom ops",
         "split: number": r"^uses cudagraph-unsafe unbacked symint",
         "split: sizes": r"^dynamic shape ops",
-    }.items()
-}
+    }
+)
 # Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py. The first that is in the reason is its kind;
 # the group is what it names.
-_BYPASSES = {
-    kind: re.compile(pattern, re.DOTALL)
-    for kind, pattern in {
+_BYPASSES = compiled_kinds(
+    {
         "operator": r"Can't cache HigherOrderOperator: (?P<name>\S+)"
         r"|call_function target .*?module: torch\.ops\.higher_order, *\s*Function name: (?P<name2>\S+)"
         r"|call_function target .*?module: torch\.autograd\.function, *\s*Function name: (?P<name3>\S+)",
@@ -74,8 +72,9 @@ _BYPASSES = {
         "mkldnn": r"mkldnn tensors",
         "bisector": r"bisect",
         "pickle": r"[Pp]ickle|unpicklable",
-    }.items()
-}
+    },
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,9 @@ class BypassFacts:
 def read_bypass(reason: str) -> BypassFacts:
     """Return what torch's reason for a bypass says."""
     text = " ".join(without_address(reason).split())
-    for kind, pattern in _BYPASSES.items():
-        if match := pattern.search(reason):
-            named = {name.rstrip("23"): value for name, value in match.groupdict().items() if value is not None}
-            return BypassFacts(kind, text, **named)
-    return BypassFacts(None, text)
+    kind, match = kind_of(reason, _BYPASSES)
+    given = match.groupdict() if match else {}
+    return BypassFacts(kind, text, **{name.rstrip("23"): value for name, value in given.items() if value is not None})
 
 
 def option_that_is_off(reason: str) -> str:
@@ -129,15 +126,13 @@ def read_cudagraph_reason(reason: str) -> CudaGraphFacts:
     frames = [Span(match["file"], int(match["line"])) for match in _FRAME.finditer(reason)]
     frames = [frame for frame in frames if not is_torch_file(frame.file)] or frames
     text = _OPENING.sub("", _STACK.sub("", reason.strip())).strip() or reason.strip()
-    matches = ((kind, pattern.search(text)) for kind, pattern in _CUDA_GRAPH_KINDS.items())
-    kind, value = next(((kind, match["value"]) for kind, match in matches if match), (None, ""))
-    return CudaGraphFacts(kind, value, text, frames[-1] if frames else Span(None, None))
+    kind, match = kind_of(text, _CUDA_GRAPH_KINDS)
+    return CudaGraphFacts(kind, match["value"] if match else "", text, frames[-1] if frames else Span(None, None))
 
 
 def read_cudagraph_split(reason: str, stack: str) -> CudaGraphFacts:
     """Return why an operator is in none of the CUDA graphs of its code, with the user's line of its stack trace."""
-    kind = next((kind for kind, pattern in _SPLITS.items() if pattern.search(reason)), None)
-    return CudaGraphFacts(kind, "", reason, read_cudagraph_reason(stack).span)
+    return CudaGraphFacts(kind_of(reason, _SPLITS)[0], "", reason, read_cudagraph_reason(stack).span)
 
 
 def overwritten_output(error: str) -> Span | None:
