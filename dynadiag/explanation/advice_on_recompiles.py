@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.hook_remedies import HOOKS
+from dynadiag.explanation.item_remedies import ITEMS
 from dynadiag.explanation.recompile_case import RecompileCase, of_sort, place_text
 from dynadiag.explanation.remedy import MOST, Remedy, advise, slots_if, tried
 from dynadiag.explanation.state_remedies import STATES
@@ -48,6 +50,8 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     *TENSORS,
     *STATES,
     *VALUES,
+    *HOOKS,
+    *ITEMS,
 )
 
 # What is said where nothing else fits.
