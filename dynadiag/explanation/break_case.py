@@ -141,12 +141,12 @@ class BreakCase:
 
     @property
     def is_inlined(self) -> bool:
-        """Whether the function that breaks was called by one that torch compiled, which goes on with its result."""
+        """Whether a compiled function called the function that breaks, and goes on with its result."""
         return any(frame != self.item.user_stack[-1] for frame in (self.way, *self.compiled_way) if frame is not None)
 
     @property
     def custom_function(self) -> str | None:
-        """The `torch.autograd.Function` that a method on the way to the break is of."""
+        """The `torch.autograd.Function` whose method led to the break."""
         frames = (Span(frame.file, frame.line) for frame in self.item.user_stack[::-1])
         named = (custom_function(self.run.sources.get(span.file or ""), span) for span in frames)
         return next((name for name in named if name is not None), None)

@@ -202,7 +202,7 @@ def _combined_evidence(document: FixDocument) -> str:
 
 
 def _region(region: RegionEntry) -> str:
-    """The parts of the model that can be compiled in its place."""
+    """The lines on the parts of the model that can be compiled in its place."""
     lines = ["breaks are left: these parts of the model are one graph each, compiled in its place:"]
     lines += [f"  {part.removeprefix('*')}" for part in region.parts]
     if region.evidence is None:

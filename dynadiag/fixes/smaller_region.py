@@ -6,7 +6,7 @@ one graph. The change is to the statement of the program that compiles the model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -16,8 +16,9 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, EditConflict, ParsedSource, apply_edits, unified_diff
 from dynadiag.fixes.fix_report import RegionEntry
 from dynadiag.fixes.observation import CALL_BUILTIN
-from dynadiag.fixes.proof import REGION, TIMED, Proof, evidence_of, first_objection
+from dynadiag.fixes.proof import COMPARISONS, REGION, TIMED, Proof, evidence_of, first_objection
 from dynadiag.fixes.prover import Prover
+from dynadiag.fixes.rewrites.compiled_methods import compile_calls, options_text
 from dynadiag.fixes.trials import Trials
 
 _TITLE = "compile the parts that are whole, in place of the model"
@@ -61,14 +62,14 @@ def _prove(trials: Trials, prover: Prover, changed: Candidate) -> tuple[Proof, s
     unchanged = prover.as_from_beginning(prover.unchanged)
     recorded = trials.recorded(_TITLE, changed.edits, fresh=fresh, timed=True)
     proof = Proof((), changed, unchanged, unchanged.recorded.summary, recorded)
-    if (why := first_objection(proof, REGION.recorded)) is not None:
+    if (why := first_objection(proof, REGION)) is not None:
         return proof, why
     proof = prover.timed(proof, fresh=fresh)
     if (why := first_objection(proof, TIMED)) is not None:
         return proof, why
     compared = trials.compared(f"{_TITLE}, with other inputs", changed, unchanged.reference, fresh=fresh)
     proof = replace(proof, compared=compared)
-    return proof, first_objection(proof, REGION.compared)
+    return proof, first_objection(proof, COMPARISONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +110,18 @@ def place_of_compile(sources: Sources) -> CompilePlace | None:
     file = sources.program()
     if file is None:
         return None
-    calls = list(file.nodes(cst.Call))
-    with_torch = [call for call in calls if file.code(call.func) == "torch.compile"]
+    with_torch = compile_calls(file)
     if len(with_torch) == 1:
         return _of_torch(file, with_torch[0])
     form = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(_ATTRIBUTE, m.Name("compile"))))])
-    of_models = [call for call in calls if m.matches(file.statement(call), form) and _is_expression(file, call)]
+    of_models = [
+        call for call in file.nodes(cst.Call) if m.matches(file.statement(call), form) and _is_expression(file, call)
+    ]
     if with_torch or len(of_models) != 1:
         return None
     (call,) = of_models
     assert isinstance(call.func, cst.Attribute)
-    model, options = file.code(call.func.value), _options(file, call.args)
+    model, options = file.code(call.func.value), options_text(file, call.args)
     return CompilePlace(file, file.statement(call), model, "", options, None)
 
 
@@ -131,11 +133,7 @@ def _of_torch(file: ParsedSource, call: cst.Call) -> CompilePlace | None:
     if not m.matches(call.args[0].value, _ATTRIBUTE):
         model, bound = file.free_name("model", "whole_model", of=call), model
     rest = file.replace(call, model)
-    return CompilePlace(file, statement, model, bound, _options(file, call.args[1:]), rest)
-
-
-def _options(file: ParsedSource, arguments: Iterable[cst.Arg]) -> str:
-    return ", ".join(file.code(each).rstrip(", ") for each in arguments)
+    return CompilePlace(file, statement, model, bound, options_text(file, call.args[1:]), rest)
 
 
 def _is_expression(file: ParsedSource, call: cst.Call) -> bool:
@@ -168,7 +166,7 @@ def _is_like(path: Sequence[str], other: Sequence[str], numbers: Sequence[int]) 
 
 
 def _loop(model: str, path: Sequence[str], numbers: Sequence[int]) -> str:
-    """All modules whose names are ``path`` with any numbers."""
+    """An expression of all modules whose names differ from ``path`` in its numbers alone."""
     if numbers[-1] == len(path) - 1 and len(numbers) == 1:
         return f"*{_member(model, path[:-1])}"
     clauses, here, start = [], model, 0

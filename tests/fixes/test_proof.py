@@ -116,13 +116,13 @@ def test_what_torch_itself_fails_on_may_go_with_another_change(type_: str, again
 
 def test_a_region_may_compile_less_but_has_no_break() -> None:
     less = replace(RECORDED_RUN, compiled=CompiledOperators(10, 5), summary=summary(0, largest=5))
-    assert first_objection(replace(PROVED, recorded=less), (*REGION.recorded, *REGION.compared)) is None
+    assert first_objection(replace(PROVED, recorded=less), (*REGION, *COMPARISONS)) is None
     broken = replace(less, summary=replace(with_causes("break GB0170 f: x > 0"), breaks=1))
-    assert first_objection(replace(PROVED, recorded=broken), REGION.recorded) == "a graph breaks at f.py:9"
+    assert first_objection(replace(PROVED, recorded=broken), REGION) == "a graph breaks at f.py:9"
     for name in ("_ends_alike", "prints_the_same", "_writes_the_same_files"):
-        assert first_objection(REJECTED[name], REGION.recorded) is not None
+        assert first_objection(REJECTED[name], REGION) is not None
     for name in ("_compared_run_ends_alike", "_calls_were_compared", "_same_results", "_same_gradients"):
-        assert first_objection(REJECTED[name], REGION.compared) is not None
+        assert first_objection(REJECTED[name], COMPARISONS) is not None
 
 
 def test_a_limit_of_recompiles_counts_once_their_changes_were_tried() -> None:

@@ -4,7 +4,7 @@ of its name calls. What calls the part then runs uncompiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -16,12 +16,22 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 _MODULE = ("nn.Module", "torch.nn.Module")
 
 
+def compile_calls(file: ParsedSource) -> list[cst.Call]:
+    """The calls of `torch.compile` in a file."""
+    return [call for call in file.nodes(cst.Call) if file.code(call.func) == "torch.compile"]
+
+
+def options_text(file: ParsedSource, options: Iterable[cst.Arg]) -> str:
+    """The options of `torch.compile` as they are written."""
+    return ", ".join(file.code(each).rstrip(", ") for each in options)
+
+
 def decorator_of_model(file: ParsedSource, sources: Sources, method: cst.FunctionDef) -> tuple[str, Edit] | None:
     """The decorator that compiles a method as the program compiles the model, and the edit that no longer compiles the
     model; ``None`` unless the method is the `forward` of a module of the program, and is compiled in one place.
     """
     class_ = file.enclosing(method, cst.ClassDef)
-    found = [call for call in file.nodes(cst.Call) if file.code(call.func) == "torch.compile"]
+    found = compile_calls(file)
     bases = [file.code(base.value) for base in class_.bases] if isinstance(class_, cst.ClassDef) else []
     if not sources.is_program(file) or bases not in ([_MODULE[0]], [_MODULE[1]]) or class_ not in file.module.body:
         return None
@@ -37,7 +47,7 @@ def decorator_of(file: ParsedSource, call: cst.Call) -> tuple[str, Edit] | None:
     model, *options = call.args
     if model.keyword is not None or not all(map(_is_constant, options)) or isinstance(model.value, cst.Lambda):
         return None
-    text = ", ".join(file.code(each).rstrip(", ") for each in options)
+    text = options_text(file, options)
     edit = file.replace(call, file.code(model.value))
     return f"@torch.compile({text})" if text else "@torch.compile", edit
 

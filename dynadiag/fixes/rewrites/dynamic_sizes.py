@@ -15,6 +15,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
+from dynadiag.fixes.rewrites.compiled_methods import compile_calls
 from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
 from dynadiag.recording.torch_text.sources import is_local, size_of_argument
 
@@ -96,9 +97,8 @@ def dynamic_compiles(file: ParsedSource) -> Iterator[tuple[str, Edit]]:
 
 
 def _compile_calls(file: ParsedSource) -> list[cst.CSTNode]:
-    calls: list[cst.CSTNode] = [call for call in file.nodes(cst.Call) if file.code(call.func) == "torch.compile"]
     bare = [each.decorator for each in file.nodes(cst.Decorator) if file.code(each.decorator) == "torch.compile"]
-    return [*calls, *bare]
+    return [*compile_calls(file), *bare]
 
 
 def _with_argument(file: ParsedSource, call: cst.Call, text: str) -> Edit:
