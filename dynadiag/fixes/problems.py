@@ -166,26 +166,29 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     span, found = Span(item.file, item.line), []
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     cases = cases_of(item, computed, sources=explanation.sources)
-    own = [(case, change.fact, change) for case in cases for change in case.changes]
-    for case, fact, change in own:
-        what = f"{fact.source or fact.guard} of {item.function} changes"
-        found.append(
-            FixProblem(
-                kind="recompile",
-                identity=f"recompile {item.function}: {change.sort} {fact.source or fact.guard}",
-                file=project.relative(item.file),
-                span=span,
-                function=item.function,
-                compile_id=item.compile_id,
-                title=what,
-                source=fact.source,
-                was=change.was,
-                now=fact.now,
-                guarded=Span(project.relative(fact.file), fact.line),
-                also=tuple(other.source for _, other, _ in own if other.source and other is not fact),
-                stack=stack,
-                advice=advise_on((case,), explanation.run.torch),
-                from_before_break=case.is_computed,
+    facts = [change.fact for case in cases for change in case.changes]
+    for case in cases:
+        advice = advise_on((case,), explanation.run.torch)  # once: a list of a thousand numbers is one case
+        for change in case.changes:
+            fact = change.fact
+            what = f"{fact.source or fact.guard} of {item.function} changes"
+            found.append(
+                FixProblem(
+                    kind="recompile",
+                    identity=f"recompile {item.function}: {change.sort} {fact.source or fact.guard}",
+                    file=project.relative(item.file),
+                    span=span,
+                    function=item.function,
+                    compile_id=item.compile_id,
+                    title=what,
+                    source=fact.source,
+                    was=change.was,
+                    now=fact.now,
+                    guarded=Span(project.relative(fact.file), fact.line),
+                    also=tuple(other.source for other in facts if other.source and other is not fact),
+                    stack=stack,
+                    advice=advice,
+                    from_before_break=case.is_computed,
+                )
             )
-        )
     return found

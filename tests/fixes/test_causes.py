@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
+
+import dynadiag
 from dynadiag.explanation.advice_on_recompiles import REMEDIES as RECOMPILES
 from dynadiag.explanation.break_remedies import REMEDIES
+from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import NUMBERS
+from dynadiag.fixes import problems
 from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.fixes.fix_result import Fix, FixResult, document_of
 from dynadiag.fixes.fix_search import Cause, refused_in
@@ -74,3 +81,24 @@ def test_a_recompile_that_ends_with_a_break_that_is_left_is_not_told(tmp_path: P
     assert [entry.problem.kind for entry in left.fixes] == ["break"]
     alone = document_of(FixResult((Fix(after),), (), {}, None), project, 1, 1.0)
     assert [entry.problem.kind for entry in alone.fixes] == ["recompile"]
+
+
+def test_advice_on_a_list_of_numbers_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number has a guard. Asked for each, a list of a thousand had no end."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        numbers = x.tolist()
+        return torch.ones(1) * sum(numbers)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(torch.arange(8.0))
+        compiled(torch.arange(8.0) + 0.5)
+    asked: list[Any] = []
+    monkeypatch.setattr(problems, "advise_on", lambda cases, _torch: asked.append(cases) or ())
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        explanation = explain(recording)
+    found = problems.problems_of(explanation, Project(Program("f.py"), tmp_path, tmp_path))
+    assert len([each for each in found if each.kind == "recompile"]) >= 8
+    assert len(asked) == len(explanation.recompiles) == 1
