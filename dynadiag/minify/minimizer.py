@@ -287,6 +287,7 @@ class _Minimizer:
             tolerance=self.request.options.tolerance,
             repeat=self.request.options.repeat,
             memo=str(file),
+            jobs=self.search.runner.jobs,
             passes=tuple(rung for rung, status in located.rungs.items() if status == "pass"),
         )
 

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from dynadiag.trial import zygote
 from dynadiag.trial.executors import FreshInterpreter, ServerFork
-from dynadiag.trial.fork_server import ForkServer, max_parallel_forks, run_parallel
+from dynadiag.trial.fork_server import ForkServer, parallel_forks, run_parallel
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
@@ -34,8 +34,11 @@ START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Induct
 
 
 def default_jobs() -> int:
-    """How many trials run side by side unless the user says otherwise: one core is left to them."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+    """How many trials run side by side unless the user says otherwise: all cores but one, and two of two, where a
+    search with one at a time takes twice as long.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return max(min(cores, 2), cores - 1)
 
 
 @dataclass(slots=True)
@@ -170,7 +173,7 @@ class Runner:
         """How many trials of the stopped program may run at once. Such a program does not use a GPU."""
         if self.one_at_a_time or self._checkpoint is None:
             return 1
-        return max_parallel_forks(self._checkpoint, self.limits.memory, self.jobs)
+        return parallel_forks(self._checkpoint.leader, self.limits.memory, self.jobs)
 
     def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
         """The fork server of each plan; an empty list if they cannot all exist at the same time."""
