@@ -7,7 +7,7 @@ import hashlib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -58,9 +58,12 @@ class CaseOracle:
     def fails_each(self, cases: Sequence[Case]) -> list[bool]:
         """Whether each case fails. The oracle may change the cases."""
         asked = [(case.module, list(case.inputs)) for case in cases]
-        if self.each is None or len(asked) == 1:
-            return [self._ask(lambda case=case: [self.fails(*case)], 1)[0] for case in asked]  # type: ignore[misc]
-        return self._ask(lambda: self.each(asked), len(asked))
+        if (each := self.each) is not None and len(asked) > 1:
+            return self._ask(lambda: each(asked), len(asked))
+        return [failed for case in asked for failed in self._ask(partial(self._fails_alone, *case), 1)]
+
+    def _fails_alone(self, module: fx.GraphModule, inputs: list[Any]) -> list[bool]:
+        return [self.fails(module, inputs)]
 
     def _ask(self, ask: Callable[[], list[bool]], count: int) -> list[bool]:
         try:

@@ -80,6 +80,10 @@ class TrialSearch:
         """One trial in a fresh interpreter. It is run again each time."""
         return self._replay_or_run(_FRESH + plan.key(), lambda: self.runner.run_fresh(plan), label, across_rungs=False)
 
+    def start_fresh(self, plans: Iterable[Plan]) -> None:
+        """Start the trials of `run_fresh` that no resumed search has made, side by side with what runs meanwhile."""
+        self.runner.start_fresh([plan for plan in plans if not self.log.has_recorded(_FRESH + plan.key())])
+
     def run_once(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
         """One trial. It is run again each time, unless `fill_idle_core` has run it already."""
         if (made := self._idle_core_outcomes.pop(plan.key(), None)) is not None:

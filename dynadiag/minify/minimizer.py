@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 import time
@@ -19,7 +20,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.other_failures import look_for_other_failures
-from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
+from dynadiag.minify.proof import ReproTrialLog, prove, repro_verdict, with_culprits
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
     CandidateTried,
@@ -237,11 +238,11 @@ class _Minimizer:
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
             file.write_text(result.text)
             program, rows = Program(str(file)), ReproTrialLog(self.search.log, result.text)
+            bisected = functools.cache(lambda: repro_verdict(self.search, program, rows.for_next_search()))
+            is_graph = result.level == "graph"
             try:
-                result = prove(self.search, program, rows, result, rungs)
-                if not result.proved or result.level == "source":
-                    return result
-                return bisect_repro(self.search, program, rows.for_next_search(), result)
+                result = prove(self.search, program, rows, result, rungs, bisected if is_graph else lambda: None)
+                return with_culprits(result, bisected()) if result.proved and is_graph else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 

@@ -30,7 +30,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
 
-__all__ = ["ReproTrialLog", "bisect_repro", "prove"]
+__all__ = ["ReproTrialLog", "prove", "repro_verdict", "with_culprits"]
 
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
@@ -81,22 +81,33 @@ class ReproTrialLog(TrialLog):
 
 
 def prove(
-    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+    search: TrialSearch,
+    program: Program,
+    rows: ReproTrialLog,
+    result: MinifyResult,
+    rungs: Mapping[str, str],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> MinifyResult:
     """Run the repro, and add the proof to the result.
 
     ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
     rung: at a rung below the failing one, the repro has to pass unless the program itself fails there.
-    A proof for which the search has no time left is none.
+    A proof for which the search has no time left is none. Where trials may run side by side, both fresh processes
+    start at once, and ``meanwhile`` runs before they are waited for.
     """
     try:
-        return _prove(search, program, rows, result, rungs)
+        return _prove(search, program, rows, result, rungs, meanwhile)
     except SearchStoppedError as stop:
         return replace(result, notes=(*result.notes, f"the proof was not ended: {stop}"))
 
 
 def _prove(
-    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+    search: TrialSearch,
+    program: Program,
+    rows: ReproTrialLog,
+    result: MinifyResult,
+    rungs: Mapping[str, str],
+    meanwhile: Callable[[], object],
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
@@ -110,6 +121,9 @@ def _prove(
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
+        if control is None and search.runner.jobs > 1 and search.budget.seconds is None:
+            fresh_search.start_fresh([AS_WRITTEN, Plan(rung="uncompiled", caches=False)])
+            meanwhile()
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
         proved, printed = same(outcome.signature, expected), outcome.tail
         how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
@@ -184,12 +198,10 @@ def _how_it_ends(outcome: Outcome) -> str:
     return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"
 
 
-def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult) -> MinifyResult:
-    """Bisect the repro, and add the culprits to the result and to the header of its text.
-
-    ``program`` is the repro as a file. If nothing is found in time, or trials cannot be forked, a note says so.
+def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:
+    """The result of a repro with the culprits of its `repro_verdict`, which its header names too. If there are none, a
+    note says so.
     """
-    verdict = _verdict(search, program, rows)
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
     operators = tuple(f"{culprit.name} " for culprit in verdict.culprits if culprit.group == "operator")
@@ -200,8 +212,10 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
     return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *broken))))
 
 
-def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
-    """The verdict of the bisection; None if it takes too long, as it would in fresh interpreters."""
+def repro_verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
+    """Bisect the repro, which ``program`` is as a file. None if that takes too long, as it would in fresh
+    interpreters.
+    """
     with search.runner.for_program(program) as runner:
         if not runner.has_forks:
             return None

@@ -11,13 +11,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
 from dynadiag.trial import zygote
-from dynadiag.trial.executors import FreshInterpreter, ServerFork
+from dynadiag.trial.executors import FreshInterpreter, ServerFork, outcome_of
 from dynadiag.trial.fork_server import ForkServer, parallel_forks, run_parallel
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
@@ -67,6 +68,8 @@ class Runner:
     _triton_runner: Runner | None = None
     _forks_failed: bool = False  # forks showed another failure, or ended
     _sandboxes: Sandboxes = field(default_factory=Sandboxes)
+    _started: dict[Plan, Future[Outcome]] = field(default_factory=dict)  # the trials of `start_fresh`
+    _ending: ExitStack = field(default_factory=ExitStack)
     notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Runner:
@@ -75,6 +78,7 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending.__exit__(kind, value, trace)
         self.stop_forks()
         self._sandboxes.remove()
 
@@ -98,12 +102,23 @@ class Runner:
         return self._zygote is not None or self._checkpoint is not None
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """One trial in a fresh interpreter, as `python FILE.py` would run it. The files it changes are a fact."""
+        """One trial in a fresh interpreter, as `python FILE.py` would run it. The files it changes are a fact, unless
+        `start_fresh` has started it.
+        """
+        if plan in self._started:
+            return self._started.pop(plan).result()
         runner = self._runner_for(plan)
         files = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
         before = files()
         outcome = runner._interpreter().run(plan, runner.limits)
         return replace(outcome, facts=replace(outcome.facts, writes=tuple(changed_files(before, files()))))
+
+    def start_fresh(self, plans: Sequence[Plan]) -> None:
+        """Start trials in fresh interpreters. `run_fresh` waits for them; the end of this runner ends them."""
+        pool = self._ending.enter_context(ThreadPoolExecutor(max(1, len(plans))))
+        for plan in plans:
+            running = self._ending.enter_context(self._interpreter().start(plan))
+            self._started[plan] = pool.submit(outcome_of, running, plan, self.limits)
 
     def run(self, plan: Plan) -> Outcome:
         """Run one trial, in the fastest way that still shows the failure."""
