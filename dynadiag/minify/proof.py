@@ -75,9 +75,9 @@ class ReproTrialLog(TrialLog):
         self._log.add(self._prefix + candidate, outcome, status, f"the repro: {label}")
         self.count, self._seen[candidate] = self._log.count, outcome
 
-    def for_next_search(self) -> ReproTrialLog:
-        """A log for the next search on the same text: it knows the outcomes of this one."""
-        return ReproTrialLog(self._log, self._text, self._seen)
+    def for_next_search(self, known: Mapping[str, Outcome]) -> ReproTrialLog:
+        """A log for the next search on the same text: it knows these outcomes and those of this one."""
+        return ReproTrialLog(self._log, self._text, {**known, **self._seen})
 
 
 def prove(
@@ -86,14 +86,14 @@ def prove(
     rows: ReproTrialLog,
     result: MinifyResult,
     rungs: Mapping[str, str],
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> MinifyResult:
     """Run the repro, and add the proof to the result.
 
     ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
     rung: at a rung below the failing one, the repro has to pass unless the program itself fails there.
-    A proof for which the search has no time left is none. Where trials may run side by side, both fresh processes
-    start at once, and ``meanwhile`` runs before they are waited for.
+    A proof for which the search has no time left is none. With ``meanwhile`` both fresh processes start at once where
+    trials may run side by side, and it runs before they are waited for.
     """
     try:
         return _prove(search, program, rows, result, rungs, meanwhile)
@@ -107,7 +107,7 @@ def _prove(
     rows: ReproTrialLog,
     result: MinifyResult,
     rungs: Mapping[str, str],
-    meanwhile: Callable[[], object],
+    meanwhile: Callable[[], object] | None,
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
@@ -121,15 +121,17 @@ def _prove(
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
-        if control is None and search.runner.jobs > 1 and search.budget.seconds is None:
-            fresh_search.start_fresh([AS_WRITTEN, Plan(rung="uncompiled", caches=False)])
+        below = {rung: Plan(rung=rung, caches=False) for rung in _rungs_below(result.rung)}
+        if meanwhile and control is None and search.runner.jobs > 1 and search.budget.seconds is None:
+            fresh_search.start_fresh([AS_WRITTEN, below["uncompiled"]])
+            for rung in list(below)[1:]:
+                fork_search.run(below[rung], f"at {rung}")
             meanwhile()
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
         proved, printed = same(outcome.signature, expected), outcome.tail
         how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
         words = [f"in a fresh process with fresh caches it {how}"]
-        for rung in _rungs_below(result.rung) if proved else ():
-            plan = Plan(rung=rung, caches=False)
+        for rung, plan in below.items() if proved else ():
             at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
             may_fail = rungs.get(rung) == "different"  # one culprit: the program fails there too, with another error
             proved = proved and (at.passed or may_fail)

@@ -62,6 +62,7 @@ class Runner:
     seed: int | None = None  # of a fork's random number generators; None gives each fork its own numbers
     _threads: int = 1
     _zygote: ForkServer | None = None
+    _shared_zygote: ForkServer | None = None  # of another runner, which ends it
     _warming: ForkServer | None = None
     _checkpoint: ForkServer | None = None
     _graph_checkpoint: tuple[Plan, ForkServer | None] | None = None  # the program stopped before Inductor, and its plan
@@ -236,12 +237,10 @@ class Runner:
             seed=self.seed,
         )
         own = self._zygote.with_imports(imports) if imports and self._zygote is not None else None
+        other._shared_zygote = None if own is not None else self._zygote
         other._zygote, other._threads = own or self._zygote, self._threads
-        try:
+        with other:
             yield other
-        finally:
-            other._zygote = own
-            other.__exit__(None, None, None)
 
     def start_process(self, plan: Plan, seed: int = 0) -> AbstractContextManager[RunningProcess]:
         """Start the program with this plan and one thread, for a caller that reads its events while it runs.
@@ -277,7 +276,7 @@ class Runner:
         """End all fork servers. Later trials run in fresh interpreters."""
         self._stop_graph_server()
         for server in (self._checkpoint, self._zygote, self._warming):
-            if server is not None:
+            if server is not None and server is not self._shared_zygote:
                 server.stop()
         self._checkpoint = self._zygote = self._warming = None
         self._forks_failed = True

@@ -111,12 +111,12 @@ def test_another_search_on_a_text_knows_each_outcome_once(rows: TrialLog) -> Non
     first = ReproTrialLog(rows, "import torch\n")
     first.add("plan", PASSED, "pass")
     assert first.next_recorded("plan") is None  # whoever asks again wants another trial
-    second = first.for_next_search()
+    second = first.for_next_search({})
     assert second.has_recorded("plan")
     assert second.next_recorded("plan") == PASSED
     assert second.next_recorded("plan") is None
     second.add("plan", SLOW, "pass")
-    assert second.for_next_search().next_recorded("plan") == SLOW
+    assert second.for_next_search({}).next_recorded("plan") == SLOW
 
 
 HANG = Signature("hang", "hang", "the trial did not end")
