@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import tempfile
 import time
@@ -15,15 +14,14 @@ from dynadiag.bisection.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisection.ladder import rung_plan
-from dynadiag.bisection.trial_search import TrialSearch, fresh_key
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.other_failures import look_for_other_failures
-from dynadiag.minify.proof import ReproTrialLog, prove, repro_verdict, with_culprits
+from dynadiag.minify.proof import ReproBisection, ReproTrialLog, prove, with_culprits
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
-    TEXT_AS_WRITTEN,
     CandidateTried,
     GraphCaptured,
     InputsKept,
@@ -35,7 +33,7 @@ from dynadiag.minify.reduction_task import (
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.remote_task import STOP_TIMEOUT, TaskResult, run_task
 from dynadiag.trial.signature import Signature
@@ -211,7 +209,7 @@ class _Minimizer:
         if listener.repro is None and not listener.ended:
             self.notes.append(f"the process that reduces the graph ended too early ({last})")
         result = self._result(base, listener)
-        return self._prove(result, located.rungs, listener.shown) if result.text else result
+        return self._prove(result, located.rungs) if result.text else result
 
     def _reduce_with_seeds(
         self, base: MinifyResult, place: FailingCall, located: FailingRung, plain_inputs: bool
@@ -231,22 +229,18 @@ class _Minimizer:
             seen_inputs.add(listener.inputs)
         return end, interrupted, listener
 
-    def _prove(self, result: MinifyResult, rungs: Mapping[str, str], shown: Outcome | None = None) -> MinifyResult:
-        """Prove and bisect the repro in a scratch folder. The output file is written later.
-
-        ``shown`` is how its text failed in a fork: with it the bisection need not wait for the proof.
-        """
+    def _prove(self, result: MinifyResult, rungs: Mapping[str, str]) -> MinifyResult:
+        """Prove and bisect the repro in a scratch folder. The output file is written later."""
         self.search.budget.keep_back(0.0)
         with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
             output = self.request.output
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
             file.write_text(result.text)
             program, rows = Program(str(file)), ReproTrialLog(self.search.log, result.text)
-            known = {fresh_key(AS_WRITTEN): shown} if shown is not None else {}
-            bisected = functools.cache(lambda: repro_verdict(self.search, program, rows.for_next_search(known)))
+            bisection = ReproBisection(self.search, program, rows) if result.level == "graph" else None
             try:
-                result = prove(self.search, program, rows, result, rungs, bisected if known else None)
-                return with_culprits(result, bisected()) if result.proved and result.level == "graph" else result
+                result = prove(self.search, program, rows, result, rungs, bisection)
+                return with_culprits(result, bisection.run()) if result.proved and bisection is not None else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 
@@ -325,7 +319,6 @@ class _ReductionListener:
         self.refused = False
         self.inputs: str | None = None
         self.repro: ReproWritten | None = None
-        self.shown: Outcome | None = None  # of the text of the repro
         self.notes: list[str] = []
         self.cached = 0
         self._candidates = 0  # candidates in this run of the task
@@ -376,8 +369,6 @@ class _ReductionListener:
             return
         outcome = event.outcome
         self.cached = event.cached or self.cached
-        if event.stage == TEXT_AS_WRITTEN and event.status == "same":
-            self.shown = outcome
         label = self._label(event)
         self._search.log.add(_GRAPH_PREFIX + event.key, outcome, event.status, label)
         of_program = not event.stage.startswith("text")  # a text runs where the program has registered its operators

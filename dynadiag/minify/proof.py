@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dynadiag.bisection.bisector import HOOKS, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.trial_search import TrialSearch, fresh_key
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.failure_match import reproduces
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
@@ -30,7 +30,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
 
-__all__ = ["ReproTrialLog", "prove", "repro_verdict", "with_culprits"]
+__all__ = ["ReproBisection", "ReproTrialLog", "prove", "with_culprits"]
 
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
@@ -86,17 +86,17 @@ def prove(
     rows: ReproTrialLog,
     result: MinifyResult,
     rungs: Mapping[str, str],
-    meanwhile: Callable[[], object] | None = None,
+    bisection: ReproBisection | None = None,
 ) -> MinifyResult:
     """Run the repro, and add the proof to the result.
 
     ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
     rung: at a rung below the failing one, the repro has to pass unless the program itself fails there.
-    A proof for which the search has no time left is none. With ``meanwhile`` both fresh processes start at once where
-    trials may run side by side, and it runs before they are waited for.
+    A proof for which the search has no time left is none. With a ``bisection`` both fresh processes start at once
+    where trials may run side by side, and it runs before they are waited for.
     """
     try:
-        return _prove(search, program, rows, result, rungs, meanwhile)
+        return _prove(search, program, rows, result, rungs, bisection)
     except SearchStoppedError as stop:
         return replace(result, notes=(*result.notes, f"the proof was not ended: {stop}"))
 
@@ -107,7 +107,7 @@ def _prove(
     rows: ReproTrialLog,
     result: MinifyResult,
     rungs: Mapping[str, str],
-    meanwhile: Callable[[], object] | None,
+    bisection: ReproBisection | None,
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
@@ -122,11 +122,14 @@ def _prove(
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
         below = {rung: Plan(rung=rung, caches=False) for rung in _rungs_below(result.rung)}
-        if meanwhile and control is None and search.runner.jobs > 1 and search.budget.seconds is None:
+        at_once = forks.has_forks and search.runner.jobs > 1 and search.budget.seconds is None
+        if bisection and control is None and at_once:
             fresh_search.start_fresh([AS_WRITTEN, below["uncompiled"]])
             for rung in list(below)[1:]:
                 fork_search.run(below[rung], f"at {rung}")
-            meanwhile()
+            shown = fork_search.run(AS_WRITTEN, "as written, forked")
+            if same(shown.signature, expected):
+                bisection.run(shown)
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
         proved, printed = same(outcome.signature, expected), outcome.tail
         how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
@@ -201,7 +204,7 @@ def _how_it_ends(outcome: Outcome) -> str:
 
 
 def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:
-    """The result of a repro with the culprits of its `repro_verdict`, which its header names too. If there are none, a
+    """The result of a repro with the culprits of its bisection, which its header names too. If there are none, a
     note says so.
     """
     if verdict is None or not verdict.culprits:
@@ -214,10 +217,27 @@ def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult
     return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *broken))))
 
 
-def repro_verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
-    """Bisect the repro, which ``program`` is as a file. None if that takes too long, as it would in fresh
-    interpreters.
-    """
+@dataclass(slots=True)
+class ReproBisection:
+    """Bisects a repro once: while its proof runs, or after it. ``program`` is the repro as a file."""
+
+    search: TrialSearch
+    program: Program
+    rows: ReproTrialLog
+    _made: list[Verdict | None] = field(default_factory=list)
+
+    def run(self, shown: Outcome | None = None) -> Verdict | None:
+        """The verdict; None if it takes too long, as it would in fresh interpreters.
+
+        ``shown`` is how the repro fails in a fork, where no fresh interpreter has told it yet.
+        """
+        if not self._made:
+            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown, AS_WRITTEN.key(): shown}
+            self._made.append(_verdict(self.search, self.program, self.rows.for_next_search(known)))
+        return self._made[0]
+
+
+def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
     with search.runner.for_program(program) as runner:
         if not runner.has_forks:
             return None

@@ -31,7 +31,6 @@ from dynadiag.minify.reduction_task import (
     KERNEL_REACHED,
     LOWERING_STARTED,
     PASSES_AT_KERNEL,
-    TEXT_AS_WRITTEN,
     CandidateTried,
     GraphCaptured,
     InputsKept,
@@ -280,7 +279,7 @@ class _Reducer:
     def _run_text(self, source: str, rung: str | None) -> Outcome:
         """Run the text of a repro at a rung, or as written."""
         digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
-        label = (f"text {rung}" if rung else TEXT_AS_WRITTEN, source.count("\n"))
+        label = (f"text {rung or 'as written'}", source.count("\n"))
         return self._cached_trial(
             f"text {rung} {digest}", label, partial(self._trials.run_text, source, rung), reproduces
         )

@@ -19,7 +19,6 @@ __all__ = [
     "KERNEL_REACHED",
     "LOWERING_STARTED",
     "PASSES_AT_KERNEL",
-    "TEXT_AS_WRITTEN",
     "CandidateTried",
     "GraphCaptured",
     "InputsKept",
@@ -36,7 +35,6 @@ INDUCTOR_RANDOM = "own random numbers"  # in addition: Inductor draws its own ra
 FAILED_LOWERING = "origin"  # the nodes of the graph from which an operator came whose lowering failed
 LOWERING_STARTED = "begun"  # the same nodes for each operator, before it is lowered; their names are joined by spaces
 KERNEL_REACHED = "kernel reached"  # the first kernel is given to the C++ compiler or to Triton
-TEXT_AS_WRITTEN = "text as written"  # the stage of a candidate that is the text of a repro
 PASSES_AT_KERNEL = "passes at a kernel"  # in place of that, the trial ends, as one that passed
 
 

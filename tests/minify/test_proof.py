@@ -13,7 +13,7 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify import proof
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.proof import ReproTrialLog, prove, repro_verdict, with_culprits
+from dynadiag.minify.proof import ReproBisection, ReproTrialLog, prove, with_culprits
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -55,7 +55,9 @@ def after(
 
     monkeypatch.setattr(proof, "bisect", bisect)
     search = TrialSearch(runner, rows, lambda _number, label, _status, _seconds: told.append(label))
-    return with_culprits(RESULT, repro_verdict(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text))), told
+    return with_culprits(
+        RESULT, ReproBisection(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text)).run()
+    ), told
 
 
 def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +168,9 @@ def test_the_fresh_processes_run_while_the_repro_is_bisected(
     search = TrialSearch(FreshRunner(program), rows)  # type: ignore[arg-type]  # a stand-in
     result = MinifyResult("reduced", rung="aot_eager", text="x", failure=failure)
     seen: list[list[str | None]] = []
-    found = prove(search, program, ReproTrialLog(rows, "x"), result, {}, lambda: seen.extend(FreshRunner.started))
+    monkeypatch.setattr(proof, "_verdict", lambda *_: seen.extend(FreshRunner.started))
+    log = ReproTrialLog(rows, "x")
+    found = prove(search, program, log, result, {}, ReproBisection(search, program, log))
     assert found.proved
     # A hang is told by the time that it takes, so nothing runs beside it.
     assert seen == ([[None, "uncompiled"]] if jobs > 1 and failure is RAISED else [])
