@@ -62,10 +62,13 @@ class Client:
     """The client's side of the pipe. ``session`` is what both have said."""
 
     def __init__(self, folder: Path) -> None:
+        (folder / "starts.py").write_text(STARTS)
+        self.folder = folder
         self.session: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dynadiag", "mcp"],
             cwd=folder,
+            env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -118,21 +121,19 @@ class Client:
         return code
 
 
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "train.py").write_text(PROGRAM)
-    (tmp_path / "starts.py").write_text(STARTS)
-    made = Client(tmp_path)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    made = Client(tmp_path_factory.mktemp("session"))
+    (made.folder / "train.py").write_text(PROGRAM)
     yield made
-    assert made.close() in (0, -signal.SIGKILL)
+    assert made.close() == 0
 
 
 def text_of(result: dict[str, Any]) -> str:
     return "".join(part["text"] for part in result["content"])
 
 
-def test_a_session(client: Client, tmp_path: Path) -> None:
+def test_a_session(client: Client) -> None:
     assert client.hello["serverInfo"]["name"] == "dynadiag"
     tools = {tool["name"]: tool for tool in client.ask("tools/list", {})["result"]["tools"]}
     assert set(tools) == {*COMMANDS, "sql"} - {"browse", "mcp", "schema"}
@@ -142,11 +143,11 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     refused = client.call("explain", target="train.py")
     assert refused["isError"]
     assert "run=true" in text_of(refused)
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
     explained = client.call("explain", target="train.py", run=True)
     assert not explained.get("isError")
-    assert (tmp_path / "ran").exists()
+    assert (client.folder / "ran").exists()
     result = explained["structuredContent"]
     assert (result["exit_code"], result["document"]["break_count"]) == (0, 1)
     assert result["document"]["findings"][0]["id"] == "GB0059"
@@ -156,7 +157,7 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     listed = client.ask("resources/list", {})["result"]["resources"]
     assert [item["uri"] for item in listed] == [uri]
     recording = uri.removeprefix("dynadiag://")
-    (tmp_path / "ran").unlink()
+    (client.folder / "ran").unlink()
     again = client.call("explain", target=recording)  # a recording is read without run=true
     assert again["structuredContent"]["document"]["break_count"] == 1
     rows = client.call("sql", recording=recording, query="SELECT function, line FROM compile ORDER BY line")
@@ -171,7 +172,7 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     assert "no kernel" in client.read(f"{uri}?kernel=none")["error"]["message"]
     schema = json.loads(client.read("dynadiag:///schema/explain")["result"]["contents"][0]["text"])
     assert schema["title"] == "dynadiag explain --json"
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -195,13 +196,13 @@ def test_a_program_and_its_arguments_are_one_property_each() -> None:
     assert schema["properties"]["module"]["type"] == "boolean"
 
 
-def test_what_cannot_be_done_is_said_in_one_line(client: Client, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
     for tool, arguments, said in REFUSED:
         result = client.call(tool, **arguments)
         assert result["isError"]
         assert said in text_of(result)
         assert "\n" not in text_of(result).strip()
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
 
 def test_a_cancelled_call_ends_what_it_started_and_keeps_what_it_found(tmp_path: Path) -> None:
@@ -265,7 +266,8 @@ def test_a_process_that_the_program_leaves_does_not_hold_the_call(client: Client
     assert answer["result"]["structuredContent"]["recording"].endswith(".dynadiag")
 
 
-def test_a_program_ends_with_the_server(client: Client) -> None:
+def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
+    client = Client(tmp_path)
     wanted = {"name": "explain", "arguments": {"target": "starts.py", "run": True}, "_meta": {"progressToken": "t"}}
     client.tell("tools/call", wanted, 1000)
     while not client.started():
@@ -277,6 +279,7 @@ def test_a_program_ends_with_the_server(client: Client) -> None:
             time.sleep(0.05)
     finally:
         os.kill(child, signal.SIGKILL)
+    assert client.close() == -signal.SIGKILL
 
 
 class Progress:
