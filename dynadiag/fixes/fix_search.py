@@ -160,7 +160,9 @@ class _Search:
             outside = problem.from_outside
             found += [each for rewrite in CATALOGUE for each in self._candidates(rewrite, outside)]
         known = known_titles(self._project, problem)
-        found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
+        in_library = problem.file is not None and is_library(problem.file)
+        # What was proved there before is tried first; in a library, a setting for the whole program comes last.
+        found.sort(key=lambda each: (each.title not in known, in_library and getattr(each, "kind", "") == "config"))
         for each in found:
             self.prover.conditions += each.conditions if isinstance(each, Candidate) else ()
         return Cause(problem, found, frozenset(key for rewrite, _ in made for key in rewrite.remedies))
