@@ -161,7 +161,9 @@ class _Search:
             outside = problem.from_outside
             found += [each for rewrite in CATALOGUE for each in self._candidates(rewrite, outside)]
         known = known_titles(self._project, problem)
-        found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
+        in_library = problem.file is not None and is_library(problem.file)
+        # What was proved there before is tried first. A setting for the whole program comes last in a library.
+        found.sort(key=lambda each: (in_library and getattr(each, "kind", "") == "config", each.title not in known))
         for each in found:
             self.prover.conditions += each.conditions if isinstance(each, Candidate) else ()
         return Cause(problem, found, frozenset(key for rewrite, _ in made for key in rewrite.remedies))
