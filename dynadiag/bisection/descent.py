@@ -379,8 +379,8 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
     if pool.users:
         read = ", ".join(dict.fromkeys(name for key in keys for name in pool.points[key].reads))
         together.append(
-            f"with {names} off, the lowerings that use these values next crash in turn: look at what makes the values "
-            f"that {names} reads ({read})"
+            f"with {names} off, the lowerings that use what ATen computes there crash in turn: look at what makes the "
+            f"values that are read there ({read})"
         )
         names = f"{names} and the lowerings after that ({len(pool.users)})"
     return DescentResult(
