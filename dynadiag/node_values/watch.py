@@ -107,10 +107,7 @@ class _Watcher:
         finally:
             self._frames.pop()
 
-        def call(*arguments: Any) -> Any:
-            return self._observed(frame, lambda given: compiled(*given), arguments)
-
-        return call
+        return _outside_tracebacks(lambda *given: self._observed(frame, lambda each: compiled(*each), given))
 
     def compile_graph(self, inner: Callable[..., Any], gm: GraphModule, args: Any, kwargs: Any) -> Any:
         """Compile a graph of AOTAutograd's with Inductor. The calls of a backward graph are observed."""
@@ -127,7 +124,9 @@ class _Watcher:
         finally:
             self.compiling.pop()
         if watched is not None:
-            graph_calls.replace_call(compiled, lambda call: lambda given: self._observed(watched, call, given))
+            graph_calls.replace_call(
+                compiled, lambda call: _outside_tracebacks(lambda given: self._observed(watched, call, given))
+            )
         return compiled
 
     def label(self, node: Node, _computed: kernel_codegen.KernelNodes, kernel: str | None) -> str:
@@ -364,6 +363,25 @@ class _Watcher:
             self._recorder.append("values", data, parse_compile_id(graph.compile_id))
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program
             self._recorder.give_up(other)
+
+
+def _outside_tracebacks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function without this module's frames in the traceback of what it raises: the program prints it as without us.
+
+    A bare ``raise`` adds no frame.
+    """
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+                trace = trace.tb_next
+            error.__traceback__ = trace
+            raise
+
+    return call
 
 
 def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tuple[dict[str, StoredValue], Any]:

@@ -147,6 +147,8 @@ def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -
     )
     found, done = document(tmp_path, "prog.py")
     assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    assert "watch.py" not in done.stderr  # the traceback is the program's own
     assert [(node["node"], node["max"]) for node in found["nodes"]][:2] == [("l_x_", 1), ("l_i_", 5)]
     assert "exp" in [node["node"] for node in found["nodes"]]
     assert any("compiled code raises: RuntimeError" in note for note in found["notes"])
