@@ -110,7 +110,7 @@ def _python_call(name, tensors):
 
 
 @_python_call.register_fake
-def _(name, tensors):
+def _known_results(name, tensors):
     symbols = torch.library.get_ctx()._shape_env
     results = []
     for dtype, device, sizes in getattr(_Calls, name)[1]:
@@ -163,7 +163,7 @@ def _as_operator(function, *names):
                 torch._dynamo.comptime.comptime(_give_object)
         known = [None if each else value for each, value in zip(is_object, values)]
         name = _call_name(key, is_object, *known)
-        made = _python_call(name, [value for value in values if isinstance(value, torch.Tensor)])
+        made = _python_call._opoverload(name, [value for value in values if isinstance(value, torch.Tensor)])
         return made[0] if getattr(_Calls, name)[2] else tuple(made)
 
     return call
@@ -176,6 +176,7 @@ _NAMES = (
     "_forms",
     "_size_of",
     "_python_call",
+    "_known_results",
     "_call_name",
     "_as_operator",
 )
