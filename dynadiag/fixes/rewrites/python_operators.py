@@ -122,15 +122,15 @@ def _known_results(name, tensors):
 
 @torch.compiler.assume_constant_result
 def _call_name(key, is_object, *values):
+    """The name of the call with these arguments; empty where it is no operator. Torch calls this while it compiles."""
     function, names = getattr(_Calls, key)
     given = list(_Calls.given[len(_Calls.given) - sum(is_object) :])
     _Calls.given = ()
-    values = [given.pop(0) if known else value for known, value in zip(is_object, values, strict=True)]
+    values = [given.pop(0) if known else value for known, value in zip(is_object, values)]
     tensors = [each for each in values if isinstance(each, torch.Tensor)]
-    if not tensors or any(known and value is None for known, value in zip(is_object, values)):
-        raise torch._dynamo.exc.Unsupported("an argument is not known while torch compiles")
-    if any(each.is_floating_point() or each.is_complex() for each in tensors):
-        raise torch._dynamo.exc.Unsupported("an argument is no tensor of whole numbers")
+    unknown = any(known and value is None for known, value in zip(is_object, values))
+    if unknown or not tensors or any(each.is_floating_point() or each.is_complex() for each in tensors):
+        return ""
 
     held = [None if isinstance(each, torch.Tensor) else each for each in values]
     is_tensor = [isinstance(each, torch.Tensor) for each in values]
@@ -140,19 +140,18 @@ def _call_name(key, is_object, *values):
         arguments = [next(left) if tensor else value for tensor, value in zip(is_tensor, held)]
         return function(**dict(zip(names, arguments)))
 
-    try:
-        made = (call, *_forms(call, tensors))
-    except Exception as error:
-        raise torch._dynamo.exc.Unsupported(f"{function.__name__} is no operator: {error}") from error
     name = f"call_{len(vars(_Calls))}"
-    setattr(_Calls, name, made)
-    return name
+    with contextlib.suppress(Exception):  # whatever it is, the call itself raises it
+        setattr(_Calls, name, (call, *_forms(call, tensors)))
+        return name
+    return ""
 
 
 def _as_operator(function, *names):
     """The function, called with the arguments of these names, as one operator of the graph that torch traces."""
     key = f"function_{len(vars(_Calls))}"
     setattr(_Calls, key, (function, names))
+    uncompiled = torch._dynamo.disable(function)
     plain = (torch.Tensor, bool, int, float, str, tuple, list, dict, torch.dtype, torch.device, type(None))
 
     def call(*values):
@@ -163,6 +162,8 @@ def _as_operator(function, *names):
                 torch._dynamo.comptime.comptime(_give_object)
         known = [None if each else value for each, value in zip(is_object, values)]
         name = _call_name(key, is_object, *known)
+        if not name:
+            return uncompiled(**dict(zip(names, values)))
         made = _python_call._opoverload(name, [value for value in values if isinstance(value, torch.Tensor)])
         return made[0] if getattr(_Calls, name)[2] else tuple(made)
 
