@@ -219,6 +219,11 @@ def test_each_side_of_an_if_may_have_a_line_of_its_own(tmp_path: Path) -> None:
     assert of_two(tmp_path, [collective("broadcast", line=20)], [collective("broadcast", line=22)]) is None
 
 
+def test_a_line_that_one_rank_alone_has_is_no_collective_more_where_both_issue_as_many(tmp_path: Path) -> None:
+    step, own = collective(line=20), collective(line=24)
+    assert of_two(tmp_path, [step, own, step], [step, step, step]) is None
+
+
 def test_sends_and_receives_differ_by_design(tmp_path: Path) -> None:
     assert of_two(tmp_path, [compiled(), collective("send")], [collective("recv"), compiled()]) is None
 

@@ -189,6 +189,7 @@ PATTERNS = {
     "dynadiag/fixes/rewrites/branch_statement.py": SOURCE,
     "dynadiag/fixes/rewrites/chances.py": SOURCE,
     "dynadiag/fixes/rewrites/call_sites.py": SOURCE,
+    "dynadiag/fixes/rewrites/check_messages.py": SOURCE,
     "dynadiag/fixes/rewrites/config_lines.py": SOURCE,
     "dynadiag/fixes/rewrites/effects.py": SOURCE,
     "dynadiag/fixes/rewrites/expert_loops.py": SOURCE,
