@@ -48,6 +48,7 @@ from dynadiag.mcp.tools import CommandTool, command_tools
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.render.clean import clean
 from dynadiag.render.kernels import kernel_text
+from dynadiag.render.recordings import list_recordings
 from dynadiag.tables import OpenRecording
 
 _GRACE = 20.0  # seconds that a cancelled command has to write what it has found
@@ -157,12 +158,6 @@ TEMPLATES: Sequence[tuple[str, str, str]] = (  # what follows the path, a name, 
 def uri_of(path: Path) -> str:
     """Return the URI of a recording."""
     return f"{_SCHEME}://{quote(str(path.absolute()))}"
-
-
-def list_recordings() -> list[Path]:
-    """Return the newest recordings of the state folder, the newest first."""
-    files = [(file.stat().st_mtime, file) for file in state_folder().glob(f"*{SUFFIX}")]
-    return [file for _, file in sorted(files, reverse=True)[:_MAX_LISTED]]
 
 
 def read_resource(uri: str) -> tuple[str, str]:
@@ -393,8 +388,15 @@ async def _run_query(arguments: Mapping[str, Any]) -> types.CallToolResult:
 
 
 async def _list_resources(_context: _Context, _params: object) -> types.ListResourcesResult:
+    found = await anyio.to_thread.run_sync(lambda: list_recordings([state_folder()], _MAX_LISTED))
     listed = [
-        types.Resource(uri=uri_of(path), name=path.name, mime_type="application/json") for path in list_recordings()
+        types.Resource(
+            uri=uri_of(each.path),
+            name=each.path.name,
+            description=f"{each.program}: {each.verdict}",
+            mime_type="application/json",
+        )
+        for each in found
     ]
     return types.ListResourcesResult(resources=listed)
 
