@@ -199,9 +199,11 @@ class ScreensApp(LineActionsApp):
                     continue
                 view = await self._view_of(screen.name)
                 view.fill_offscreen()
+            quiet = 0  # rows that have been read ask for their detail by a message: one look is not enough
             while view.is_offscreen:
                 await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
-                if not (view.busy or self.is_in_use):
+                quiet = 0 if view.busy or self.is_in_use else quiet + 1
+                if quiet > 1:
                     view.leave_offscreen(shown=False)
         self.filled = True
 

@@ -135,7 +135,8 @@ class SearchView(ListingView):
     def _list_hits(self, found: Sequence[Hit]) -> None:
         """Show hits in groups, and keep the cursor on its group, if it was moved there: the first hit may sink."""
         moved = self.table.cursor > 0
-        under, self._listed_hits = self._group_under() if moved else None, found
+        under = self._group(self.table.key or 0) if moved else None
+        self._listed_hits = found
         self._groups = group_hits(found)
         self._show(self.rows())
         if under is not None and (kept := next((one for one in self._groups if one.hits[0] == under.hits[0]), None)):
@@ -207,9 +208,6 @@ class SearchView(ListingView):
     def target_of(self, key: int | str) -> Location | None:
         group = self._group(key)
         return group.hits[0].target if group else None
-
-    def _group_under(self) -> HitGroup | None:
-        return self._group(self.table.key) if self.table.key is not None else None
 
 
 def _row(group: HitGroup) -> Row:
